@@ -1,0 +1,43 @@
+# quickstart and test are all a newcomer needs; check, ci-deps and test-full are what CI runs besides.
+# Everything is installed into .venv, with the versions of constraints.txt.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: quickstart test test-full check ci-deps lock
+
+quickstart: .venv/dense
+	$(BIN)/idx build sample --bm25 --encoder minilm
+	$(BIN)/python -m benchmarks.quickstart
+
+test: .venv/dev
+	$(BIN)/python -m pytest -m "not slow" --durations=10
+
+test-full: .venv/dev
+	$(BIN)/python -m pytest -m slow --durations=10
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+ci-deps:  # nothing needs apt yet
+
+lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Pythons
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade \
+		--extra dense --extra bench --extra dev pyproject.toml --output-file constraints.txt
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+
+.venv/dense: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) '.[dense]'
+	touch $@
+
+.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) '.[dense,bench,dev]'
+	touch $@

@@ -1,0 +1,1 @@
+"""Measurements: one file a question; run as ``python -m benchmarks.<name>``. Figures: ``benchmarks/README.md``."""

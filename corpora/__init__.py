@@ -1,0 +1,21 @@
+"""Corpora: named collections of passages, and the store that holds them on disk. Imports nothing of the packages above it.
+
+errors        the IdxError tree                     passage     Passage(id, title, text), text_key
+registry      name -> "module:attribute"            corpus      Corpus: files, reading rule, count
+artifacts     data home, manifests, staging, locks  download    resumable, verified fetch of a SourceFile
+compression   plain, gzip, bzip2, zstd alike        readers     dump files -> located passages, one reader a format
+splitters     article -> passages, by named rules   store/      PassageStore on LMDB
+build         corpus -> store on disk, open again   progress    the callback that long work reports to
+wiki2018  wiki2020  sample  custom                  one corpus each; custom: a file of the user's own
+"""
+
+from .errors import IdxError
+from .passage import Passage, text_key
+
+__all__ = ["CORPORA", "IdxError", "Passage", "text_key"]
+
+CORPORA = {
+    "sample": "corpora.sample:CORPUS",
+    "wiki2018": "corpora.wiki2018:CORPUS",
+    "wiki2020": "corpora.wiki2020:CORPUS",
+}

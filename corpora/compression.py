@@ -1,0 +1,106 @@
+"""Opens plain, gzip, bzip2 and zstd files alike, told apart by their first bytes, never by their names."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from .errors import InputError
+
+_READ_BYTES = 1 << 20
+_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading its decompressed bytes.
+
+    Raises:
+        InputError: it does not exist, is a directory, is empty, cannot be read, or is compressed in another way.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a directory: name one file")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a pipe or a device: what it gives can be read only once, so write it to a file first")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if not magic:
+            raise InputError(f"{path} is empty")
+        if magic in _ARCHIVES:
+            raise InputError(f"{path} is {_ARCHIVES[magic]}: unpack it first, or compress with gzip, bzip2 or zstd")
+        return _open(path, magic)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _open(path: Path, magic: bytes) -> IO[bytes]:
+    if magic[:2] == b"\x1f\x8b":
+        return io.BufferedReader(_AsItComes(gzip.open(path)), _READ_BYTES)
+    if magic[:3] == b"BZh":
+        return io.BufferedReader(_AsItComes(bz2.open(path)), _READ_BYTES)
+    if magic == b"\x28\xb5\x2f\xfd":
+        return io.BufferedReader(_ZstdFrames(path), _READ_BYTES)
+    return path.open("rb", _READ_BYTES)
+
+
+class _AsItComes(io.RawIOBase):
+    """Decompressed bytes of a gzip or bzip2 file, given as they come.
+
+    Their own ``readinto`` goes on until the buffer is full and loses what it has when the file breaks off meanwhile.
+    """
+
+    def __init__(self, file: gzip.GzipFile | bz2.BZ2File) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
+        return self._file.readinto1(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _ZstdFrames(io.RawIOBase):
+    """Decompressed bytes of one or more zstd frames.
+
+    zstandard's own stream reader ends silently inside a cut frame; like gzip's, this one raises ``EOFError``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._is_inside = False  # between the first and the last byte of a frame
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
+        while not self._ready:
+            chunk = self._frame.unused_data or self._file.read(zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
+            if not chunk:
+                if self._is_inside:
+                    raise EOFError("the zstd file ends inside a frame")
+                return 0
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._ready = memoryview(self._frame.decompress(chunk))
+            self._is_inside = not self._frame.eof
+        n = min(len(buffer), len(self._ready))
+        buffer[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,36 @@
+"""What a corpus is: the files it is made of, how they are read, how many passages must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .download import SourceFile
+from .passage import Located
+from .readers import OnBad
+
+ReadCorpus = Callable[[Sequence[Path], OnBad], Iterator[Located]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """A recipe for a stream of passages.
+
+    Attributes:
+        name: its name on the command line and on disk.
+        summary: one line for ``idx list``.
+        files: what is downloaded, in reading order; empty for a corpus that ships with the package.
+        read: local copies of ``files`` -> located passages.
+        n_passages: how many there must be; None if nobody has published it.
+        about: (passages, mean UTF-8 bytes of one) to plan with before anything is read; None where a sample of the file tells.
+        reading: the reading rule as named values; part of what identifies the built store.
+    """
+
+    name: str
+    summary: str
+    files: tuple[SourceFile, ...]
+    read: ReadCorpus
+    n_passages: int | None
+    about: tuple[int, int] | None = None
+    reading: Mapping[str, str | int] = field(default_factory=dict)

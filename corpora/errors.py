@@ -1,0 +1,66 @@
+"""The errors a user can meet. Every message says what happened, with the values, and what to do.
+
+    IdxError                  root: the command line prints it as one line and exits with 2
+    ├── InputError            the user's data or option is wrong (file and line named)
+    ├── UnknownNameError      no corpus, encoder, index or retriever of that name (near names given)
+    ├── MissingExtraError     an optional package is not installed (the pip command given)
+    ├── DownloadError         a file could not be fetched whole and right
+    ├── StorageError          the disk refuses: no space, read-only, not a directory
+    ├── LockedError           another process is building the same artefact
+    └── ArtifactError         an artefact cannot be used
+        ├── ArtifactMissing   it is not there (the command that builds it given)
+        ├── ArtifactDamaged   its files are not what its manifest promises
+        └── ArtifactMismatch  it belongs to another corpus, source or format version
+
+Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as everywhere.
+"""
+
+from __future__ import annotations
+
+
+class IdxError(Exception):
+    """Root of all errors that a user can mend; the message is complete on one line."""
+
+
+class InputError(IdxError):
+    """The user's data or option is wrong."""
+
+
+class UnknownNameError(IdxError):
+    """A name is in no table."""
+
+
+class MissingExtraError(IdxError, ImportError):
+    """A package of an optional extra is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'wikidx[{extra}]'")
+        self.extra = extra
+
+
+class DownloadError(IdxError):
+    """A file could not be fetched whole and right."""
+
+
+class StorageError(IdxError):
+    """The disk refuses."""
+
+
+class LockedError(IdxError):
+    """Another process holds the lock of an artefact."""
+
+
+class ArtifactError(IdxError):
+    """An artefact cannot be used."""
+
+
+class ArtifactMissing(ArtifactError):
+    """The artefact is not there."""
+
+
+class ArtifactDamaged(ArtifactError):
+    """The artefact's files are not what its manifest promises."""
+
+
+class ArtifactMismatch(ArtifactError):
+    """The artefact belongs to another corpus, source or format version."""

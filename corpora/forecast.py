@@ -1,0 +1,73 @@
+"""What to expect of a corpus before it is read: how many passages, how long, and a few of them to time things on."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from .build import StoreOptions, local_paths
+from .corpus import Corpus
+from .passage import Passage
+from .readers import BadRecord
+from .store import PassageStore
+
+_SAMPLE_PASSAGES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Expected size of a corpus.
+
+    Attributes:
+        n_passages: how many passages, about.
+        passage_bytes: mean UTF-8 bytes of one.
+        download_bytes: what has to be fetched first.
+        sample: some of its first passages; empty if nothing of the corpus is here yet.
+    """
+
+    n_passages: int
+    passage_bytes: float
+    download_bytes: int
+    sample: list[Passage]
+
+
+def forecast_store(store: PassageStore) -> Forecast:
+    """Return the exact number of passages of a built store."""
+    sample = store.get_many(range(min(len(store), _SAMPLE_PASSAGES)))
+    return Forecast(len(store), _mean_bytes(sample), 0, sample)
+
+
+def forecast_corpus(corpus: Corpus, options: StoreOptions) -> Forecast:
+    """Return what is published about a corpus or, where a source is at hand, what its first passages and its size tell.
+
+    Raises:
+        InputError: the source cannot be opened or has no passages.
+    """
+    paths = local_paths(corpus, options)
+    if paths is None and corpus.about is not None:
+        n_passages, n_bytes = corpus.about
+        download_bytes = sum(source.n_bytes or 0 for source in corpus.files)
+        return Forecast(min(n_passages, options.limit or n_passages), n_bytes, download_bytes, [])
+    sample = [passage for passage, _, _ in islice(corpus.read(paths or [], _ignore), _SAMPLE_PASSAGES)]
+    n_passages = corpus.n_passages or len(sample)
+    if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
+        n_passages = round(sum(_text_bytes(path, sample) for path in paths) / _mean_bytes(sample))
+    return Forecast(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample)
+
+
+def _ignore(bad: BadRecord) -> None:
+    """Pass over a bad record: the build itself will report it."""
+
+
+def _mean_bytes(passages: list[Passage]) -> float:
+    return sum(len(field.encode(errors="replace")) for passage in passages for field in passage) / max(1, len(passages))
+
+
+def _text_bytes(path: Path, sample: list[Passage]) -> float:
+    """Return about how many bytes of text a file holds; a compressed one is taken to be as compressible as the sample is."""
+    with path.open("rb") as file:
+        is_compressed = file.read(3) in (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f")
+    text = "".join(field for passage in sample for field in passage).encode(errors="replace")
+    return path.stat().st_size * (len(text) / len(zlib.compress(text)) if is_compressed else 1)

@@ -1,0 +1,35 @@
+"""Tables of names: ``name -> "module:attribute"``, imported when used, with near names when a name is unknown."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .errors import UnknownNameError
+
+
+def near_names(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """Return (not raise) the error for an unknown name, with the nearest known ones and the whole list."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
+    return UnknownNameError(f"unknown {kind} '{name}': {hint}known: {', '.join(names) or 'none'}")
+
+
+def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates what its table holds
+    """Import and return what ``table`` names.
+
+    Args:
+        kind: what the table holds, for the message ("corpus", "encoder").
+        name: the key.
+        table: lazy references ``"package.module:attribute"``.
+
+    Raises:
+        UnknownNameError: the table has no such name.
+    """
+    if name not in table:
+        raise near_names(kind, name, table)
+    module, attribute = table[name].split(":")
+    return getattr(importlib.import_module(module), attribute)

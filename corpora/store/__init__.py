@@ -1,0 +1,7 @@
+"""The passage store. ``layout``: what is on disk. ``writer``: records -> store. ``reader``: store -> passages."""
+
+from .layout import FORMAT_VERSION, KIND
+from .reader import PassageStore, Rows, TextKeys
+from .writer import StoreWriter
+
+__all__ = ["FORMAT_VERSION", "KIND", "PassageStore", "Rows", "StoreWriter", "TextKeys"]

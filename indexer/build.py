@@ -1,0 +1,103 @@
+"""Builds and opens indexes: the only writer and reader of index directories.
+
+An index is named ``bm25``, or after an encoder: then it is exact search over that encoder's vectors, which are kept as
+``<corpus>/vectors/<encoder>``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corpora.artifacts import Manifest, Recipe, building, check_fingerprint, commit, corpus_path, read_manifest
+from corpora.errors import ArtifactMismatch, ArtifactMissing
+from corpora.progress import Progress, silent
+from corpora.registry import load, near_names
+from corpora.store import PassageStore
+
+from . import ENCODERS, INDEXES
+from .base import IndexKind, LexicalIndex
+from .embed import encoder_spec, vectors_kind
+from .indexes.exact import ExactIndex
+
+AnyIndex = LexicalIndex | ExactIndex
+
+
+def index_path(corpus: str, name: str) -> Path:
+    """Return where the index ``name`` of a corpus is, built or not.
+
+    Raises:
+        UnknownNameError: no index or encoder has this name.
+    """
+    folder = "vectors" if name in ENCODERS else "indexes"
+    if name not in (*ENCODERS, *INDEXES):
+        raise near_names("index", name, [*INDEXES, *ENCODERS])
+    return corpus_path(corpus) / folder / name
+
+
+def build_index(
+    corpus: str, name: str, store: PassageStore, *, device: str = "cpu", force: bool = False, progress: Progress = silent
+) -> Manifest:
+    """Build an index of a corpus, unless the same one is there already; a build that was interrupted goes on.
+
+    Args:
+        corpus: the corpus's name.
+        name: "bm25", or an encoder.
+        store: the corpus's store.
+        device: where an encoder runs.
+        force: replace what is there.
+        progress: called with (rows done, rows).
+
+    Raises:
+        ArtifactMismatch: another index is there.
+        UnknownNameError, MissingExtraError, StorageError, LockedError: see there.
+    """
+    target = index_path(corpus, name)
+    kind = _kind(name, device)
+    recipe = Recipe(kind=kind.name, format_version=kind.format_version, parameters=kind.parameters, inputs={"passages": store.fingerprint})
+    if not force:
+        try:
+            manifest = index_manifest(corpus, name, store.fingerprint)
+        except ArtifactMissing:
+            pass
+        else:
+            if manifest.recipe.parameters != recipe.parameters:
+                raise ArtifactMismatch(
+                    f"{target} was built with {manifest.recipe.parameters}, not {recipe.parameters}: --force replaces it"
+                )
+            return manifest
+    with building(target, recipe) as staging:
+        counts = kind.write(store, staging, progress)
+        return commit(staging, target, recipe, store.fingerprint, counts)
+
+
+def index_manifest(corpus: str, name: str, fingerprint: str) -> Manifest:
+    """Return the manifest of a built index over the store with that fingerprint.
+
+    Raises:
+        ArtifactMissing: it is not built.
+        ArtifactMismatch, ArtifactDamaged: it belongs to another store or version of idx, or is damaged.
+    """
+    path = index_path(corpus, name)
+    kind = _kind(name, "cpu")
+    rebuild = f"'idx build {corpus.partition('@')[0]} {'--encoder ' if name in ENCODERS else '--'}{name}'"
+    manifest = read_manifest(path, kind.name, kind.format_version, rebuild)
+    check_fingerprint(path, manifest, fingerprint, rebuild)
+    return manifest
+
+
+def open_index(corpus: str, name: str, store: PassageStore) -> AnyIndex:
+    """Open a built index; raises as ``index_manifest`` does."""
+    manifest = index_manifest(corpus, name, store.fingerprint)
+    return _kind(name, "cpu").open(index_path(corpus, name), manifest)
+
+
+def built_indexes(corpus: str) -> list[str]:
+    """Return the names of the indexes that a corpus has, usable or not."""
+    return [name for name in (*INDEXES, *ENCODERS) if (index_path(corpus, name) / "manifest.json").is_file()]
+
+
+def _kind(name: str, device: str) -> IndexKind[AnyIndex]:
+    if name in ENCODERS:
+        return vectors_kind(encoder_spec(name), device)
+    kind: IndexKind[AnyIndex] = load("index", name, INDEXES)
+    return kind

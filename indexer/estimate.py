@@ -1,0 +1,70 @@
+"""What a build will need: disk, memory and time of each step, from measured rates (two cores, 2026) and, for an encoder, a timed sample."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shutil import disk_usage
+
+from corpora.artifacts import home
+from corpora.errors import StorageError
+from corpora.passage import Passage
+
+from .encoders.transformer import EncoderSpec, TransformerEncoder
+
+_STORE_PASSAGES_PER_S = 35_000
+_STORE_BYTES = (0.47, 100)  # share of a passage's bytes after compression, and bytes of tables per passage
+_BM25_PASSAGES_PER_S = 15_000
+_BM25_BYTES = 0.6  # index bytes per byte of text, while pieces and the merged index lie beside each other
+_SAMPLE_PASSAGES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one step of a build needs at most."""
+
+    step: str
+    disk_bytes: float
+    memory_bytes: float
+    time_s: float
+
+
+def store_need(n_passages: int, passage_bytes: float) -> Need:
+    """Return what the store of that many passages of that many bytes needs."""
+    share, table_bytes = _STORE_BYTES
+    return Need("passages", n_passages * (share * passage_bytes + table_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
+
+
+def bm25_need(n_passages: int, passage_bytes: float) -> Need:
+    """Return what BM25 over them needs; its vocabulary is held in memory."""
+    n_bytes = n_passages * passage_bytes
+    return Need("bm25", _BM25_BYTES * n_bytes, 0.5e9 + 0.15 * n_bytes, n_passages / _BM25_PASSAGES_PER_S)
+
+
+def vectors_need(n_passages: int, spec: EncoderSpec, device: str, sample: Sequence[Passage]) -> Need:
+    """Return what one encoder's vectors need, timed on up to 64 sample passages.
+
+    Raises:
+        MissingExtraError: the encoder needs packages that are not installed.
+    """
+    encoder = TransformerEncoder(spec, device)
+    passages = sample[:_SAMPLE_PASSAGES]
+    encoder.encode_passages(passages[:8])  # the first call also sets things up
+    started = time.perf_counter()
+    encoder.encode_passages(passages)
+    seconds = (time.perf_counter() - started) / max(1, len(passages))
+    return Need(spec.name, n_passages * spec.dim * 4, 1.5e9, n_passages * seconds)
+
+
+def check_disk(needs: Sequence[Need], download_bytes: int) -> None:
+    """Raise ``StorageError`` if the disk of the data home has not enough space for all steps together."""
+    folder = home()
+    while not folder.exists():
+        folder = folder.parent
+    free = disk_usage(folder).free
+    needed = download_bytes + sum(need.disk_bytes for need in needs)
+    if needed > free:
+        raise StorageError(
+            f"about {needed / 1e9:.1f} GB are needed under {home()}, {free / 1e9:.1f} GB are free: set IDX_HOME to a larger disk"
+        )

@@ -1,0 +1,1 @@
+"""Index kinds, one a file, and ``selection``: the k best of many scores."""

@@ -1,0 +1,59 @@
+"""The k best of a stream of scores, exactly, ties going to the lower row. Kernels on plain arrays; no user input comes here.
+
+A heap of k (score, row) pairs keeps the worst kept pair at the top. Rows must come in ascending order, so a later equal score never
+displaces an earlier one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+@njit(nogil=True, cache=True)
+def _is_worse(score: np.float32, row: np.int64, other_score: np.float32, other_row: np.int64) -> bool:
+    return bool(score < other_score or (score == other_score and row > other_row))
+
+
+@njit(nogil=True, cache=True)
+def _sift_down(scores: NDArray[np.float32], rows: NDArray[np.int64], start: int, n: int) -> None:
+    """Restore the heap below ``start``: every parent is worse than its children."""
+    parent = start
+    while 2 * parent + 1 < n:
+        child = 2 * parent + 1
+        if child + 1 < n and _is_worse(scores[child + 1], rows[child + 1], scores[child], rows[child]):
+            child += 1
+        if not _is_worse(scores[child], rows[child], scores[parent], rows[parent]):
+            return
+        scores[parent], scores[child] = scores[child], scores[parent]
+        rows[parent], rows[child] = rows[child], rows[parent]
+        parent = child
+
+
+@njit(nogil=True, cache=True)
+def offer(
+    candidates: NDArray[np.float32], first_row: int, floor: np.float32, best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
+) -> None:
+    """Offer ``candidates``, the scores of rows from ``first_row`` on, to the heap; only scores above ``floor`` count.
+
+    An empty heap is all (-inf, -1): row -1 with -inf is worse than any candidate, and is never worse than another empty place.
+    """
+    k = len(best_scores)
+    threshold = max(floor, best_scores[0])
+    for i in range(len(candidates)):
+        score = candidates[i]
+        if score > threshold:
+            best_scores[0] = score
+            best_rows[0] = first_row + i
+            _sift_down(best_scores, best_rows, 0, k)
+            threshold = max(floor, best_scores[0])
+
+
+@njit(nogil=True, cache=True)
+def sort_best(best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
+    """Turn the heap into the answer: best first, empty places last."""
+    for n in range(len(best_scores) - 1, 0, -1):
+        best_scores[0], best_scores[n] = best_scores[n], best_scores[0]
+        best_rows[0], best_rows[n] = best_rows[n], best_rows[0]
+        _sift_down(best_scores, best_rows, 0, n)

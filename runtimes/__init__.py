@@ -1,0 +1,4 @@
+"""What people run: the command line, and evaluation. May import everything below.
+
+cli/         one file a command (typer); entry point ``idx``      evaluation/  scores of retrieval and answers
+"""

@@ -1,0 +1,43 @@
+"""The command line. ``main`` is the entry point ``idx``; one file a command, each thin: options in, library calls, lines out.
+
+Heavy packages are imported inside the commands, so that ``idx --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import typer
+
+from corpora.errors import IdxError
+
+from . import build, check, listing, remove, search
+from .screen import fail
+
+app = typer.Typer(
+    name="idx",
+    help="Build and search passage corpora: Wikipedia as 100-word passages, or a file of your own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("list")(listing.list_corpora)
+app.command("build")(build.build)
+app.command("check")(check.check)
+app.command("remove")(remove.remove)
+app.command("search")(search.search)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit status 2."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        app()
+    except IdxError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    except KeyboardInterrupt:
+        sys.exit(130)

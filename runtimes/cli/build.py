@@ -1,0 +1,50 @@
+"""``idx build``: a corpus and its indexes, from a known name, a built corpus, or a file of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .screen import say, say_json
+
+
+def build(
+    corpus: Annotated[str, typer.Argument(help="A known corpus (see 'idx list'), a built one, or a file of passages or articles.")],
+    bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is named.")] = False,
+    encoder: Annotated[list[str] | None, typer.Option(help="Embed with this encoder; may be repeated.")] = None,
+    source: Annotated[Path | None, typer.Option(help="A local copy of the corpus, instead of a download.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name for a corpus from a file; otherwise the file's.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first N passages, as the corpus NAME@N.")] = None,
+    file_format: Annotated[str | None, typer.Option("--format", help="The file's format; otherwise detected from its content.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split articles: words, dpr, sections, or none.")] = None,
+    words: Annotated[int, typer.Option(help="Words in a passage when splitting.")] = 100,
+    on_error: Annotated[str, typer.Option(help="What to do with records that cannot be used: fail or skip.")] = "fail",
+    device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be needed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Build a corpus and its indexes; started again after an interruption, it goes on where it was."""
+    from corpora.build import StoreOptions
+    from corpora.custom import Reading
+    from corpora.errors import InputError
+
+    from .task import Task, carry_out, plan, understand
+
+    if on_error not in ("fail", "skip"):
+        raise InputError(f"--on-error {on_error}: say fail or skip")
+    options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", force=force)
+    reading = Reading(file_format=file_format, split=split, n_words=words)
+    indexes = list(dict.fromkeys([*(["bm25"] if bm25 or not encoder else []), *(encoder or [])]))
+    on_disk, recipe = understand(corpus, name, options, reading)
+    task = Task(on_disk, recipe, options, tuple(indexes), device)
+    plan(task)
+    if dry_run:
+        return
+    manifests = carry_out(task)
+    if as_json:
+        say_json({"corpus": task.name, "built": {part: dict(manifest.counts) for part, manifest in manifests.items()}})
+    else:
+        say(f"built '{task.name}': " + ", ".join(f"{part} ({manifest.counts['rows']:,} rows)" for part, manifest in manifests.items()))

@@ -1,0 +1,64 @@
+"""``idx list``: the corpora, what is built of them, and how large it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from corpora.errors import ArtifactError
+
+from .screen import say, say_json, size
+
+if TYPE_CHECKING:
+    from corpora.artifacts import Manifest
+
+
+def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the corpora that idx knows or has built, with their indexes and sizes."""
+    from corpora.artifacts import home
+
+    from .resolve import built_names, known_corpora
+
+    summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
+    summaries = summaries | {name: "" for name in built_names() if name not in summaries}
+    entries: list[dict[str, Any]] = [{"name": name, "summary": summary, "built": _parts(name)} for name, summary in summaries.items()]
+    if as_json:
+        say_json({"home": str(home()), "corpora": entries})
+        return
+    say(f"home: {home()}")
+    for entry in entries:
+        say()
+        say(f"{entry['name']}  {entry['summary']}".rstrip())
+        if not entry["built"]:
+            say(f"    not built: idx build {entry['name']}")
+        for part in entry["built"]:
+            say(f"    {part['name']:<12}" + (part["problem"] or f"{part['rows']:>14,} rows {size(part['bytes']):>12}"))
+
+
+def _parts(corpus: str) -> list[dict[str, Any]]:
+    """Return the store and the indexes of a corpus that are built, each with its size or with what is wrong with it."""
+    from corpora.build import store_manifest
+    from corpora.errors import ArtifactMissing
+    from indexer.build import built_indexes, index_manifest
+
+    try:
+        fingerprint = store_manifest(corpus).fingerprint
+    except ArtifactMissing:
+        return []
+    except ArtifactError as error:
+        return [_part("passages", error)]
+    parts = [_part("passages", store_manifest(corpus))]
+    for index in built_indexes(corpus):
+        try:
+            parts.append(_part(index, index_manifest(corpus, index, fingerprint)))
+        except ArtifactError as error:
+            parts.append(_part(index, error))
+    return parts
+
+
+def _part(name: str, found: Manifest | ArtifactError) -> dict[str, Any]:
+    if isinstance(found, ArtifactError):
+        return {"name": name, "rows": None, "bytes": None, "created": None, "problem": str(found)}
+    n_bytes = sum(record.n_bytes for record in found.files.values())
+    return {"name": name, "rows": found.counts["rows"], "bytes": n_bytes, "created": found.created, "problem": None}

@@ -1,0 +1,64 @@
+"""``idx search``: ask a built corpus; several queries are one group and get one ranking."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .screen import say, say_json
+
+if TYPE_CHECKING:
+    from retrievers.base import Ranking
+
+_SHOWN_CHARACTERS = 300
+
+
+def search(
+    corpus: Annotated[str, typer.Argument(help="A built corpus.")],
+    queries: Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY...")],
+    retriever: Annotated[str, typer.Option("--retriever", "-r", help="bm25, an encoder's name, or several joined with +.")] = "bm25",
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages to return.")] = 10,
+    depth: Annotated[int, typer.Option(min=1, help="Candidates from each retriever for each query.")] = 100,
+    merge: Annotated[str, typer.Option(help="How the queries' lists are merged: max or rrf.")] = "max",
+    fuse: Annotated[str, typer.Option(help="How the retrievers' lists are fused: rrf.")] = "rrf",
+    dedup: Annotated[str, typer.Option(help="What counts as the same passage: row or text.")] = "row",
+    device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Search a corpus."""
+    from retrievers.base import SearchOptions
+    from retrievers.opening import open_searcher
+
+    options = SearchOptions(k=k, depth=depth, merge=merge, fuse=fuse, dedup=dedup)
+    ranking = open_searcher(corpus, retriever, device=device).search_groups([queries], options)[0]
+    if as_json:
+        say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _as_json(ranking)})
+    else:
+        _show(ranking)
+
+
+def _as_json(ranking: Ranking) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": rank,
+            "score": hit.score,
+            "id": hit.passage.id,
+            "row": hit.row,
+            "title": hit.passage.title,
+            "text": hit.passage.text,
+            "found": [dataclasses.asdict(found) for found in hit.found],
+        }
+        for rank, hit in enumerate(ranking, 1)
+    ]
+
+
+def _show(ranking: Ranking) -> None:
+    if not ranking:
+        say("no passage found")
+    for rank, hit in enumerate(ranking, 1):
+        say(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]")
+        text = textwrap.shorten(hit.passage.text, _SHOWN_CHARACTERS, placeholder=" …")
+        say(textwrap.fill(text, 100, initial_indent="     ", subsequent_indent="     "))

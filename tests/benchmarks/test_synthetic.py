@@ -1,0 +1,174 @@
+"""The synthetic corpus, from a made-up source and (where the test data is there) from the real one."""
+
+import gzip
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.synthetic import BLOCK, MIN_PART, data_folder, histograms, real_passages, synthetic, write
+from corpora.errors import InputError
+from corpora.passage import Passage
+
+
+def made_up(n: int) -> list[Passage]:
+    """Return passages of 10 to 60 distinct words ``p<passage>w<word>`` in sentences of 3 to 9 words; some words are not ASCII."""
+    rng = np.random.default_rng(3)
+    passages = []
+    for row in range(n):
+        words = [f"p{row}w{word}" + "é" * (word % 5 == 0) for word in range(int(rng.integers(10, 61)))]
+        place = int(rng.integers(3, 10))
+        while place < len(words):
+            words[place] = str(rng.choice([".", "?", "!"]))
+            place += int(rng.integers(3, 10))
+        passages.append(Passage(f"x{row}", f"Title {row}", "  ".join(words)))
+    return passages
+
+
+SOURCE = made_up(200)
+N = 3 * BLOCK // 2  # more than a block, and many rounds of the source
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[Passage]:
+    return list(synthetic(N, seed=5, source=SOURCE))
+
+
+def parents_of(passage: Passage) -> list[int]:
+    """Return the rows of the source that its words name, each once, in order."""
+    rows = [int(word[1:].split("w")[0]) for word in passage.text.split() if word.startswith("p") and "w" in word]
+    return list(dict.fromkeys(rows))
+
+
+def test_the_same_seed_gives_the_same_corpus(corpus: list[Passage]) -> None:
+    assert list(synthetic(N, seed=5, source=SOURCE)) == corpus
+    assert list(synthetic(100, seed=6, source=SOURCE)) != corpus[:100]
+
+
+@pytest.mark.parametrize("n", [0, 1, 1000, BLOCK, BLOCK + 1])
+def test_a_smaller_corpus_is_the_beginning_of_a_larger_one(corpus: list[Passage], n: int) -> None:
+    assert list(synthetic(n, seed=5, source=SOURCE)) == corpus[:n]
+
+
+def test_ids_are_numbered(corpus: list[Passage]) -> None:
+    assert [passage.id for passage in corpus] == [str(row) for row in range(N)]
+
+
+def test_texts_are_distinct(corpus: list[Passage]) -> None:
+    assert len({passage.text for passage in corpus}) == N
+
+
+def test_no_two_passages_have_the_same_parents(corpus: list[Passage]) -> None:
+    pairs = [(parents[0], parents[-1]) for parents in map(parents_of, corpus)]
+    assert len(set(pairs)) == N
+
+
+def test_words_are_parted_by_one_space(corpus: list[Passage]) -> None:
+    assert all(passage.text == " ".join(passage.text.split()) for passage in corpus)
+
+
+def test_lengths_are_those_of_the_source(corpus: list[Passage]) -> None:
+    per_round = Counter(len(passage.text.split()) for passage in SOURCE)
+    for begin in range(0, N - len(SOURCE), len(SOURCE)):
+        assert Counter(len(passage.text.split()) for passage in corpus[begin : begin + len(SOURCE)]) == per_round
+
+
+def test_a_passage_is_the_beginning_of_one_parent_and_consecutive_words_of_another(corpus: list[Passage]) -> None:
+    for passage in corpus[: 5 * len(SOURCE)]:
+        first, *others = parents_of(passage)
+        assert passage.title == f"Title {first}"
+        second = others[0] if others else first
+        words = passage.text.split()
+        opening, other = SOURCE[first].text.split(), " ".join(SOURCE[second].text.split())
+        n_same = next((n for n, (ours, theirs) in enumerate(zip(words, opening, strict=True)) if ours != theirs), len(words))
+        rest = words[n_same:]
+        # Beyond the source's size the second part's first word may be an invented one.
+        assert n_same >= MIN_PART
+        assert " ".join(rest) in other or (int(passage.id) >= len(SOURCE) and " ".join(rest[1:]) in other)
+
+
+def test_joints_are_at_sentence_ends_where_there_are_any() -> None:
+    sentences = " . ".join(f"a{n} b{n} c{n} d{n} e{n}" for n in range(8)) + " ."
+    source = [Passage(str(row), "", sentences.replace("a", f"r{row}a")) for row in range(30)]
+    for passage in synthetic(30, source=source):
+        words = passage.text.split()
+        starts = [place for place, word in enumerate(words) if word.startswith("r")]
+        assert all(place == 0 or words[place - 1] == "." for place in starts)
+        assert len({words[place].split("a")[0] for place in starts}) in (1, 2)
+
+
+def test_the_vocabulary_grows_beyond_the_sources(corpus: list[Passage]) -> None:
+    known = {word for passage in SOURCE for word in passage.text.split()}
+    seen = Counter(word for passage in corpus for word in passage.text.split() if word not in known)
+    assert len(seen) > len(corpus) // 2  # every word of the source is new, so Heaps' exponent is near 1
+    assert set(seen.values()) == {1}
+    assert {len(word) for word in seen} == {9}
+    assert not any(word not in known for passage in corpus[: len(SOURCE)] for word in passage.text.split())
+
+
+def test_equal_and_short_passages_are_no_parents() -> None:
+    source = [*made_up(20), Passage("short", "Short", "too short ."), *made_up(20)]
+    assert list(synthetic(400, source=source)) == list(synthetic(400, source=made_up(20)))
+
+
+@pytest.mark.parametrize("n", [-1, 401])
+def test_more_than_all_pairs_is_refused(n: int) -> None:
+    with pytest.raises(ValueError, match=f"n is {n}: a source of 20 passages gives 0 to 400"):
+        synthetic(n, source=made_up(20))
+
+
+def test_an_empty_source_gives_nothing() -> None:
+    assert list(synthetic(0, source=[])) == []
+    with pytest.raises(ValueError, match="a source of 0 passages gives 0 to 0"):
+        synthetic(1, source=[])
+
+
+def test_histograms() -> None:
+    passages = [Passage(str(row), "", text) for row, text in enumerate(["The a", "the b", "the b b", "the c"])]
+    terms, lengths, n = histograms(passages)
+    assert terms == {0: 1, 1: 1, 2: 2}  # "the" in all, "b" in a half, "a" and "c" in a quarter
+    assert lengths == {2: 3, 3: 1}
+    assert n == 4
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_write(tmp_path: Path, name: str) -> None:
+    write([Passage("0", "T", "é ."), Passage("1", "", "b")], tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    lines = (gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": "0", "title": "T", "text": "é ."}, {"id": "1", "title": "", "text": "b"}]
+
+
+def test_real_passages_are_split(tmp_path: Path) -> None:
+    path = tmp_path / "passages.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps({"id": "7", "title": "T", "text": "a b c d e"}).encode()))
+    assert real_passages(path, 3) == [Passage("7#0", "T", "a b c"), Passage("7#1", "T", "d e")]
+
+
+def test_a_source_that_is_not_there_or_not_right_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "passages.jsonl.gz"
+    with pytest.raises(InputError, match=f"no source of real passages at {path}: set IDX_TEST_DATA"):
+        real_passages(path)
+    path.write_bytes(gzip.compress(b'{"id": "1", "title": "T", "text": "a"}\n{"id": "2"}\n'))
+    with pytest.raises(InputError, match=f"{path}:2: expected a JSON object with id, title and text"):
+        real_passages(path)
+
+
+def test_real_source_gives_distinct_texts_of_natural_length_and_frequency() -> None:
+    path = data_folder() / "wiki_intro" / "passages.jsonl.gz"
+    if not path.exists() and "CI" not in os.environ:
+        pytest.skip(f"no test data at {path}")
+    source = real_passages(path)
+    n = 200_000
+    corpus = list(synthetic(n, source=source))
+    assert len({passage.text for passage in corpus}) == n
+    rows = np.random.default_rng(1).permutation(len(source))[:20_000].tolist()
+    real_terms, real_lengths, _ = histograms(source[row] for row in rows)
+    terms, lengths, _ = histograms(corpus[:20_000])
+    mean, real_mean = (sum(length * count for length, count in counts.items()) / counts.total() for counts in (lengths, real_lengths))
+    assert mean == pytest.approx(real_mean, rel=0.05)
+    for power in range(3, 11):  # words in 1/16 to 1/2048 of the passages
+        assert terms[power] == pytest.approx(real_terms[power], rel=0.25)

@@ -1,0 +1,69 @@
+"""Fixtures for all tests: a data home of their own, a small corpus, and the shared test data where it is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.corpus import Corpus
+from corpora.passage import Located, Passage
+from corpora.readers import OnBad
+from corpora.store import PassageStore
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a data home of its own and no mirror."""
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("IDX_MIRROR", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real test data; a test that needs it skips where it is absent, except in CI, where it must be there."""
+    folder = Path(os.environ.get("IDX_TEST_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"CI must have the test data at {folder}")
+        pytest.skip(f"needs the test data at {folder} (or set IDX_TEST_DATA)")
+    return folder
+
+
+def corpus_of(passages: Sequence[Passage], name: str = "made") -> Corpus:
+    """Return a corpus that yields these passages, each from the line of its position."""
+
+    def read(files: Sequence[Path], on_bad: OnBad) -> list[Located]:
+        return [Located(passage, "made", line) for line, passage in enumerate(passages, 1)]
+
+    return Corpus(name=name, summary="made in a test", files=(), read=lambda files, on_bad: iter(read(files, on_bad)), n_passages=None)
+
+
+@pytest.fixture
+def build(home: Path) -> Callable[..., PassageStore]:
+    """Build and open the store of some passages."""
+
+    def build_passages(passages: Sequence[Passage], name: str = "made") -> PassageStore:
+        build_store(corpus_of(passages, name), StoreOptions(force=True))
+        return open_store(name)
+
+    return build_passages
+
+
+@pytest.fixture
+def made_passages() -> list[Passage]:
+    """Three thousand passages with repeated titles, some non-ASCII text and some equal texts."""
+    return [
+        Passage(
+            str(n + 1),
+            f"Title {n // 3}" if n % 7 else "Ähre – “quoted”",
+            f"Passage number {n % 2900} about subject {n % 13}, naïve café {n % 5}.",
+        )
+        for n in range(3000)
+    ]

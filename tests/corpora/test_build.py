@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from corpora.artifacts import building
+from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
+from corpora.corpus import Corpus
+from corpora.custom import Reading, custom_corpus
+from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
+from corpora.passage import Passage
+from tests.conftest import ROOT, corpus_of
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A JSONL file of 1,000 passages."""
+    path = tmp_path / "source.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        for n in range(1000):
+            file.write(json.dumps({"id": str(n), "title": f"T{n // 4}", "text": f"text of passage {n} " * 10}) + "\n")
+    return path
+
+
+def corpus(path: Path, name: str = "mine") -> Corpus:
+    return custom_corpus(path, name, Reading())
+
+
+KILLED_BUILD = """
+    import os, signal, sys
+    from pathlib import Path
+    import corpora.store.writer as writer
+    from corpora.build import StoreOptions, build_store
+    from corpora.custom import Reading, custom_corpus
+
+    writer._BATCH_PASSAGES = 100
+    def kill(done, total):
+        if done >= int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+    build_store(custom_corpus(Path(sys.argv[1]), "mine", Reading()), StoreOptions(), storing=kill)
+"""
+
+
+@pytest.mark.parametrize("at", [100, 500, 1000])
+def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 100)
+    undisturbed = build_store(corpus(source, "other"), StoreOptions())
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED_BUILD), source, str(at)], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(ArtifactMissing):
+        open_store("mine")
+    staging = store_path("mine").with_name(".passages.partial")
+    assert (staging / "text_keys.u64").stat().st_size >= at * 8
+    first_reports: list[int] = []
+    resumed = build_store(corpus(source), StoreOptions(), storing=lambda done, total: first_reports.append(done))
+    assert resumed.fingerprint == undisturbed.fingerprint
+    assert resumed.counts == undisturbed.counts
+    assert list(open_store("mine").read()) == list(open_store("other").read())
+    assert open_store("mine").text_key.tolist() == open_store("other").text_key.tolist()
+    assert open_store("mine").rows_titled("T24").tolist() == [96, 97, 98, 99]
+    assert not staging.exists()
+
+
+def test_pieces_of_another_source_are_not_resumed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED_BUILD), source, "500"], cwd=ROOT, check=False)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "a", "title": "t", "text": "x"}\n')
+    build_store(corpus(other), StoreOptions())
+    assert list(open_store("mine").read()) == [Passage("a", "t", "x")]
+
+
+def test_building_again_changes_nothing(source: Path) -> None:
+    first = build_store(corpus(source), StoreOptions())
+    assert build_store(corpus(source), StoreOptions()) == first
+
+
+def test_another_source_under_the_same_name_needs_force(source: Path, tmp_path: Path) -> None:
+    build_store(corpus(source), StoreOptions())
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "a", "title": "t", "text": "x"}\n')
+    with pytest.raises(ArtifactMismatch, match=r"'mine' was built from source\.jsonl\.gz .* not from other\.jsonl .*--name, or --force"):
+        build_store(corpus(other), StoreOptions())
+    assert len(open_store("mine")) == 1000
+    build_store(corpus(other), StoreOptions(force=True))
+    assert len(open_store("mine")) == 1
+
+
+def test_another_reading_rule_under_the_same_name_needs_force(source: Path) -> None:
+    build_store(corpus(source), StoreOptions())
+    split = custom_corpus(source, "mine", Reading(split="words", n_words=10))
+    with pytest.raises(ArtifactMismatch, match="was built with split none, words 100, not split words, words 10"):
+        build_store(split, StoreOptions())
+
+
+def test_limit_makes_a_named_subset(source: Path) -> None:
+    build_store(corpus(source), StoreOptions(limit=10))
+    assert [passage.id for passage in open_store("mine@10").read()] == [str(n) for n in range(10)]
+    with pytest.raises(ArtifactMissing):
+        open_store("mine")
+
+
+def test_a_limit_beyond_the_corpus_says_so(source: Path) -> None:
+    with pytest.raises(InputError, match="1,000 passages were read, expected 5,000"):
+        build_store(corpus(source), StoreOptions(limit=5000))
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused(limit: int) -> None:
+    with pytest.raises(InputError, match="at least one passage"):
+        StoreOptions(limit=limit)
+
+
+def test_a_failed_build_leaves_no_store_and_the_old_one_alone(source: Path, tmp_path: Path) -> None:
+    build_store(corpus(source), StoreOptions())
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "a", "text": "x"}\nnot json\n')
+    with pytest.raises(InputError, match=r"bad\.jsonl, line 2: not JSON"):
+        build_store(custom_corpus(bad, "mine", Reading(file_format="jsonl")), StoreOptions(force=True))
+    assert len(open_store("mine")) == 1000
+
+
+def test_two_builds_at_once_the_second_says_who_holds_the_lock(source: Path) -> None:
+    manifest = build_store(corpus(source, "other"), StoreOptions())
+    with building(store_path("mine"), manifest.recipe), pytest.raises(LockedError, match=rf"is being built by process {os.getpid()} on "):
+        build_store(corpus(source), StoreOptions())
+    build_store(corpus(source), StoreOptions())
+
+
+def test_a_file_where_the_home_should_be_is_a_clear_error(source: Path, home: Path) -> None:
+    home.write_text("a file")
+    with pytest.raises(StorageError, match="cannot write .*passages: "):
+        build_store(corpus(source), StoreOptions())
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data home on a file system of 2 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        pytest.skip("needs the right to mount a small file system (root)")
+    monkeypatch.setenv("IDX_HOME", str(disk))
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_full_disk_is_said_and_the_build_resumes(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 200)
+    passages = [Passage(str(n), f"T{n}", os.urandom(600).hex()) for n in range(3000)]
+    with pytest.raises(StorageError, match="[Nn]o space left on device.*what is finished is kept"):
+        build_store(corpus_of(passages), StoreOptions())
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    reports: list[int] = []
+    build_store(corpus_of(passages), StoreOptions(), storing=lambda done, total: reports.append(done))
+    assert list(open_store("made").read()) == passages
+
+
+def test_a_read_only_home_can_be_read_but_not_built_in(small_disk: Path) -> None:
+    passages = [Passage("1", "t", "x"), Passage("2", "t", "y")]
+    build_store(corpus_of(passages), StoreOptions())
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert list(open_store("made").read()) == passages
+    with pytest.raises(StorageError, match=os.strerror(errno.EROFS)):
+        build_store(corpus_of(passages, "second"), StoreOptions())
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "passages", "downloads", "UPPER", "", "-x", "x@y"])
+def test_names_that_leave_the_home_or_are_reserved_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="cannot be a name|reserved name"):
+        store_path(name)
+
+
+def test_the_manifest_names_source_and_reading(source: Path) -> None:
+    build_store(corpus(source), StoreOptions())
+    recipe = store_manifest("mine").recipe
+    assert list(recipe.inputs) == ["source.jsonl.gz"]
+    assert recipe.parameters == {"format": "jsonl", "split": "none", "words": 100, "limit": None, "on_error": "fail"}

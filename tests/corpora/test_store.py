@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
+from corpora.errors import ArtifactDamaged, ArtifactMissing, InputError
+from corpora.passage import Passage, text_key
+from corpora.store import PassageStore
+from tests.conftest import corpus_of
+
+Build = Callable[..., PassageStore]
+
+
+def test_every_row_comes_back_as_it_was(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    assert len(store) == 3000
+    assert store.get_many(range(3000)) == made_passages
+    assert list(store.read()) == made_passages
+    assert list(store.read(10, 20)) == made_passages[10:20]
+
+
+def test_rows_come_in_the_order_asked_repeats_included(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    assert store.get_many([2999, 0, 0, 17]) == [made_passages[n] for n in (2999, 0, 0, 17)]
+    assert store.get_many(np.array([5, 4], dtype=np.int64)) == [made_passages[5], made_passages[4]]
+    assert store.get_many([]) == []
+
+
+@pytest.mark.parametrize("row", [-1, 3000])
+def test_a_row_outside_the_store_is_refused(build: Build, made_passages: list[Passage], row: int) -> None:
+    with pytest.raises(ValueError, match="the store has 0 to 2999"):
+        build(made_passages).get_many([0, row])
+
+
+def test_ids_lead_to_rows_and_unknown_ids_to_minus_one(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    assert store.rows_of(["1", "3000", "0", "nope", "", "x" * 600, "\ud800"]).tolist() == [0, 2999, -1, -1, -1, -1, -1]
+
+
+def test_titles_lead_to_all_their_rows(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    assert store.rows_titled("Ähre – “quoted”").tolist() == list(range(0, 3000, 7))
+    assert store.rows_titled("Title 1").tolist() == [3, 4, 5]
+    assert store.rows_titled("title 1").tolist() == []
+
+
+def test_long_and_empty_titles_are_found(build: Build) -> None:
+    long = "very long title " * 60
+    store = build([Passage("1", long, "a"), Passage("2", "", "b"), Passage("3", long, "c"), Passage("4", long + "x", "d")])
+    assert store.rows_titled(long).tolist() == [0, 2]
+    assert store.rows_titled("").tolist() == [1]
+    assert store.rows_titled(long + "x").tolist() == [3]
+
+
+def test_text_keys_are_those_of_the_texts(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    assert store.text_key.tolist() == [text_key(passage.text) for passage in made_passages]
+    assert store.text_key[0] == store.text_key[1] or made_passages[0].text != made_passages[1].text
+
+
+def test_fingerprint_is_the_hash_over_length_prefixed_fields(build: Build) -> None:
+    passages = [Passage("1", "T", "text"), Passage("2", "Ü", "")]
+    expected = hashlib.sha256()
+    for passage in passages:
+        fields = [field.encode() for field in passage]
+        expected.update(struct.pack("<III", *map(len, fields)) + b"".join(fields))
+    assert build(passages).fingerprint == expected.hexdigest()
+
+
+def test_strange_texts_survive(build: Build) -> None:
+    passages = [
+        Passage("a" * 511, "NUL \0 in title", "NUL \0 in text"),
+        Passage("日本", "\n\t", "x" * 3_000_000),
+        Passage(" ", "", ""),
+        Passage("é", "e\u0301", "\U0001f600" * 1000),
+    ]
+    store = build(passages)
+    assert store.get_many(range(4)) == passages
+    assert store.rows_of([passage.id for passage in passages]).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Passage("", "t", "x"), "the id has 0 bytes"),
+        (Passage("a" * 512, "t", "x"), "the id has 512 bytes"),
+        (Passage("9", "t", "x\ud800"), r"surrogate pair, \\ud800"),
+        (Passage("1", "t", "x"), "the id '1' is already that of passage number 1"),
+    ],
+    ids=["empty id", "long id", "lone surrogate", "duplicate id"],
+)
+def test_what_cannot_be_stored_names_its_line(home: Path, bad: Passage, reason: str) -> None:
+    passages = [Passage("1", "t", "one"), Passage("2", "t", "two"), bad, Passage("3", "t", "three")]
+    with pytest.raises(InputError, match=f"made, line 3: .*{reason}"):
+        build_store(corpus_of(passages), StoreOptions())
+    assert not store_path("made").exists()
+
+
+def test_a_duplicate_in_a_later_batch_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 4)
+    passages = [Passage(str(n), "t", f"text {n}") for n in range(10)]
+    with pytest.raises(InputError, match="made, line 11: the id '2' is already that of passage number 3"):
+        build_store(corpus_of([*passages, Passage("2", "t", "other")]), StoreOptions())
+
+
+def test_skipped_records_are_counted_and_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 2)
+    passages = [Passage(id_, "t", f"text {n}") for n, id_ in enumerate(["1", "", "2", "1", "3", "2"])]
+    manifest = build_store(corpus_of(passages), StoreOptions(skip_bad=True))
+    store = open_store("made")
+    assert (manifest.counts["rows"], manifest.counts["skipped"]) == (3, 3)
+    assert [passage.text for passage in store.read()] == ["text 0", "text 2", "text 4"]
+    assert [line.split("\t")[:2] for line in (store_path("made") / "skipped.tsv").read_text().splitlines()] == [
+        ["made", "2"],
+        ["made", "4"],
+        ["made", "6"],
+    ]
+
+
+def test_the_memory_map_grows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corpora.store.layout._FIRST_MAP_BYTES", 1 << 16)
+    passages = [Passage(str(n), f"title {n}", os.urandom(200).hex()) for n in range(2000)]
+    build_store(corpus_of(passages), StoreOptions())
+    assert list(open_store("made").read()) == passages
+
+
+def test_an_empty_corpus_is_refused(home: Path) -> None:
+    with pytest.raises(InputError, match="has no passages"):
+        build_store(corpus_of([]), StoreOptions())
+    with pytest.raises(ArtifactMissing, match="idx build made"):
+        open_store("made")
+
+
+def test_a_store_opened_twice_in_one_process_works(build: Build, made_passages: list[Passage]) -> None:
+    first = build(made_passages)
+    second = open_store("made")
+    assert first.get_many([7]) == second.get_many([7]) == [made_passages[7]]
+
+
+def test_a_store_rebuilt_under_an_open_one_is_another_store(build: Build) -> None:
+    old = build([Passage("1", "t", "old")])
+    new = build([Passage("1", "t", "new"), Passage("2", "t", "more")])
+    assert [passage.text for passage in old.read()] == ["old"]
+    assert [passage.text for passage in new.read()] == ["new", "more"]
+
+
+def _read_in_child(store: PassageStore, rows: list[int], results: multiprocessing.Queue[list[Passage]]) -> None:
+    results.put(store.get_many(rows))
+
+
+def test_an_open_store_works_after_a_fork(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    store.get_many([0])
+    context = multiprocessing.get_context("fork")
+    results: multiprocessing.Queue[list[Passage]] = context.Queue()
+    children = [context.Process(target=_read_in_child, args=(store, [n, 2 * n], results)) for n in range(1, 5)]
+    for child in children:
+        child.start()
+    got = [results.get(timeout=30) for _ in children]
+    for child in children:
+        child.join()
+    assert sorted(got) == sorted([made_passages[n], made_passages[2 * n]] for n in range(1, 5))
+    assert store.get_many([3]) == [made_passages[3]]
+
+
+def test_threads_read_at_once(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        rows = np.random.default_rng(seed).integers(0, 3000, size=(50, 40))
+        wrong.extend(1 for line in rows if store.get_many(line) != [made_passages[row] for row in line])
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_damaged_page_is_an_error_not_a_wrong_passage(build: Build, made_passages: list[Passage]) -> None:
+    build(made_passages)
+    file = store_path("made") / "passages.lmdb"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 40_000] = b"\xa5" * 40_000
+    file.write_bytes(content)
+    store = open_store("made")
+    with pytest.raises(ArtifactDamaged):
+        list(store.read())
+
+
+def test_a_cut_file_is_refused_when_opened(build: Build, made_passages: list[Passage]) -> None:
+    build(made_passages)
+    file = store_path("made") / "passages.lmdb"
+    file.write_bytes(file.read_bytes()[:-4096])
+    with pytest.raises(ArtifactDamaged, match=r"passages\.lmdb has .* bytes instead of"):
+        open_store("made")
+
+
+def test_the_manifest_says_what_the_store_is(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    manifest = store_manifest("made")
+    assert manifest.fingerprint == store.fingerprint
+    assert manifest.counts["rows"] == 3000
+    assert manifest.files["passages.lmdb"].n_bytes == (store_path("made") / "passages.lmdb").stat().st_size
+    assert manifest.files["passages.lmdb"].sha256 == hashlib.sha256((store_path("made") / "passages.lmdb").read_bytes()).hexdigest()

