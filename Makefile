@@ -9,7 +9,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 quickstart: .venv/dense
 	$(BIN)/idx build sample --bm25 --encoder minilm
-	$(BIN)/python -m benchmarks.quickstart
+	$(BIN)/idx search sample "Which metal is liquid at room temperature?" -k 3
+	$(BIN)/idx search sample "animal novel about a farm that turns into a dictatorship" --retriever minilm -k 3
+	$(BIN)/idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm -k 3
+	@printf '\nNext: %s\n' "source .venv/bin/activate"
+	@printf '      %s\n' "idx search sample 'your question' --json" \
+		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
+		"idx build wiki2018 --dry-run    # what 21 million passages would need" "idx --help"
 
 test: .venv/dev
 	$(BIN)/python -m pytest -m "not slow" --durations=10

@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from corpora.errors import IdxError, InputError
 from corpora.passage import Passage
+from corpora.readers import read
 from corpora.splitters import split_words
 
 Ints = npt.NDArray[np.int64]
@@ -63,16 +64,7 @@ def real_passages(path: Path, n_words: int = 100) -> list[Passage]:
     """
     if not path.exists():
         raise InputError(f"no source of real passages at {path}: set IDX_TEST_DATA to the folder that holds wiki_intro/")
-    passages: list[Passage] = []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                record = json.loads(line)
-                article = Passage(record["id"], record["title"], record["text"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{path}:{number}: expected a JSON object with id, title and text, got {line[:60]!r}") from error
-            passages.extend(split_words(article, n_words))
-    return passages
+    return [passage for article, _, _ in read(path, "jsonl") for passage in split_words(article, n_words)]
 
 
 def synthetic(n: int, *, seed: int = 0, source: Sequence[Passage]) -> Iterator[Passage]:

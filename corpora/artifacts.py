@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .durable import file_sha256, sync, write_durably
 from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
 from .progress import Progress, silent
 
@@ -159,7 +159,7 @@ def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) ->
 def building(target: Path, recipe: Recipe) -> Iterator[Path]:
     """Lock ``target`` and yield its staging directory, with the pieces that an interrupted build of the same recipe finished.
 
-    The lock is the kernel's and dies with the process. Pieces of another recipe are thrown away. A failure of the disk inside the block
+    Pieces of another recipe are thrown away. A failure of the disk inside the block
     becomes a ``StorageError``; the staging directory then stays for the next try.
 
     Raises:
@@ -167,15 +167,13 @@ def building(target: Path, recipe: Recipe) -> Iterator[Path]:
         StorageError: no space, read-only, no permission.
     """
     staging = target.with_name(f".{target.name}.partial")
-    with _disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_name(f".{target.name}.lock"), target):
-            wanted = json.dumps(dataclasses.asdict(recipe), indent=1, sort_keys=True)
-            if not (staging / RECIPE).is_file() or (staging / RECIPE).read_text() != wanted:
-                discard(staging)
-                staging.mkdir()
-                write_durably(staging / RECIPE, wanted.encode())
-            yield staging
+    with _disk_errors(target), locked(target):
+        wanted = json.dumps(dataclasses.asdict(recipe), indent=1, sort_keys=True)
+        if not (staging / RECIPE).is_file() or (staging / RECIPE).read_text() != wanted:
+            discard(staging)
+            staging.mkdir()
+            write_durably(staging / RECIPE, wanted.encode())
+        yield staging
 
 
 def commit(staging: Path, target: Path, recipe: Recipe, fingerprint: str, counts: Mapping[str, int]) -> Manifest:
@@ -183,7 +181,7 @@ def commit(staging: Path, target: Path, recipe: Recipe, fingerprint: str, counts
     (staging / RECIPE).unlink(missing_ok=True)
     files = {}
     for file in sorted(file for file in staging.rglob("*") if file.is_file() and file.name != MANIFEST):
-        _fsync(file)
+        sync(file)
         files[str(file.relative_to(staging))] = FileRecord(file.stat().st_size, file_sha256(file))
     manifest = Manifest(
         recipe=recipe,
@@ -199,7 +197,7 @@ def commit(staging: Path, target: Path, recipe: Recipe, fingerprint: str, counts
     if target.exists():
         target.rename(old)
     staging.rename(target)
-    _fsync(target.parent)
+    sync(target.parent)
     discard(old)
     return manifest
 
@@ -219,24 +217,18 @@ def discard(path: Path) -> None:
     shutil.rmtree(doomed)
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a small file so that, after a crash, it holds either all of ``content`` or what it held before."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    _fsync(temporary)
-    temporary.replace(path)
-    _fsync(path.parent)
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hex sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @contextlib.contextmanager
-def _locked(lock: Path, target: Path) -> Iterator[None]:
-    with lock.open("a+") as file:
+def locked(target: Path) -> Iterator[None]:
+    """Hold the lock of ``target``, which need not exist; the kernel's lock, so that it dies with the process.
+
+    Raises:
+        LockedError: another process, or another thread of this one, holds it.
+        StorageError: its file cannot be made.
+    """
+    with _disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = target.with_name(f".{target.name}.lock").open("a+")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -261,14 +253,6 @@ def _disk_errors(target: Path) -> Iterator[None]:
 
 def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _package_versions() -> dict[str, str]:

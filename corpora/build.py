@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,15 +11,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from .artifacts import Manifest, Recipe, building, commit, corpus_path, file_sha256, home, read_manifest
+from .artifacts import Manifest, Recipe, building, commit, corpus_path, home, locked, read_manifest
 from .corpus import Corpus
+from .disk import network_file_system
 from .download import download, verify
+from .durable import file_sha256
 from .errors import ArtifactMismatch, ArtifactMissing, InputError
 from .progress import Progress, silent
 from .readers import BadRecord, fail
 from .store import FORMAT_VERSION, KIND, PassageStore, StoreWriter
 
 SKIPPED = "skipped.tsv"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,9 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
         _refuse_other_inputs(existing, inputs, name)
         return existing
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=_parameters(corpus, options), inputs=inputs)
+    network = network_file_system(home())
+    if network:
+        logger.warning("%s is on a network file system (%s), which LMDB is not made for: set IDX_HOME to a local disk", home(), network)
     with building(store_path(name), recipe) as staging:
         n_read, n_skipped, fingerprint = _write_store(corpus, [path for path, _ in sources], staging, options, storing)
         counts = {"rows": n_read, "skipped": n_skipped}
@@ -196,7 +204,9 @@ def _sources(corpus: Corpus, options: StoreOptions, progress: Progress) -> list[
     """Return local, verified copies of the corpus's files, in reading order, each with its sha256."""
     paths = local_paths(corpus, options)
     if paths is None:
-        paths = [download(source, home() / "downloads" / corpus.name, progress=progress) for source in corpus.files]
+        folder = home() / "downloads" / corpus.name
+        with locked(folder):
+            paths = [download(source, folder, progress=progress) for source in corpus.files]
     if options.limit is not None:
         return [(path, file_sha256(path)) for path in paths]
     return [(path, verify(path, source)) for path, source in zip(paths, corpus.files, strict=True)]

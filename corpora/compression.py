@@ -22,11 +22,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     Raises:
         InputError: it does not exist, is a directory, is empty, cannot be read, or is compressed in another way.
     """
-    if path.is_dir():
-        raise InputError(f"{path} is a directory: name one file")
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path} is a pipe or a device: what it gives can be read only once, so write it to a file first")
     try:
+        if path.is_dir():
+            raise InputError(f"{path} is a directory: name one file")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is a pipe or a device: what it gives can be read only once, so write it to a file first")
         with path.open("rb") as file:
             magic = file.read(4)
         if not magic:

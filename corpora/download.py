@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from .durable import sync, write_durably
 from .errors import DownloadError, InputError, StorageError
 from .progress import Progress, silent
 
@@ -94,9 +95,9 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
     _fetch(source, part, progress, pause_s)
     sha256 = _checked(part.path, source, record)
     with _disk(final):
-        _sync(part.path)
+        sync(part.path)
         os.replace(part.path, final)
-        _sync(folder)
+        sync(folder)
     part.discard()
     _write_record(final, source, sha256)
     return final
@@ -114,7 +115,7 @@ def verify(path: Path, source: SourceFile) -> str:
     if source.n_bytes not in (None, size):
         raise DownloadError(f"{path} is not {source.name}: expected {source.n_bytes} bytes, got {size}: fetch it again from {source.url}")
     algorithms = ("sha256",) if source.md5 is None else ("md5", "sha256")
-    seen = _digests(path, algorithms, silent)
+    seen = _digests(path, algorithms)
     for algorithm in algorithms:
         expected = getattr(source, algorithm)
         if expected is not None and expected.lower() != seen[algorithm]:
@@ -123,23 +124,13 @@ def verify(path: Path, source: SourceFile) -> str:
     return seen["sha256"]
 
 
-def sha256_of(path: Path, progress: Progress = silent) -> str:
-    """Return the sha256 of a file as hexadecimal digits.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
-    return _digests(path, ("sha256",), progress)["sha256"]
-
-
-def _digests(path: Path, algorithms: tuple[str, ...], progress: Progress) -> dict[str, str]:
+def _digests(path: Path, algorithms: tuple[str, ...]) -> dict[str, str]:
+    """Return checksums of a file, read once."""
     sums = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms}
     with _disk(path), path.open("rb") as file:
-        total = os.fstat(file.fileno()).st_size
         while chunk := file.read(CHUNK_BYTES):
             for digest in sums.values():
                 digest.update(chunk)
-            progress(file.tell(), total)
     return {algorithm: digest.hexdigest() for algorithm, digest in sums.items()}
 
 
@@ -178,13 +169,8 @@ def _read_record(path: Path) -> _Record | None:
 
 def _write_record(final: Path, source: SourceFile, sha256: str) -> None:
     record = _Record(source.url, final.stat().st_size, sha256, source.md5, datetime.now(UTC).isoformat(timespec="seconds"))
-    path = _beside(final)
-    unfinished = path.with_name(f"{path.name}.tmp")
-    with _disk(path):
-        unfinished.write_text(json.dumps(asdict(record), indent=1) + "\n")
-        _sync(unfinished)
-        os.replace(unfinished, path)
-        _sync(path.parent)
+    with _disk(_beside(final)):
+        write_durably(_beside(final), (json.dumps(asdict(record), indent=1) + "\n").encode())
 
 
 def _checked(path: Path, source: SourceFile, record: _Record | None) -> str:
@@ -388,12 +374,3 @@ def _check_space(part: _Part, total: int | None) -> None:
     if missing > free:
         what = f"{part.path.parent} has {free / 1e9:.3f} GB free, but {part.path.stem} needs {missing / 1e9:.3f} GB more"
         raise StorageError(f"{what}: free some space or choose another folder")
-
-
-def _sync(path: Path) -> None:
-    """Have the disk keep a file's bytes, or a folder's names, before anything relies on them."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

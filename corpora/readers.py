@@ -157,8 +157,7 @@ def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
 
 
 def _row_complaint(row: list[str]) -> str:
-    is_blank = len(row) < 2 and not "".join(row).strip()
-    if len(row) == 3 or is_blank:
+    if len(row) == 3 or not "".join(row).strip():
         return ""
     return f"{len(row)} columns instead of 3 (id, text, title)"
 
@@ -243,6 +242,19 @@ def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
 
 
+_ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
+
+
+def _unescaped(text: str) -> str:
+    """Undo the escaping of ``& < > " '``: WikiExtractor writes titles as they stand in the XML dump and escapes texts (extract.py)."""
+    return _ESCAPED.sub(lambda entity: html.unescape(entity[0]), text)
+
+
+def _wikiextractor_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    id_, title, text = _plain_fields(record)
+    return Passage(id_, _unescaped(title), _unescaped(text))
+
+
 _DOC = re.compile(r"<doc\s(?P<attributes>.*)>\s*")
 _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')
 
@@ -288,9 +300,9 @@ def _article(opened: tuple[int, dict[str, str]] | None, body: str, path: Path) -
     if not opened:
         return
     line, attributes = opened
-    title = html.unescape(attributes["title"])
-    if body.strip() not in ("", title, attributes["title"]):
-        yield Located(Passage(attributes["id"], title, body), str(path), line)
+    title, text = _unescaped(attributes["title"]), _unescaped(body)
+    if text.strip() not in ("", title):
+        yield Located(Passage(attributes["id"], title, text), str(path), line)
 
 
 READERS: dict[str, Reader] = {
@@ -299,7 +311,7 @@ READERS: dict[str, Reader] = {
     "contents": _json_reader(_contents_fields),
     "beir": _json_reader(_beir_fields),
     "wikiextractor": read_wikiextractor,
-    "wikiextractor-json": _json_reader(_plain_fields),
+    "wikiextractor-json": _json_reader(_wikiextractor_fields),
 }
 ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # whole articles, to be split
 

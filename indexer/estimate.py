@@ -42,19 +42,20 @@ def bm25_need(n_passages: int, passage_bytes: float) -> Need:
     return Need("bm25", _BM25_BYTES * n_bytes, 0.5e9 + 0.15 * n_bytes, n_passages / _BM25_PASSAGES_PER_S)
 
 
-def vectors_need(n_passages: int, spec: EncoderSpec, device: str, sample: Sequence[Passage]) -> Need:
-    """Return what one encoder's vectors need, timed on up to 64 sample passages.
+def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, device: str) -> Need:
+    """Return what one encoder's vectors need, timed on up to 64 sample passages; time goes by bytes of text.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
     """
     encoder = TransformerEncoder(spec, device)
     passages = sample[:_SAMPLE_PASSAGES]
+    n_bytes = sum(len(field.encode()) for passage in passages for field in passage)
     encoder.encode_passages(passages[:8])  # the first call also sets things up
     started = time.perf_counter()
     encoder.encode_passages(passages)
-    seconds = (time.perf_counter() - started) / max(1, len(passages))
-    return Need(spec.name, n_passages * spec.dim * 4, 1.5e9, n_passages * seconds)
+    seconds_per_byte = (time.perf_counter() - started) / n_bytes
+    return Need(spec.name, n_passages * spec.dim * 4, 1.5e9, n_passages * passage_bytes * seconds_per_byte)
 
 
 def check_disk(needs: Sequence[Need], download_bytes: int) -> None:

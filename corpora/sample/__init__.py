@@ -42,7 +42,10 @@ _TABLES = (
 
 
 class SampleQuestion(NamedTuple):
-    """A question on the sample corpus; ``gold_ids`` are the passages that hold the evidence, the answer standing in the last one."""
+    """A question on the sample corpus; ``gold_ids`` are the passages that hold the evidence; the last one has the first of ``answers``.
+
+    Further answers are other names of the same thing.
+    """
 
     id: str
     question: str

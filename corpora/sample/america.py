@@ -67,10 +67,10 @@ def presidents() -> Iterator[Passage]:
         title = row["name"] if served.count(row["name"]) == 1 else f"{row['name']} ({_ordinal(row['number'])} president)"
         place = f"{row['place']}, {names('states', 'code')[row['state']]}" if row["state"] else row["place"]
         born = pick(n, f"He was born in {row['born']} in {place}", f"Born in {place} in {row['born']}")
-        if n % 2:
-            born += f", he died in {row['died']}." if row["died"] else f", he belonged to the {row['party']} Party."
+        if not row["died"]:
+            born = f"He was born in {row['born']} in {place}."
         else:
-            born += f" and died in {row['died']}." if row["died"] else "."
+            born += pick(n, " and", ", he") + f" died in {row['died']}."
         yield article(f"president-{row['number']}", title, [_office(n, row), _politics(n, row), born, _deputy(n, row), row["note"]])
 
 
@@ -110,6 +110,8 @@ def _politics(n: int, row: Row) -> str:
 def _deputy(n: int, row: Row) -> str:
     if not row["vice"]:
         return "The vice presidency stayed vacant in his time."
+    if not row["end"]:
+        return f"{row['vice']} was sworn in with him as vice president."
     several = " and " in row["vice"]
     return pick(
         n,

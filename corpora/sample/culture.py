@@ -29,7 +29,7 @@ def _prize(n: int, row: Row) -> str:
         return f"Two Nobel Prizes, of {row['year']} ({row['prize']}), rewarded {row['achievement']}."
     prize = "Nobel Peace Prize" if row["prize"] == "Peace" else f"Nobel Prize in {row['prize']}"
     return pick(
-        n, f"The {prize} of {row['year']} was given for {row['achievement']}.", f"In {row['year']} {row['achievement']} earned the {prize}."
+        n, f"The {prize} of {row['year']} was given for {row['achievement']}.", f"In {row['year']} {row['achievement']} won the {prize}."
     )
 
 
@@ -42,7 +42,7 @@ def _peers(row: Row) -> Iterator[str]:
         yield f"Among other laureates of the same kind {'are' if same[1:] else 'is'} {listed(same[:3])}."
     native = [other["name"] for other in others if other["country"] == row["country"]]
     if native:
-        yield f"Great minds born in {country(row['country'])} also include {listed(native[:3])}."
+        yield f"Great minds born within the present borders of {country(row['country'])} also include {listed(native[:3])}."
 
 
 def books() -> Iterator[Passage]:
@@ -53,7 +53,7 @@ def books() -> Iterator[Passage]:
             f"{row['title']} is {indefinite(row['kind'])} by {row['author']}, written in {row['language']}.",
             f"{row['author']} wrote the {row['kind']} {row['title']} in {row['language']}.",
         )
-        printed = pick(n, f"It was first published in {row['year']}.", f"Readers first met it in {row['year']}.")
+        printed = pick(n, f"It came out as a book in {row['year']}.", f"As a book it first appeared in {row['year']}.")
         hero = pick(
             n,
             f"At its centre stands {row['character']}.",
@@ -119,7 +119,7 @@ def composers() -> Iterator[Passage]:
 def _contemporaries(row: Row) -> Iterator[str]:
     peers = [other["name"] for other in table("composers") if other is not row and abs(int(other["born"]) - int(row["born"])) <= 12]
     if peers:
-        yield f"Composers of about the same age were {listed(peers[:4])}." if peers[1:] else f"{peers[0]} was about the same age."
+        yield f"Composers of the same generation were {listed(peers[:4])}." if peers[1:] else f"{peers[0]} was of the same generation."
 
 
 def inventions() -> Iterator[Passage]:

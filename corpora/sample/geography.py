@@ -9,6 +9,7 @@ from corpora.passage import Passage
 from .tables import Row, article, bare, country, indefinite, listed, opened, pick, table
 
 _TITLES = {"GE": "Georgia (country)"}
+_DECLARED = frozenset({"AL", "AR", "BG", "CL", "CO", "EE", "FI", "GW", "HT", "ID", "LT", "LV", "MX", "PE", "US", "UY", "VE", "VN"})
 
 
 def countries() -> Iterator[Passage]:
@@ -36,7 +37,7 @@ def _capital(n: int, row: Row) -> str:
 
 def _money(n: int, row: Row) -> str:
     talk = pick(
-        n, f"the state uses {row['languages']}", f"public business is done in {row['languages']}", f"laws are written in {row['languages']}"
+        n, f"the state uses {row['languages']}", f"public business is done in {row['languages']}", f"the authorities use {row['languages']}"
     )
     pay = pick(
         n + n // 3,
@@ -68,6 +69,8 @@ def _independence(n: int, row: Row) -> str:
         return ""
     if not ruler:
         return f"As a state in its present form it dates from {year}."
+    if row["code"] in _DECLARED:
+        return f"It declared its independence from {ruler} in {year}."
     return pick(
         n,
         f"It became independent from {ruler} in {year}.",
@@ -102,6 +105,8 @@ def rivers() -> Iterator[Passage]:
         )
         size = f"{pick(n, 'Its length is', 'It measures')} about {row['length']} kilometres."
         lands = pick(n, f"On its way it touches {through}.", f"Its course leads through {through}.")
+        if " " not in row["countries"]:
+            lands = f"It flows through {through}."
         towns = pick(n, f"On its banks stand {row['cities']}.", f"{row['cities']} can be found along it.")
         if not set(row["cities"]) & set(",") and " and " not in row["cities"]:
             towns = f"The chief city beside it is {row['cities']}."
@@ -121,10 +126,10 @@ def mountains() -> Iterator[Passage]:
     """Yield one article per mountain."""
     for n, row in enumerate(table("mountains")):
         lands = [country(code) for code in row["countries"].split()]
-        where = f" on the border of {listed(lands)}" if lands[1:] else f" in {lands[0]}" if lands else ""
+        where = f" on the border of {listed(lands)}" if lands[1:] else f" in {lands[0] if lands else 'Antarctica'}"
         chain = f" in {row['range']}" if row["range"] else ""
         kind = pick(n, "peak", "mountain") if chain else "mountain"
-        lead = f"{row['name']} is {indefinite(kind)}{chain}{',' if chain and where else ''}{where}."
+        lead = f"{opened(row['name'])} is {indefinite(kind)}{chain}{',' if chain else ''}{where}."
         height = pick(
             n, f"Its summit is about {row['height']} metres above the sea.", f"It rises to a height of about {row['height']} metres."
         )
@@ -134,7 +139,7 @@ def mountains() -> Iterator[Passage]:
             if row["climbers"] and n % 2:
                 climb = f"The first ascent, in {row['year']}, was made by {row['climbers']}."
         sentences = [lead, height if row["height"] else "", climb, row["note"]]
-        yield article(f"mountain-{row['id']}", row["name"], sentences, _other_peaks(row))
+        yield article(f"mountain-{row['id']}", opened(bare(row["name"])), sentences, _other_peaks(row))
 
 
 def _other_peaks(row: Row) -> Iterator[str]:
@@ -143,7 +148,7 @@ def _other_peaks(row: Row) -> Iterator[str]:
     others.sort(key=lambda other: abs(metres[other["id"]] - metres.get(row["id"], 0)))
     chain = [other for other in others if row["range"] and other["range"] == row["range"]]
     lands = set(row["countries"].split())
-    near = chain or [other for other in others if lands & set(other["countries"].split())]
+    near = chain or [other for other in others if len(lands) == 1 and lands & set(other["countries"].split())]
     heights = [f"{other['name']} ({other['height']} metres)" for other in near[:3]]
     if heights:
         yield f"In the same {'range' if chain else 'country'} {'rise' if heights[1:] else 'rises'} {listed(heights)}."

@@ -52,7 +52,7 @@ def _discovery(n: int, row: Row) -> str:
         n,
         f"{opened(row['discoverer'])} discovered it{when}.",
         f"Its discovery{when} is due to {row['discoverer']}.",
-        f"It was identified{when} by {row['discoverer']}.",
+        f"It was discovered{when} by {row['discoverer']}.",
     )
 
 
@@ -63,7 +63,7 @@ def _company(n: int, row: Row) -> Iterator[str]:
         yield pick(n, f"In the periodic table it stands between {before} and {after}.", f"Its neighbours are {before} and {after}.")
     column = [other["name"].lower() for other in rows if other["group"] == row["group"] != "" and other is not row]
     if column:
-        yield pick(n, f"The same column holds {listed(column)}.", f"It resembles the other members of its column, {listed(column)}.")
+        yield pick(n, f"The same column holds {listed(column)}.", f"It shares its column with {listed(column)}.")
 
 
 def planets() -> Iterator[Passage]:

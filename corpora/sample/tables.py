@@ -39,8 +39,8 @@ def country(code: str) -> str:
 
 
 def home(place: str, code: str) -> str:
-    """Return ``'Ulm, Germany'``; a place that already names its province, or a border that has moved since, stays as it is."""
-    return place if "," in place or "(" in place else f"{place}, {bare(country(code))}"
+    """Return ``'Ulm, Germany'``; a place that names its province, a border that has moved since, or its country stays as it is."""
+    return place if "," in place or "(" in place or place == bare(country(code)) else f"{place}, {bare(country(code))}"
 
 
 def bare(name: str) -> str:

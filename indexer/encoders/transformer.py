@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from corpora.artifacts import file_sha256
+from corpora.durable import file_sha256
 from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from corpora.passage import Passage
 from indexer.base import Vectors

@@ -37,7 +37,7 @@ def search(
     if as_json:
         say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _as_json(ranking)})
     else:
-        _show(ranking)
+        _show(ranking, with_origin=len(queries) > 1 or "+" in retriever)
 
 
 def _as_json(ranking: Ranking) -> list[dict[str, Any]]:
@@ -55,10 +55,12 @@ def _as_json(ranking: Ranking) -> list[dict[str, Any]]:
     ]
 
 
-def _show(ranking: Ranking) -> None:
+def _show(ranking: Ranking, *, with_origin: bool) -> None:
     if not ranking:
         say("no passage found")
     for rank, hit in enumerate(ranking, 1):
         say(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]")
         text = textwrap.shorten(hit.passage.text, _SHOWN_CHARACTERS, placeholder=" …")
         say(textwrap.fill(text, 100, initial_indent="     ", subsequent_indent="     "))
+        for found in hit.found if with_origin else ():
+            say(f"     {found.retriever} rank {found.rank} for '{found.query}'")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from corpora import sample
 from corpora.artifacts import Manifest
 from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_name
 from corpora.corpus import Corpus
@@ -14,7 +16,7 @@ from corpora.forecast import Forecast, forecast_corpus, forecast_store
 from indexer import ENCODERS
 from indexer.build import build_index, index_path
 from indexer.embed import encoder_spec
-from indexer.estimate import bm25_need, check_disk, store_need, vectors_need
+from indexer.estimate import Need, bm25_need, check_disk, store_need, vectors_need
 
 from .resolve import corpus_from_file, is_built, is_known, known_corpus, unknown_corpus
 from .screen import duration, note, progress, size
@@ -77,10 +79,9 @@ def plan(task: Task) -> None:
         if (index_path(task.name, index) / "manifest.json").is_file() and not task.options.force:
             continue
         if index in ENCODERS:
-            needs.append(vectors_need(forecast.n_passages, encoder_spec(index), task.device, forecast.sample))
+            needs.append(_vectors_need(forecast, index, task.device))
         else:
             needs.append(bm25_need(forecast.n_passages, forecast.passage_bytes))
-    check_disk(needs, 0 if is_there else forecast.download_bytes)
     note(f"corpus '{task.name}': about {forecast.n_passages:,} passages of {size(forecast.passage_bytes)}")
     if forecast.download_bytes and not is_there:
         note(f"download {size(forecast.download_bytes)}")
@@ -88,6 +89,13 @@ def plan(task: Task) -> None:
         note(f"{'to build':<12}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
     for need in needs:
         note(f"{need.step:<12}{size(need.disk_bytes):>12}{size(need.memory_bytes):>12}{duration(need.time_s):>12}")
+    check_disk(needs, 0 if is_there else forecast.download_bytes)
+
+
+def _vectors_need(forecast: Forecast, encoder: str, device: str) -> Need:
+    """Time the encoder on passages of the corpus or, while nothing of it is here, on those of the sample corpus."""
+    passages = forecast.sample or list(islice(sample.passages(), 64))
+    return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder_spec(encoder), device)
 
 
 def carry_out(task: Task) -> dict[str, Manifest]:

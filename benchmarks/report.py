@@ -1,0 +1,65 @@
+"""What every measurement says of itself: machine, versions, commit, date."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+Figure = str | int | float
+
+
+def circumstances(*packages: str) -> dict[str, Figure]:
+    """Return machine, Python, the versions of some packages, commit and date."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+    ).stdout.strip()
+    return {
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_bytes() / 1e9:.0f} GB",
+        "python": platform.python_version(),
+        **{name: _version(name) for name in packages},
+        "commit": commit or "unknown",
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def show(title: str, rows: Sequence[Mapping[str, Figure]], about: Mapping[str, Figure], json_path: Path | None) -> None:
+    """Print a Markdown table and what it was measured on; write both as JSON if a path is given."""
+    print(f"\n{title}\n")
+    names = list(rows[0])
+    print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+    for row in rows:
+        print("| " + " | ".join(_shown(row[name]) for name in names) + " |")
+    print("\n" + ", ".join(f"{name} {value}" for name, value in about.items()))
+    if json_path:
+        json_path.write_text(json.dumps({"title": title, "about": about, "rows": rows}, indent=1) + "\n")
+
+
+def _shown(value: Figure) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _processor() -> str:
+    if Path("/proc/cpuinfo").exists():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

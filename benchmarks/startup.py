@@ -1,0 +1,46 @@
+"""How long does the command line take to answer?
+
+python -m benchmarks.startup
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.report import Figure, circumstances, show
+
+_RUNS = 10
+
+
+def measure(*arguments: str) -> dict[str, Figure]:
+    """Run idx several times as a process of its own; return median and slowest."""
+    command = [sys.executable, "-c", "from runtimes.cli import main; main()", *arguments]
+    seconds = []
+    for _ in range(_RUNS):
+        started = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        seconds.append(time.perf_counter() - started)
+    return {"command": f"idx {' '.join(arguments)}", "median s": statistics.median(seconds), "slowest s": max(seconds)}
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.startup")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["IDX_HOME"] = home
+        subprocess.run([sys.executable, "-c", "from runtimes.cli import main; main()", "build", "sample"], check=True, capture_output=True)
+        rows = [measure("--help"), measure("list"), measure("search", "sample", "highest mountain")]
+    show("Command line", rows, circumstances("typer"), options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from corpora.compression import open_bytes
+from corpora.errors import InputError
+from corpora.readers import BadRecord, detect_format, read
+
+Compress = Callable[[bytes], bytes]
+
+COMPRESSORS: dict[str, Compress] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstandard.ZstdCompressor().compress}
+COMPRESSED = [pytest.param(compress, id=name) for name, compress in COMPRESSORS.items()]
+
+
+def rows(n: int) -> bytes:
+    """JSON lines that do not compress to nothing, so that a cut file still has whole blocks before the cut."""
+    return b"".join(b'{"id": "%d", "text": "%s"}\n' % (row, os.urandom(60).hex().encode()) for row in range(n))
+
+
+def ids_and_bad(path: Path) -> tuple[list[str], list[BadRecord]]:
+    bad: list[BadRecord] = []
+    return [found.passage.id for found in read(path, "jsonl", bad.append)], bad
+
+
+@pytest.mark.parametrize("compress", [pytest.param(bytes, id="plain"), *COMPRESSED])
+@pytest.mark.parametrize("name", ["data", "data.gz", "data.zst"])
+def test_bytes_come_out_whatever_the_name(tmp_path: Path, compress: Compress, name: str) -> None:
+    content = rows(8000)
+    (tmp_path / name).write_bytes(compress(content))
+    with open_bytes(tmp_path / name) as file:
+        assert file.read() == content
+
+
+@pytest.mark.parametrize("compress", COMPRESSED)
+def test_several_members_are_read_as_one(tmp_path: Path, compress: Compress) -> None:
+    first, second = rows(10), rows(8000)
+    (tmp_path / "data").write_bytes(compress(first) + compress(b"") + compress(second))
+    with open_bytes(tmp_path / "data") as file:
+        assert file.read() == first + second
+
+
+def test_zstd_frames_of_unknown_size_are_read(tmp_path: Path) -> None:
+    content = rows(20_000)
+    with zstandard.open(tmp_path / "data", "wb") as file:
+        for start in range(0, len(content), 10_000):
+            file.write(content[start : start + 10_000])
+    with open_bytes(tmp_path / "data") as read_back:
+        assert read_back.read() == content
+
+
+@pytest.mark.parametrize("compress", COMPRESSED)
+@pytest.mark.parametrize("file_format", ["tsv", "jsonl", "wikiextractor"])
+def test_cut_file_fails_with_file_and_line(tmp_path: Path, compress: Compress, file_format: str) -> None:
+    good = {"tsv": "1\ta\tT\n", "jsonl": '{"id": "1", "text": "a"}\n', "wikiextractor": '<doc id="1" title="T">\na\n</doc>\n'}[file_format]
+    (tmp_path / "data").write_bytes(compress(good.encode())[:-3])
+    with pytest.raises(InputError, match=r"data, line \d: the file is cut off or damaged here \(.+\); mend the file"):
+        list(read(tmp_path / "data", file_format))
+
+
+@pytest.mark.parametrize("compress", COMPRESSED)
+@pytest.mark.parametrize("n_rows", [pytest.param(1000, id="small"), pytest.param(8000, id="large")])
+def test_rows_before_the_cut_come_out(tmp_path: Path, compress: Compress, n_rows: int) -> None:
+    compressed = b"".join(compress(part) for part in (rows(n_rows), rows(n_rows)))
+    (tmp_path / "data").write_bytes(compressed[:-3])
+    ids, bad = ids_and_bad(tmp_path / "data")
+    assert ids[:n_rows] == [str(row) for row in range(n_rows)]
+    assert ids[n_rows:] == [str(row) for row in range(len(ids) - n_rows)]
+    assert [(record.file, record.line) for record in bad] == [(str(tmp_path / "data"), len(ids) + 1)]
+    assert bad[0].reason.startswith("the file is cut off or damaged here")
+
+
+@pytest.mark.parametrize("compress", COMPRESSED[:2])
+def test_all_rows_come_out_where_only_the_checksum_is_cut(tmp_path: Path, compress: Compress) -> None:
+    (tmp_path / "data").write_bytes(compress(rows(3000))[:-3])
+    ids, bad = ids_and_bad(tmp_path / "data")
+    assert ids == [str(row) for row in range(3000)]
+    assert [record.line for record in bad] == [3001]
+
+
+def test_zstd_rows_come_out_up_to_the_block_that_is_cut(tmp_path: Path) -> None:
+    content = rows(3000)
+    (tmp_path / "data").write_bytes(zstandard.compress(content)[:-3])
+    ids, bad = ids_and_bad(tmp_path / "data")
+    assert len(ids) >= content[: 3 * (128 << 10)].count(b"\n")
+    assert [record.reason for record in bad] == ["the file is cut off or damaged here (the zstd file ends inside a frame)"]
+
+
+@pytest.mark.parametrize("compress", COMPRESSED)
+def test_damage_in_the_middle_is_reported(tmp_path: Path, compress: Compress) -> None:
+    compressed = bytearray(compress(rows(8000)) + compress(rows(8000)))
+    middle = len(compressed) // 2
+    compressed[middle - 50_000 : middle + 50_000] = b"\xff" * 100_000
+    (tmp_path / "data").write_bytes(compressed)
+    ids, bad = ids_and_bad(tmp_path / "data")
+    assert ids[:1000] == [str(row) for row in range(1000)]
+    assert "the file is cut off or damaged here" in bad[-1].reason
+
+
+@pytest.mark.parametrize("compress", COMPRESSED)
+def test_format_is_detected_in_a_compressed_file(tmp_path: Path, compress: Compress) -> None:
+    (tmp_path / "data").write_bytes(compress(rows(5000)))
+    assert detect_format(tmp_path / "data") == "jsonl"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param(b"", "data is empty", id="empty"),
+        pytest.param(b"PK\x03\x04rest", "data is a zip archive: unpack it first, or compress with gzip, bzip2 or zstd", id="zip"),
+        pytest.param(b"7z\xbc\xaf\x27\x1c", "data is a 7z archive", id="7z"),
+        pytest.param(b"\xfd7zXZ\x00", "data is an xz file", id="xz"),
+        pytest.param(b"Rar!\x1a\x07", "data is a rar archive", id="rar"),
+    ],
+)
+def test_file_that_cannot_be_decompressed_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
+    (tmp_path / "data").write_bytes(content)
+    with pytest.raises(InputError, match=complaint):
+        open_bytes(tmp_path / "data")
+
+
+def test_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^{tmp_path} is a directory: name one file$"):
+        open_bytes(tmp_path)
+
+
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^there is no file {tmp_path}/none$"):
+        open_bytes(tmp_path / "none")
+
+
+def test_pipe_is_refused_before_anything_is_taken_from_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe is a pipe or a device: what it gives can be read only once"):
+        open_bytes(tmp_path / "pipe")
+
+
+def test_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: File name too long"):
+        open_bytes(tmp_path / ("a" * 300))
+
+
+@pytest.mark.parametrize("compress", COMPRESSED)
+def test_reading_that_is_given_up_leaves_no_file_open(tmp_path: Path, compress: Compress) -> None:
+    (tmp_path / "data").write_bytes(compress(rows(5000)))
+    n_open = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0
+    reading = read(tmp_path / "data", "jsonl")
+    assert next(reading).passage.id == "0"
+    del reading
+    assert (len(os.listdir("/proc/self/fd")) if n_open else 0) == n_open

@@ -1,0 +1,400 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import html
+import json
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from corpora import readers
+from corpora.errors import InputError, UnknownNameError
+from corpora.passage import Passage
+from corpora.readers import BadRecord, detect_format, read
+from corpora.wiki2018 import CORPUS as WIKI2018
+from corpora.wiki2020 import CORPUS as WIKI2020
+
+HEADER = "id\ttext\ttitle\n"
+GOOD_JSON = '{"id": "g", "title": "Good", "text": "good"}\n'
+GOOD_DOC = '<doc id="g" url="?curid=g" title="Good">\nGood\n\nIt is good.\n\n</doc>\n'
+GOOD_ARTICLE = Passage("g", "Good", "Good\n\nIt is good.\n\n")
+
+Rows = list[tuple[int, Passage]]
+
+
+def made_file(tmp_path: Path, content: str | bytes) -> Path:
+    path = tmp_path / "made"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def rows_of(path: Path, file_format: str) -> Rows:
+    located = list(read(path, file_format))
+    assert {found.file for found in located} <= {str(path)}
+    return [(found.line, found.passage) for found in located]
+
+
+def rows_and_bad(path: Path, file_format: str) -> tuple[Rows, list[tuple[int, str]]]:
+    bad: list[BadRecord] = []
+    rows = [(found.line, found.passage) for found in read(path, file_format, bad.append)]
+    assert {record.file for record in bad} <= {str(path)}
+    return rows, [(record.line, record.reason) for record in bad]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param("1\ta\tT\n2\tb\tU\n", [(1, ("1", "T", "a")), (2, ("2", "U", "b"))], id="without header"),
+        pytest.param(HEADER + "1\ta\tT\n", [(2, ("1", "T", "a"))], id="with header"),
+        pytest.param("title\tid\ttext\nT\t1\ta\n", [(2, ("1", "T", "a"))], id="header in another order"),
+        pytest.param('"id"\t"text"\t"title"\n1\ta\tT\n', [(2, ("1", "T", "a"))], id="quoted header"),
+        pytest.param("\n" + HEADER + "1\ta\tT\n", [(3, ("1", "T", "a"))], id="header behind a blank line"),
+        pytest.param("1\ta\tT\n" + HEADER, [(1, ("1", "T", "a")), (2, ("id", "title", "text"))], id="no header after the first row"),
+        pytest.param('1\t"say ""hi"" now"\t"T"\n', [(1, ("1", "T", 'say "hi" now'))], id="doubled quotes"),
+        pytest.param('1\tsay "hi"\tT\n', [(1, ("1", "T", 'say "hi"'))], id="quotes inside a bare column"),
+        pytest.param('1\t"a\tb"\tT\n', [(1, ("1", "T", "a\tb"))], id="tab inside quotes"),
+        pytest.param('1\t"a\n\nb"\tT\n2\tc\tU\n', [(1, ("1", "T", "a\n\nb")), (4, ("2", "U", "c"))], id="newlines inside quotes"),
+        pytest.param('1\t"a\rb"\tT\n', [(1, ("1", "T", "a\rb"))], id="carriage return inside quotes"),
+        pytest.param("1\ta\tT\r\n2\tb\tU\r\n", [(1, ("1", "T", "a")), (2, ("2", "U", "b"))], id="CRLF"),
+        pytest.param("1\ta\tT", [(1, ("1", "T", "a"))], id="no newline at the end"),
+        pytest.param("1\ta\tT\n\n \n2\tb\tU\n\n", [(1, ("1", "T", "a")), (4, ("2", "U", "b"))], id="blank lines"),
+        pytest.param("\ufeff" + HEADER + "1\ta\tT\n", [(2, ("1", "T", "a"))], id="byte order mark"),
+        pytest.param("1\ta\u2028b\x85c\x0cd\tT\n", [(1, ("1", "T", "a\u2028b\x85c\x0cd"))], id="other line separators"),
+        pytest.param("1\ta\0b\tT\n", [(1, ("1", "T", "a\0b"))], id="NUL"),
+        pytest.param("1\t\t\n", [(1, ("1", "", ""))], id="empty columns"),
+    ],
+)
+def test_tsv_rows(tmp_path: Path, content: str, expected: Rows) -> None:
+    assert rows_of(made_file(tmp_path, content), "tsv") == expected
+
+
+@pytest.mark.parametrize(
+    ("file_format", "record", "expected"),
+    [
+        pytest.param("jsonl", {"id": "1", "title": "T", "text": "a\nb"}, ("1", "T", "a\nb"), id="plain"),
+        pytest.param("jsonl", {"id": 17, "title": "T", "text": "a"}, ("17", "T", "a"), id="integer id"),
+        pytest.param("jsonl", {"id": "007", "text": "a"}, ("007", "", "a"), id="no title"),
+        pytest.param("jsonl", {"id": "1", "title": "T", "section": "S", "text": "a"}, ("1", "T: S", "a"), id="Atlas section"),
+        pytest.param("jsonl", {"id": "1", "title": "T", "section": "", "text": "a"}, ("1", "T", "a"), id="Atlas lead"),
+        pytest.param("jsonl", {"id": "1", "text": "a\0é😀", "more": [1]}, ("1", "", "a\0é😀"), id="escapes and more fields"),
+        pytest.param("contents", {"id": "1", "contents": '"T "x""\na\nb'}, ("1", 'T "x"', "a\nb"), id="FlashRAG"),
+        pytest.param("contents", {"id": 0, "contents": "T\na"}, ("0", "T", "a"), id="title without quotes"),
+        pytest.param("contents", {"id": "1", "contents": '"\na'}, ("1", '"', "a"), id="title of one quote"),
+        pytest.param("contents", {"id": "1", "contents": '"T" is a letter'}, ("1", "", '"T" is a letter'), id="contents of one line"),
+        pytest.param("beir", {"_id": "MED-1", "title": "T", "text": "a", "metadata": {}}, ("MED-1", "T", "a"), id="BEIR"),
+        pytest.param("beir", {"_id": 3, "text": "a"}, ("3", "", "a"), id="BEIR without title"),
+        pytest.param(
+            "wikiextractor-json",
+            {"id": "1", "url": "", "title": "&lt;T", "text": "a &amp; b"},
+            ("1", "<T", "a & b"),
+            id="WikiExtractor --json",
+        ),
+    ],
+)
+def test_json_record(tmp_path: Path, file_format: str, record: dict[str, object], expected: Passage) -> None:
+    assert rows_of(made_file(tmp_path, json.dumps(record) + "\n"), file_format) == [(1, expected)]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        pytest.param("\ufeff" + GOOD_JSON, 1, id="byte order mark"),
+        pytest.param("\n  \n\r\n" + GOOD_JSON + "\n", 4, id="blank lines"),
+        pytest.param(GOOD_JSON.replace("\n", "\r\n"), 1, id="CRLF"),
+        pytest.param(GOOD_JSON.rstrip(), 1, id="no newline at the end"),
+    ],
+)
+def test_json_lines_are_found_where_they_stand(tmp_path: Path, content: str, line: int) -> None:
+    assert rows_of(made_file(tmp_path, content), "jsonl") == [(line, ("g", "Good", "good"))]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(GOOD_DOC, [(1, GOOD_ARTICLE)], id="the title stays as first line"),
+        pytest.param(
+            '<doc id="1" url="u" title="AT&amp;T &quot;A&quot;">\nAT&amp;T &quot;A&quot;\n\n1 &lt; 2 &amp;gt; &copy &nbsp;\n</doc>\n',
+            [(1, ("1", 'AT&T "A"', 'AT&T "A"\n\n1 < 2 &gt; &copy &nbsp;\n'))],
+            id="entities",
+        ),
+        pytest.param('<doc id="1" title="The "A" Team">\nText\n</doc>\n', [(1, ("1", 'The "A" Team', "Text\n"))], id="quotes in the title"),
+        pytest.param('<doc title="a="b" c" id="1">\nText\n</doc>\n', [(1, ("1", 'a="b" c', "Text\n"))], id="attributes in another order"),
+        pytest.param('<doc id="1" title="A">\nA\n\n\n</doc>\n' + GOOD_DOC, [(6, GOOD_ARTICLE)], id="title alone is passed over"),
+        pytest.param('<doc id="1" title="A &amp; B">\nA &amp; B\n</doc>\n' + GOOD_DOC, [(4, GOOD_ARTICLE)], id="escaped title alone"),
+        pytest.param('<doc id="1" title="A">\n</doc>\n\n' + GOOD_DOC, [(4, GOOD_ARTICLE)], id="nothing is passed over"),
+        pytest.param("\ufeff\n" + GOOD_DOC + "\n" + GOOD_DOC, [(2, GOOD_ARTICLE), (9, GOOD_ARTICLE)], id="blank lines between articles"),
+        pytest.param('<doc id="1" title="A">\r\nText\r\n</doc>\r\n', [(1, ("1", "A", "Text\r\n"))], id="CRLF"),
+    ],
+)
+def test_wikiextractor_articles(tmp_path: Path, content: str, expected: Rows) -> None:
+    assert rows_of(made_file(tmp_path, content), "wikiextractor") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (HEADER, "tsv"),
+        ("1\ttext\ttitle\n", "tsv"),
+        ('{"id": "1", "text": "a"}', "jsonl"),
+        ('\ufeff\n\n{"id": "1", "title": "T", "section": "S", "text": "a"}', "jsonl"),
+        ('{"id": "1", "contents": "a"}', "contents"),
+        ('{"_id": "1", "title": "", "text": "a", "metadata": {}}', "beir"),
+        ('{"id": "1", "revid": "2", "url": "u", "title": "T", "text": "a"}', "wikiextractor-json"),
+        (GOOD_DOC, "wikiextractor"),
+    ],
+)
+def test_format_is_detected(tmp_path: Path, content: str, expected: str) -> None:
+    assert detect_format(made_file(tmp_path, content)) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param('[{"id": 1}]', r"begins with '\[\{.*one record a line is needed", id="JSON array"),
+        pytest.param('\n{\n "id": 1\n}\n', "line 2: not JSON: .* at column 2 .one record a line is needed", id="JSON over several lines"),
+        pytest.param('{"_id": 1, "body": "b"}', "line 1: has the fields _id, body; needed are id, title, text", id="other fields"),
+        pytest.param("{}", "line 1: has the fields none; needed are", id="no fields"),
+        pytest.param('{"a":' * 100_000, "line 1: the JSON is nested too deeply", id="deep JSON"),
+        pytest.param('{"id": ' + "9" * 5000 + "}", "line 1: a number in the JSON has too many digits", id="huge number"),
+        pytest.param("It was a dark night.\n", "begins with 'It was a dark night.', which is none of the formats tsv, jsonl,", id="prose"),
+        pytest.param('{"id": 1}'.encode("utf-16"), r"line 1: byte 1 of the line is not UTF-8 \(0xff\).* --format$", id="UTF-16"),
+        pytest.param(" \n\t\n", "holds nothing but blank lines", id="blank lines"),
+        pytest.param(b"", "is empty", id="empty"),
+    ],
+)
+def test_format_that_cannot_be_told_is_refused(tmp_path: Path, content: str | bytes, complaint: str) -> None:
+    with pytest.raises(InputError, match=rf"made\b.*{complaint}"):
+        detect_format(made_file(tmp_path, content))
+
+
+def test_zip_archive_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "made", "w") as archive:
+        archive.writestr("rows.tsv", HEADER)
+    with pytest.raises(InputError, match="made is a zip archive: unpack it first"):
+        detect_format(tmp_path / "made")
+
+
+BAD_TSV: list[tuple[str, str | bytes, str]] = [
+    ("too few columns", "1\ta\n", "2 columns instead of 3 (id, text, title)"),
+    ("too many columns", "1\ta\tT\tx\n", "4 columns instead of 3 (id, text, title)"),
+    ("spaces for tabs", "1 a T\n", "1 columns instead of 3 (id, text, title)"),
+    ("not UTF-8", b"1\t\xff\tT\n", "byte 3 of the line is not UTF-8 (0xff)"),
+    ("carriage return", "1\ta\rb\tT\n", "a carriage return outside quotes"),
+    ("quote open to the end", '1\t"a\tT\n', "a quote is opened here and never closed"),
+    ("quote open in the last column", '1\ta\t"T\n', "a quote is opened here and never closed"),
+    ("column past csv's limit", "1\t" + "a" * 131_073 + "\tT\n", "not a tab-separated row: field larger than field limit (131072)"),
+]
+BAD_JSON: list[tuple[str, str | bytes, str]] = [
+    ("not JSON", "{'id': 1}\n", "not JSON: Expecting property name enclosed in double quotes at column 2"),
+    ("cut JSON", '{"id": "1", "text": "a\n', "not JSON: Invalid control character at column 23"),
+    ("bare NUL", '{"id": "1", "text": "\0"}\n', "not JSON: Invalid control character at column 22"),
+    ("more behind the object", '{"id": "1", "text": "a"} b\n', "not JSON: Extra data at column 26"),
+    ("not UTF-8", b'{"id": "1", "text": "\xe9"}\n', "byte 22 of the line is not UTF-8 (0xe9)"),
+    ("no id", '{"text": "a"}\n', "the field 'id' is missing"),
+    ("no text", '{"id": "1", "title": "T"}\n', "the field 'text' is missing"),
+    ("text null", '{"id": "1", "text": null}\n', "the field 'text' is null, not a string"),
+    ("text array", '{"id": "1", "text": ["a"]}\n', "the field 'text' is an array, not a string"),
+    ("title number", '{"id": "1", "title": 1984, "text": "a"}\n', "the field 'title' is a number, not a string"),
+    ("section object", '{"id": "1", "title": "T", "section": {"a": 1}, "text": "a"}\n', "the field 'section' is an object, not a string"),
+    ("id true", '{"id": true, "text": "a"}\n', "the field 'id' is true or false, not a string"),
+    ("id fraction", '{"id": 1.5, "text": "a"}\n', "the field 'id' is a number, not a string"),
+    ("null", "null\n", "null instead of a JSON object"),
+    ("array", "[1]\n", "an array instead of a JSON object"),
+    ("number", "17\n", "a number instead of a JSON object"),
+    ("string", '"a"\n', "a string instead of a JSON object"),
+    ("deep", "[" * 100_000 + "\n", "the JSON is nested too deeply"),
+    ("huge integer", '{"id": ' + "9" * 5000 + ', "text": "a"}\n', "a number in the JSON has too many digits"),
+]
+BAD_DOCS: list[tuple[str, str | bytes, str]] = [
+    ("never closed", '<doc id="1" title="A">\nA\n\nText.\n', "this <doc> is not closed before the next one begins"),
+    ("no title", '<doc id="1">\nA\n\nText.\n</doc>\n', "<doc …> without id and title"),
+    ("header cut", '<doc id="1" title="A\nA\n\nText.\n</doc>\n', "<doc …> without id and title"),
+    ("outside", "Text.\n", "text outside <doc> … </doc>"),
+    ("header not UTF-8", b'<doc id="1" title="\xff">\nText.\n</doc>\n', "byte 20 of the line is not UTF-8 (0xff)"),
+]
+GOOD = {
+    "tsv": ("g\tgood\tGood\n", Passage("g", "Good", "good")),
+    "jsonl": (GOOD_JSON, Passage("g", "Good", "good")),
+    "wikiextractor": (GOOD_DOC, GOOD_ARTICLE),
+}
+BAD = [
+    pytest.param(file_format, content, reason, id=f"{file_format}: {name}")
+    for file_format, cases in (("tsv", BAD_TSV), ("jsonl", BAD_JSON), ("wikiextractor", BAD_DOCS))
+    for name, content, reason in cases
+]
+
+
+@pytest.fixture
+def good_bad_good(tmp_path: Path, file_format: str, content: str | bytes) -> tuple[Path, int]:
+    """A file of the format with a bad record between two good ones, and the bad one's line."""
+    good = GOOD[file_format][0].encode()
+    path = made_file(tmp_path, good + (content.encode() if isinstance(content, str) else content) + good)
+    return path, good.count(b"\n") + 1
+
+
+@pytest.mark.parametrize(("file_format", "content", "reason"), BAD)
+def test_bad_record_fails_with_file_line_and_reason(good_bad_good: tuple[Path, int], file_format: str, reason: str) -> None:
+    path, line = good_bad_good
+    with pytest.raises(InputError) as caught:
+        list(read(path, file_format))
+    assert str(caught.value) == f"{path}, line {line}: {reason}; mend the file, or leave such records out with --on-error skip"
+
+
+@pytest.mark.parametrize(("file_format", "content", "reason"), BAD)
+def test_bad_record_is_reported_once_and_reading_goes_on(
+    good_bad_good: tuple[Path, int], file_format: str, content: str | bytes, reason: str
+) -> None:
+    path, line = good_bad_good
+    good = GOOD[file_format][1]
+    n_lines = content.count("\n") if isinstance(content, str) else content.count(b"\n")
+    assert rows_and_bad(path, file_format) == ([(1, good), (line + n_lines, good)], [(line, reason)])
+
+
+def test_quote_that_swallows_rows_costs_its_own_row_alone(tmp_path: Path) -> None:
+    good = [f"{n}\t{'text ' * 20}\tT\n" for n in range(3000)]
+    path = made_file(tmp_path, "".join([*good[:10], 'x\t"never closed\tT\n', *good[10:]]))
+    rows, bad = rows_and_bad(path, "tsv")
+    assert [passage.id for _, passage in rows] == [str(n) for n in range(3000)]
+    assert bad == [(11, "not a tab-separated row: field larger than field limit (131072) (a quote that is never closed?)")]
+    assert [line for line, _ in rows] == [*range(1, 11), *range(12, 3002)]
+
+
+def test_row_with_a_bad_line_inside_is_left_out_whole(tmp_path: Path) -> None:
+    path = made_file(tmp_path, b'1\t"a\n\xff\nb"\tT\n2\tc\tU\n')
+    assert rows_and_bad(path, "tsv") == ([(4, ("2", "U", "c"))], [(2, "byte 1 of the line is not UTF-8 (0xff)")])
+
+
+def test_article_with_a_bad_line_inside_is_left_out_whole(tmp_path: Path) -> None:
+    path = made_file(tmp_path, b'<doc id="1" title="A">\nA\n\xff\nText.\n</doc>\n' + GOOD_DOC.encode())
+    assert rows_and_bad(path, "wikiextractor") == ([(6, GOOD_ARTICLE)], [(3, "byte 1 of the line is not UTF-8 (0xff)")])
+
+
+def test_last_article_never_closed_is_reported(tmp_path: Path) -> None:
+    path = made_file(tmp_path, GOOD_DOC + '<doc id="1" title="A">\nA\n\nText.\n')
+    assert rows_and_bad(path, "wikiextractor") == ([(1, GOOD_ARTICLE)], [(7, "this <doc> is never closed")])
+
+
+def test_unknown_format_is_refused_with_near_names(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="unknown format 'json': did you mean 'jsonl'"):
+        list(read(made_file(tmp_path, GOOD_JSON), "json"))
+
+
+@pytest.mark.parametrize("file_format", ["tsv", "jsonl", "wikiextractor"])
+def test_file_of_blank_lines_has_no_records(tmp_path: Path, file_format: str) -> None:
+    assert rows_and_bad(made_file(tmp_path, "\n \n\t \r\n"), file_format) == ([], [])
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
+def test_line_over_the_limit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bytes) -> None:
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 2 << 20)
+    longest = GOOD_JSON.rstrip().encode() + b" " * ((2 << 20) - len(GOOD_JSON)) + b"\n"
+    assert len(longest) == 2 << 20
+    path = made_file(tmp_path, longest + b" " + longest + GOOD_JSON.encode() + b"[" * (5 << 20) + ending)
+    good = Passage("g", "Good", "good")
+    too_long = "the line is longer than 2 MiB"
+    assert rows_and_bad(path, "jsonl") == ([(1, good), (3, good)], [(2, too_long), (4, too_long)])
+
+
+def test_line_of_100_megabytes_is_left_out_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    with path.open("wb") as file:
+        for _ in range(100):
+            file.write(b"a" * 1_000_000)
+        file.write(b"\n" + GOOD_JSON.encode())
+    tracemalloc.start()
+    try:
+        found = rows_and_bad(path, "jsonl")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == ([(2, ("g", "Good", "good"))], [(1, "the line is longer than 16 MiB")])
+    assert peak < 80 << 20
+
+
+def test_wiki2020_reads_text_then_infoboxes(tmp_path: Path) -> None:
+    text, infobox = tmp_path / "text.jsonl", tmp_path / "infobox.jsonl"
+    text.write_text(
+        '{"id": "0", "title": "Paris", "section": "", "text": "a"}\n{"id": "1", "title": "Paris", "section": "History", "text": "b"}\n'
+    )
+    infobox.write_text('{"id": "0", "title": "Paris", "section": "Infobox", "text": "c"}\n')
+    assert list(WIKI2020.read([text, infobox], readers.fail)) == [
+        (("0", "Paris", "a"), str(text), 1),
+        (("1", "Paris: History", "b"), str(text), 2),
+        (("infobox:0", "Paris: Infobox", "c"), str(infobox), 1),
+    ]
+
+
+def test_wiki2018_rows_are_what_csv_reader_gives(shared_data: Path) -> None:
+    path = shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file, delimiter="\t")
+    assert header == ["id", "text", "title"]
+    assert len(rows) == 4486
+    assert [found.passage for found in WIKI2018.read([path], readers.fail)] == [Passage(id_, title, text) for id_, text, title in rows]
+
+
+def json_of(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "n_records"),
+    [("dpr_union/passages.jsonl.gz", None, 33_888), ("wiki_intro/passages.jsonl.gz", 1000, 1000)],
+    ids=["dpr_union", "wiki_intro"],
+)
+def test_real_json_lines_come_out_as_they_stand(shared_data: Path, name: str, limit: int | None, n_records: int) -> None:
+    path = shared_data / name
+    assert detect_format(path) == "jsonl"
+    expected = [(record["id"], record["title"], record["text"]) for record in islice(json_of(path), limit)]
+    assert len(expected) == n_records
+    assert [found.passage for found in islice(read(path, "jsonl"), limit)] == expected
+
+
+def test_real_flashrag_sample(shared_data: Path) -> None:
+    path = shared_data / "flashrag" / "sample_data.jsonl.gz"
+    assert detect_format(path) == "contents"
+    passages = [found.passage for found in read(path, "contents")]
+    assert passages[0].title == "Evan Morris"
+    expected = [(record["id"], *record["contents"].split("\n", 1)) for record in json_of(path)]
+    assert len(expected) == 1000
+    assert [(p.id, p.title, p.text) for p in passages] == [(id_, title.strip('"'), text) for id_, title, text in expected]
+
+
+def test_real_cacm(shared_data: Path) -> None:
+    path = shared_data / "cacm" / "cacm.json.gz"
+    assert detect_format(path) == "contents"
+    records = list(json_of(path))
+    assert len(records) == 3204
+    expected = [record["contents"].partition("\n") for record in records]
+    assert [(p.id, p.title, p.text) for p, _, _ in read(path, "contents")] == [
+        (record["id"], title if newline else "", text if newline else title)
+        for record, (title, newline, text) in zip(records, expected, strict=True)
+    ]
+
+
+def test_real_beir_corpus(shared_data: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(shared_data / "nfcorpus" / "nfcorpus.zip") as archive:
+        path = made_file(tmp_path, archive.read("nfcorpus/corpus.jsonl"))
+    assert detect_format(path) == "beir"
+    rows = rows_of(path, "beir")
+    assert len(rows) == 3633
+    assert rows[0][1].id == "MED-10"
+    assert rows[0][1].title == "Statin Use and Breast Cancer Survival: A Nationwide Cohort Study from Finland"
+    assert all(passage.text for _, passage in rows)
+
+
+def test_real_wikiextractor_articles(shared_data: Path) -> None:
+    path = shared_data / "wikiextractor" / "wiki_00.gz"
+    assert detect_format(path) == "wikiextractor"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        docs = [doc.split("\n", 2) for doc in html.unescape(file.read()).split("</doc>\n")[:-1]]
+    assert len(docs) == 1530
+    expected = [(opening, f"{title}\n{text}") for opening, title, text in docs if text.strip()]
+    passages = [passage for _, passage in rows_of(path, "wikiextractor")]
+    assert [(f'<doc id="{p.id}" url="?curid={p.id}" title="{p.title}">', p.text) for p in passages] == expected
