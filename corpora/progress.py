@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 Progress = Callable[[int, int | None], None]
 """Called with (done, total); the total is None where it is not known."""
@@ -10,3 +13,13 @@ Progress = Callable[[int, int | None], None]
 
 def silent(done: int, total: int | None) -> None:
     """Report nothing."""
+
+
+def reported(items: Iterable[Item], done: int, total: int | None, progress: Progress, every: int = 1024) -> Iterator[Item]:
+    """Yield the items, reporting after ``every`` one of them and at the end; ``done`` were done before the first."""
+    for item in items:
+        yield item
+        done += 1
+        if done % every == 0:
+            progress(done, total)
+    progress(done, total)

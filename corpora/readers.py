@@ -13,6 +13,8 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -62,7 +64,7 @@ def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
     number = 0
     with open_bytes(path) as file:
         try:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
+            for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
                 if len(line) > MAX_LINE_BYTES:
                     _skip_to_line_end(file, line)
                     on_bad(BadRecord(str(path), number, f"the line is longer than {MAX_LINE_BYTES >> 20} MiB"))
@@ -170,13 +172,26 @@ def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
             if line.isspace():
                 continue
             try:
-                passage = fields(json.loads(line))
+                passage = fields(_parsed(line))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 on_bad(BadRecord(str(path), number, _json_complaint(error)))
             else:
                 yield Located(passage, str(path), number)
 
     return read_jsonl
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def _parsed(line: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value of a line of JSON: ``json.loads`` without its two regular expressions, a third of its time on short records."""
+    text = line.strip()
+    with suppress(json.JSONDecodeError):
+        value, end = _decode(text)
+        if end == len(text):
+            return value
+    return json.loads(line)  # raises, and counts columns in the line as it stands
 
 
 def _json_complaint(error: Exception) -> str:
@@ -212,6 +227,11 @@ def _id(record: dict[str, Any], name: str) -> str:
     return str(value) if type(value) is int else _string(record, name)
 
 
+def _title(record: dict[str, Any]) -> str:
+    """Return the title; a record may do without one."""
+    return "" if record.get("title") is None else _string(record, "title")
+
+
 def _object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     if not isinstance(record, dict):
         raise TypeError(f"{_json_type(record)} instead of a JSON object")
@@ -221,7 +241,7 @@ def _object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
 def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     """``id``, ``title``, ``text``; where there is a ``section``, Atlas's title ``"<title>: <section>"`` (atlas, src/index_io.py)."""
     record = _object(record)
-    title = _string(record, "title") if "title" in record else ""
+    title = _title(record)
     if record.get("section"):
         title = f"{title}: {_string(record, 'section')}"
     return Passage(_id(record, "id"), title, _string(record, "text"))
@@ -229,7 +249,7 @@ def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 
 def _beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     record = _object(record)
-    return Passage(_id(record, "_id"), _string(record, "title") if "title" in record else "", _string(record, "text"))
+    return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
 
 
 def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from corpora.artifacts import Manifest
 from corpora.errors import ArtifactDamaged
-from corpora.progress import Progress
+from corpora.progress import Progress, reported
 from corpora.store import PassageStore
 from indexer.analysis import ANALYZERS
 from indexer.base import NO_ROW, Hits, IndexKind, check_k
@@ -115,9 +115,9 @@ def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str
         end = min(first + PIECE_ROWS, len(store))
         piece = staging / f"piece-{first // PIECE_ROWS:05d}.npz"
         if not piece.exists():
-            invert((analyze(f"{passage.title} {passage.text}") for passage in store.read(first, end)), first, piece)
+            passages = reported(store.read(first, end), first, len(store), progress)
+            invert((analyze(f"{passage.title} {passage.text}") for passage in passages), first, piece)
         pieces.append(piece)
-        progress(end, len(store))
     return merge(pieces, staging)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .screen import note, progress, say, say_json
+from .screen import note, say, say_json, steps
 
 
 def check(
@@ -27,9 +27,9 @@ def check(
             parts[index] = (index_path(corpus, index), index_manifest(corpus, index, store.fingerprint))
         except ArtifactError as error:
             problems[index] = [str(error)]
-    for name, (path, manifest) in parts.items():
-        with progress(f"checking {name}", "B") as report:
-            problems[name] = verify_files(path, manifest, report)
+    with steps() as step:
+        for name, (path, manifest) in parts.items():
+            problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
     if as_json:
         say_json({"corpus": corpus, "problems": problems})
     else:

@@ -6,10 +6,15 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from corpora.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+Step = Callable[[str, str], Progress]
 
 _LOG_EVERY_S = 10.0
 
@@ -55,49 +60,70 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def progress(what: str, unit: str) -> Iterator[Progress]:
-    """Show a step's progress: a bar with rate and time left on a terminal, otherwise a line now and then.
+def steps() -> Iterator[Step]:
+    """Show the progress of steps that follow each other: bars with rate and time left on a terminal, otherwise a line now and then.
 
-    Args:
-        what: the step's name.
-        unit: what is counted; "B" for bytes.
+    Yields a function that takes a step's name and what is counted ("B" for bytes) and returns the callback to report to; a step shows
+    nothing before its first report.
     """
-    if sys.stderr.isatty():
-        with _bar(what, unit) as report:
-            yield report
+    if not sys.stderr.isatty():
+        yield _logged
         return
-    started = last = time.monotonic()
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn(compact=True))
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+
+        def drawn(what: str, unit: str) -> Progress:
+            state = _State(unit)
+            tasks: list[TaskID] = []
+
+            def draw(done: int, total: int | None) -> None:
+                if not tasks:
+                    tasks.append(bars.add_task(what, total=None, state=""))
+                bars.update(tasks[0], completed=done, total=total, state=state.line(done, total))
+
+            return draw
+
+        yield drawn
+
+
+def _logged(what: str, unit: str) -> Progress:
+    """Report a step by a line on standard error every ten seconds."""
+    state = _State(unit)
+    last = time.monotonic()
 
     def log(done: int, total: int | None) -> None:
         nonlocal last
-        now = time.monotonic()
-        if now - last < _LOG_EVERY_S:
-            return
-        last = now
-        rate = done / (now - started)
-        left = f" of {_amount(total, unit)}, about {duration((total - done) / rate)} left" if total and rate else ""
-        note(f"{what}: {_amount(done, unit)}{left}, {_amount(rate, unit)}/s")
+        if time.monotonic() - last >= _LOG_EVERY_S:
+            last = time.monotonic()
+            note(f"{what}: {state.line(done, total)}{state.left(done, total)}")
 
-    yield log
+    return log
 
 
-@contextlib.contextmanager
-def _bar(what: str, unit: str) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+class _State:
+    """How far a step is, in words; its rate counts from the first report, because what is there already cost no time."""
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn(compact=True))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, state="")
-        started = time.monotonic()
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._first: tuple[int, float] | None = None
 
-        def draw(done: int, total: int | None) -> None:
-            rate = done / max(1e-9, time.monotonic() - started)
-            of_total = f" of {_amount(total, unit)}" if total else ""
-            bar.update(task, completed=done, total=total, state=f"{_amount(done, unit)}{of_total}, {_amount(rate, unit)}/s")
+    def line(self, done: int, total: int | None) -> str:
+        rate = self._rate(done)
+        of_total = f" of {_amount(total, self._unit)}" if total else ""
+        return f"{_amount(done, self._unit)}{of_total}" + (f", {_amount(rate, self._unit)}/s" if rate else "")
 
-        yield draw
+    def left(self, done: int, total: int | None) -> str:
+        rate = self._rate(done)
+        return f", about {duration((total - done) / rate)} left" if total and rate else ""
+
+    def _rate(self, done: int) -> float:
+        if self._first is None or done < self._first[0]:
+            self._first = (done, time.monotonic())
+        return (done - self._first[0]) / max(1e-3, time.monotonic() - self._first[1])
 
 
 def _amount(n: float, unit: str) -> str:

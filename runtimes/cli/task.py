@@ -19,7 +19,7 @@ from indexer.embed import encoder_spec
 from indexer.estimate import Need, bm25_need, check_disk, store_need, vectors_need
 
 from .resolve import corpus_from_file, is_built, is_known, known_corpus, unknown_corpus
-from .screen import duration, note, progress, size
+from .screen import duration, note, size, steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,16 @@ def carry_out(task: Task) -> dict[str, Manifest]:
     if task.corpus is None:
         manifests = {"passages": store_manifest(task.name)}
     else:
-        with progress("fetching", "B") as fetching, progress("passages", "passages") as storing:
+        with steps() as step:
+            fetching, storing = step("fetching", "B"), step("passages", "passages")
             manifests = {"passages": build_store(task.corpus, task.options, fetching=fetching, storing=storing)}
     n_skipped = manifests["passages"].counts["skipped"]
     if n_skipped:
         note(f"{n_skipped:,} records were left out: they are listed in skipped.tsv of the passages")
     store = open_store(task.name)
     for index in task.indexes:
-        with progress(index, "passages") as report:
+        with steps() as step:
+            report = step(index, "passages")
             manifests[index] = build_index(task.name, index, store, device=task.device, force=task.options.force, progress=report)
     return manifests
 
