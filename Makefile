@@ -21,7 +21,7 @@ test: .venv/dev
 	$(BIN)/python -m pytest -m "not slow" --durations=10
 
 test-full: .venv/dev
-	$(BIN)/python -m pytest -m slow --durations=10
+	$(BIN)/python -m pytest --durations=10
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

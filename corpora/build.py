@@ -119,7 +119,10 @@ def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: 
             raise InputError(f"the corpus '{corpus.name}' has no passages: its files hold no record that can be used")
         if n_expected is not None and n_read + bad.n_skipped != n_expected and (options.limit is None or n_read < options.limit):
             raise InputError(f"{n_read:,} passages were read, expected {n_expected:,}: the source is not the whole corpus '{corpus.name}'")
-        return n_read, bad.n_skipped, writer.finish()
+        fingerprint = writer.finish()
+    if fingerprint is None:  # some ids come more than once: in a second reading those records go to bad.add, with file and line
+        return _write_store(corpus, files, staging, options, progress)
+    return n_read, bad.n_skipped, fingerprint
 
 
 class _BadRecords:

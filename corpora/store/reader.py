@@ -17,7 +17,20 @@ from numpy.typing import NDArray
 from corpora.errors import ArtifactDamaged
 from corpora.passage import Passage
 
-from .layout import DATABASE, MAX_KEY_BYTES, ROW, RUN, TEXT_KEYS, Database, Decompress, decompressor, shared_database, title_key, unpack
+from .layout import (
+    DATABASE,
+    DICTIONARY,
+    MAX_KEY_BYTES,
+    ROW,
+    RUN,
+    TEXT_KEYS,
+    Database,
+    Decompress,
+    decompressor,
+    shared_database,
+    title_key,
+    unpack,
+)
 
 Rows = NDArray[np.int64]
 TextKeys = NDArray[np.uint64]
@@ -42,8 +55,9 @@ class PassageStore:
         self._n_passages = n_passages
         self._local = threading.local()  # zstd contexts belong to one thread
         self._database, self._pid = shared_database(self._path), os.getpid()
-        if self._database.n_passages() != n_passages:
-            raise ArtifactDamaged(f"{self._path} holds {self._database.n_passages():,} passages, its manifest says {n_passages:,}")
+        found = (self._database.count(self._database.passages), self._database.count(self._database.ids))
+        if found != (n_passages, n_passages):
+            raise ArtifactDamaged(f"{self._path} holds {found[0]:,} passages and {found[1]:,} ids, its manifest says {n_passages:,}")
 
     def __len__(self) -> int:
         return self._n_passages
@@ -110,5 +124,5 @@ class PassageStore:
     def _decompressor(self) -> Decompress:
         decompress: Decompress | None = getattr(self._local, "decompress", None)
         if decompress is None:
-            self._local.decompress = decompress = decompressor(self._opened().dictionary() or b"")
+            self._local.decompress = decompress = decompressor(self._opened().about_value(DICTIONARY) or b"")
         return decompress

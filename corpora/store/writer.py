@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
+import operator
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import lmdb
 import numpy as np
@@ -19,7 +21,11 @@ from corpora.errors import ArtifactDamaged, StorageError
 from corpora.passage import Located, Passage, text_key
 from corpora.readers import BadRecord, OnBad
 
-from .layout import DATABASE, MAX_KEY_BYTES, ROW, RUN, TEXT_KEYS, Database, compressor, pack, title_key
+from .layout import DATABASE, DICTIONARY, MAX_KEY_BYTES, REPEATED, ROW, RUN, TEXT_KEYS, Database, compressor, pack, title_key
+from .sorting import ExternalSort, Pair
+
+if TYPE_CHECKING:
+    from lmdb import _Database as Table
 
 _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # whole articles, unsplit, close a batch earlier
@@ -31,8 +37,6 @@ class _Record(NamedTuple):
     """An accepted passage on its way to disk."""
 
     row: int
-    id: bytes
-    title: bytes
     packed: bytes
     text_key: int
 
@@ -40,21 +44,26 @@ class _Record(NamedTuple):
 class StoreWriter:
     """Writes the records it is given into a folder.
 
+    Passages are written as they come, one durable batch after the other; while one is compressed and written, the next one is read. Ids
+    and titles are collected, sorted outside memory and written at the end, so that memory does not grow with the corpus.
+
     On a folder where an earlier writer was killed it goes on after the last durable batch: give it the same records from the beginning;
-    those it has are only read again, for the fingerprint. While one batch is compressed and written, the next one is read.
+    those it has are only read again, for the fingerprint, the ids and the titles.
     """
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
         self._on_bad = on_bad
         self._database = Database(folder / DATABASE, writable=True)
-        self._n_durable = self._database.n_passages()
-        self._n_passages = 0
-        self._dictionary = self._database.dictionary()
+        self._n_durable = self._database.count(self._database.passages)
+        self._n_passages = self._n_records = 0  # records: passages and those left out because they repeat an id
+        self._dictionary = self._database.about_value(DICTIONARY)
+        self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
         self._text_keys = (folder / TEXT_KEYS).open("ab")
         if self._text_keys.tell() < self._n_durable * 8:
             raise ArtifactDamaged(f"{folder / TEXT_KEYS} lost its end: delete {folder} and build again")
         self._text_keys.truncate(self._n_durable * 8)
         self._fingerprint = hashlib.sha256()
+        self._ids, self._titles = ExternalSort(folder), ExternalSort(folder)
         self._storing = ThreadPoolExecutor(max_workers=1)
 
     def write(self, records: Iterable[Located]) -> Iterator[int]:
@@ -66,47 +75,65 @@ class StoreWriter:
         """
         stored: Future[int] | None = None
         for batch in _batches(records):
+            accepted = list(self._accepted(batch))
             if stored is not None:
                 yield stored.result()
-            accepted = list(self._accepted(batch))  # only now: it looks the ids up in what is stored
-            self._n_passages += len(accepted)
             stored = self._storing.submit(self._store, accepted)
         if stored is not None:
             yield stored.result()
 
-    def finish(self) -> str:
-        """Check the tables against each other and return the fingerprint."""
-        n_stored = self._database.n_passages()
-        if n_stored != self._n_passages:
-            raise ArtifactDamaged(f"{n_stored:,} passages are stored, {self._n_passages:,} were read: build again with --force")
+    def finish(self) -> str | None:
+        """Write ids and titles, and return the fingerprint.
+
+        Returns:
+            None if some ids came more than once. The store is then empty again and knows which records to hand to ``on_bad``: close this
+            writer and give all records to a new one.
+
+        Raises:
+            StorageError: the disk is full or fails.
+        """
+        database = self._database
+        self._transact(lambda txn: _empty(database.ids, database.titles, txn=txn))  # what a killed run left
+        repeated: list[tuple[int, int]] = []
+        self._append(_first_of_each_id(self._ids, repeated), database.ids)
+        if repeated:
+            packed = b"".join(itertools.starmap(RUN.pack, repeated))
+
+            def start_over(txn: lmdb.Transaction) -> None:
+                _empty(database.passages, txn=txn)
+                txn.put(REPEATED, packed, db=database.about)
+
+            self._transact(start_over)
+            return None
+        self._append(iter(self._titles), database.titles)
         return self._fingerprint.hexdigest()
 
     def close(self) -> None:
         """Wait for the batch that is being written and close the files."""
         self._storing.shutdown()
-        self._text_keys.close()
-        self._database.environment.close()
+        for file in (self._ids, self._titles, self._text_keys, self._database.environment):
+            file.close()
 
     def _accepted(self, batch: Sequence[Located]) -> Iterator[_Record]:
-        """Give each good passage its row; hand those that cannot be stored, or whose id is taken, to ``on_bad``.
-
-        In a resumed build an id is found with the very row it would get now: then it is the same record, not a duplicate.
-        """
-        keys = {located.passage.id.encode(errors="replace") for located in batch}
-        with self._database.environment.begin() as txn:
-            known = txn.cursor(self._database.ids).getmulti([key for key in keys if 0 < len(key) <= MAX_KEY_BYTES])
-        taken = {key: ROW.unpack(row)[0] for key, row in known}
-        row = self._n_passages
+        """Give each good passage its row; hand those that cannot be stored, or repeat an id, to ``on_bad``."""
+        ids: list[Pair] = []
+        titles: list[tuple[bytes, int]] = []
         for passage, file, line in batch:
             try:
                 id_, title, text = _encoded(passage)
-                if taken.setdefault(id_, row) != row:
-                    raise ValueError(f"the id '{passage.id}' is already that of passage number {taken[id_] + 1}")
+                self._n_records += 1
+                if self._n_records in self._repeated:
+                    raise ValueError(f"the id '{passage.id}' is already that of record number {self._repeated[self._n_records]}")
             except ValueError as error:
                 self._on_bad(BadRecord(file, line, str(error)))
                 continue
-            yield _Record(row, id_, title, pack(id_, title, text), text_key(passage.text) if row >= self._n_durable else 0)
-            row += 1
+            row = self._n_passages
+            self._n_passages += 1
+            ids.append((id_, ROW.pack(row)))
+            titles.append((title, row))
+            yield _Record(row, pack(id_, title, text), text_key(passage.text) if row >= self._n_durable else 0)
+        self._ids.add(ids)
+        self._titles.add(_title_runs(titles))
 
     def _store(self, records: Sequence[_Record]) -> int:
         """Make the new ones of these records durable; return the number of passages up to here.
@@ -120,18 +147,14 @@ class StoreWriter:
             self._text_keys.flush()
             os.fsync(self._text_keys.fileno())
             frames = self._compressed([record.packed for record in new])
-            passages = [(ROW.pack(record.row), frame) for record, frame in zip(new, frames, strict=True)]
-            ids = sorted((record.id, ROW.pack(record.row)) for record in new)  # in key order: neighbours share pages
-            titles = _title_runs(new)
-
-            def put(txn: lmdb.Transaction) -> None:
-                txn.cursor(self._database.passages).putmulti(passages, append=True)
-                txn.cursor(self._database.ids).putmulti(ids)
-                txn.cursor(self._database.titles).putmulti(titles)
-
-            self._transact(put)
+            self._append(((ROW.pack(record.row), frame) for record, frame in zip(new, frames, strict=True)), self._database.passages)
             self._n_durable += len(new)
         return records[-1].row + 1 if records else self._n_durable
+
+    def _append(self, pairs: Iterator[Pair], table: Table) -> None:
+        """Put pairs, which come in key order and behind all that is there, into a table, a durable transaction for each batch of them."""
+        while batch := list(itertools.islice(pairs, _BATCH_PASSAGES)):
+            self._transact(functools.partial(_append_batch, table=table, batch=batch))
 
     def _transact(self, write: Callable[[lmdb.Transaction], object]) -> None:
         """Run ``write`` in one durable transaction, growing the memory map as often as it takes."""
@@ -153,7 +176,7 @@ class StoreWriter:
         """Return one zstd frame a passage; the first batch trains the dictionary, stored before any passage that needs it."""
         if self._dictionary is None:
             self._dictionary = dictionary = _trained(packed)
-            self._transact(lambda txn: txn.put(b"dictionary", dictionary, db=self._database.about))
+            self._transact(lambda txn: txn.put(DICTIONARY, dictionary, db=self._database.about))
         frames = compressor(self._dictionary).multi_compress_to_buffer(list(packed))
         return cast(Sequence[bytes], [frames[i] for i in range(len(packed))])
 
@@ -202,10 +225,32 @@ def _encoded(passage: Passage) -> tuple[bytes, bytes, bytes]:
     return id_, title, text
 
 
-def _title_runs(records: Sequence[_Record]) -> list[tuple[bytes, bytes]]:
-    """Return (title key, (first row, number of rows)) for each run of equal titles: an article's passages follow each other."""
-    runs = []
-    for title, group in groupby(records, key=lambda record: record.title):
-        rows = [record.row for record in group]
-        runs.append((title_key(title), RUN.pack(rows[0], len(rows))))
-    return runs
+def _title_runs(titles: Sequence[tuple[bytes, int]]) -> Iterator[Pair]:
+    """Yield (title key, (first row, number of rows)) for each run of equal titles: an article's passages follow each other."""
+    for title, group in itertools.groupby(titles, key=operator.itemgetter(0)):
+        rows = [row for _, row in group]
+        yield title_key(title), RUN.pack(rows[0], len(rows))
+
+
+def _first_of_each_id(sorted_ids: Iterable[Pair], repeated: list[tuple[int, int]]) -> Iterator[Pair]:
+    """Yield the first pair of each id; note the others as record numbers, from 1: (record, the one that has the id first)."""
+    last: Pair = (b"", b"")
+    for pair in sorted_ids:
+        if pair[0] == last[0]:
+            repeated.append((ROW.unpack(pair[1])[0] + 1, ROW.unpack(last[1])[0] + 1))
+        else:
+            last = pair
+            yield pair
+
+
+def _empty(*tables: Table, txn: lmdb.Transaction) -> None:
+    for table in tables:
+        txn.drop(table, delete=False)
+
+
+def _append_batch(txn: lmdb.Transaction, table: Table, batch: list[Pair]) -> None:
+    txn.cursor(table).putmulti(batch, append=True)
+
+
+def _unpack_pairs(packed: bytes) -> dict[int, int]:
+    return dict(RUN.iter_unpack(packed))

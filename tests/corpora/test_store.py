@@ -94,7 +94,7 @@ def test_strange_texts_survive(build: Build) -> None:
         (Passage("", "t", "x"), "the id has 0 bytes"),
         (Passage("a" * 512, "t", "x"), "the id has 512 bytes"),
         (Passage("9", "t", "x\ud800"), r"surrogate pair, \\ud800"),
-        (Passage("1", "t", "x"), "the id '1' is already that of passage number 1"),
+        (Passage("1", "t", "x"), "the id '1' is already that of record number 1"),
     ],
     ids=["empty id", "long id", "lone surrogate", "duplicate id"],
 )
@@ -108,7 +108,7 @@ def test_what_cannot_be_stored_names_its_line(home: Path, bad: Passage, reason: 
 def test_a_duplicate_in_a_later_batch_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 4)
     passages = [Passage(str(n), "t", f"text {n}") for n in range(10)]
-    with pytest.raises(InputError, match="made, line 11: the id '2' is already that of passage number 3"):
+    with pytest.raises(InputError, match="made, line 11: the id '2' is already that of record number 3"):
         build_store(corpus_of([*passages, Passage("2", "t", "other")]), StoreOptions())
 
 

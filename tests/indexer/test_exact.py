@@ -76,3 +76,15 @@ def test_k_below_one_is_refused() -> None:
 
 def test_no_queries_give_no_lines() -> None:
     assert ExactIndex([made(3, 8, 0)]).search(np.empty((0, 8), dtype=np.float32), 5).rows.shape == (0, 5)
+
+
+@pytest.mark.parametrize("n_queries", [1, 64])
+def test_search_agrees_with_faiss(n_queries: int) -> None:
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    vectors, queries = made(5000, 32, 0), made(n_queries, 32, 1)
+    reference = faiss.IndexFlatIP(32)
+    reference.add(vectors)
+    scores, rows = reference.search(queries, 50)
+    hits = ExactIndex([vectors[:3000], vectors[3000:]]).search(queries, 50)
+    np.testing.assert_allclose(hits.scores, scores, rtol=1e-5, atol=1e-5)
+    assert (hits.rows == rows).mean() > 0.99  # neighbours within rounding may change places

@@ -112,7 +112,7 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
     assert "2 records were left out" in ran.stderr
     assert (store_path("bad") / "skipped.tsv").read_text().splitlines() == [
         f"{bad}\t3\tthe field 'text' is missing",
-        f"{bad}\t2\tthe id 'a' is already that of passage number 1",
+        f"{bad}\t2\tthe id 'a' is already that of record number 1",
     ]
 
 
