@@ -23,6 +23,7 @@ def circumstances(*packages: str) -> dict[str, Figure]:
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_bytes() / 1e9:.0f} GB",
         "python": platform.python_version(),
         **{name: _version(name) for name in packages},
+        "speed now": f"{_loops_per_s() / 1e6:.0f} M Python loops/s",  # these machines are shared: compare figures of like speed only
         "commit": commit or "unknown",
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -44,6 +45,17 @@ def _shown(value: Figure) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else value
+
+
+def _loops_per_s() -> float:
+    """Return how fast this machine runs a bare loop just now, the best of five short tries."""
+    n, best = 500_000, 0.0
+    for _ in range(5):
+        started = time.perf_counter()
+        for _ in range(n):
+            pass
+        best = max(best, n / (time.perf_counter() - started))
+    return best
 
 
 def _version(package: str) -> str:

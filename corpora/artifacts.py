@@ -96,6 +96,11 @@ class FileRecord:
     sha256: str
 
 
+def is_finished(path: Path) -> bool:
+    """Return whether there is a finished artefact at ``path``, usable or not."""
+    return (path / MANIFEST).is_file()
+
+
 def read_manifest(path: Path, recipe_kind: str, format_version: int, rebuild: str) -> Manifest:
     """Read the manifest of the artefact at ``path`` and check kind, version and the presence and size of its files.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpora.artifacts import Manifest, Recipe, building, check_fingerprint, commit, corpus_path, read_manifest
+from corpora.artifacts import Manifest, Recipe, building, check_fingerprint, commit, corpus_path, is_finished, read_manifest
 from corpora.errors import ArtifactMismatch, ArtifactMissing
 from corpora.progress import Progress, silent
 from corpora.registry import load, near_names
@@ -93,7 +93,7 @@ def open_index(corpus: str, name: str, store: PassageStore) -> AnyIndex:
 
 def built_indexes(corpus: str) -> list[str]:
     """Return the names of the indexes that a corpus has, usable or not."""
-    return [name for name in (*INDEXES, *ENCODERS) if (index_path(corpus, name) / "manifest.json").is_file()]
+    return [name for name in (*INDEXES, *ENCODERS) if is_finished(index_path(corpus, name))]
 
 
 def _kind(name: str, device: str) -> IndexKind[AnyIndex]:

@@ -13,8 +13,8 @@ from corpora.passage import Passage
 
 from .encoders.transformer import EncoderSpec, TransformerEncoder
 
-_STORE_PASSAGES_PER_S = 35_000
-_STORE_BYTES = (0.47, 100)  # share of a passage's bytes after compression, and bytes of tables per passage
+_STORE_PASSAGES_PER_S = 40_000
+_STORE_BYTES = (0.47, 90)  # share of a passage's bytes after compression, and bytes of tables per passage
 _BM25_PASSAGES_PER_S = 15_000
 _BM25_BYTES = 0.6  # index bytes per byte of text, while pieces and the merged index lie beside each other
 _SAMPLE_PASSAGES = 64

@@ -132,9 +132,8 @@ def unpack(raw: bytes) -> Passage:
     n_id, n_title, _ = _LENGTHS.unpack_from(raw)
     title_start = _LENGTHS.size + n_id
     text_start = title_start + n_title
-    return Passage(
-        str(raw[_LENGTHS.size : title_start], "utf-8"), str(raw[title_start:text_start], "utf-8"), str(raw[text_start:], "utf-8")
-    )
+    fields = (str(raw[_LENGTHS.size : title_start], "utf-8"), str(raw[title_start:text_start], "utf-8"), str(raw[text_start:], "utf-8"))
+    return tuple.__new__(Passage, fields)  # what Passage(*fields) does, without a Python frame: 15 % of get_many
 
 
 def title_key(title: bytes) -> bytes:

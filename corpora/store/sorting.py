@@ -10,8 +10,8 @@ from pathlib import Path
 
 Pair = tuple[bytes, bytes]
 
-_RUN_PAIRS = 1 << 18  # about 40 MB of Python objects
-_CHUNK_PAIRS = 1 << 11
+_RUN_PAIRS = 1 << 17  # about 20 MB of Python objects
+_CHUNK_PAIRS = 1 << 10
 
 
 class ExternalSort:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # whole articles, unsplit, close a batch earlier
 _FULL_DISK_BYTES = 64 << 20  # a batch may need this much
-_DICTIONARY_BYTES = 256 << 10  # 112 KiB costs 8 % of the ratio, 1 MiB gains 1 % (284 k passages of wiki_intro)
+_DICTIONARY_BYTES = 256 << 10  # 112 KiB costs 2 to 8 % of the ratio, 1 MiB gains 1 % (284 k passages of wiki_intro)
+_DICTIONARY_SAMPLES = 8192  # twice as many gain 1 % of the ratio in twice the time
 
 
 class _Record(NamedTuple):
@@ -41,10 +42,17 @@ class _Record(NamedTuple):
     text_key: int
 
 
+class _Batch(NamedTuple):
+    """Records that are not stored yet, with a zstd frame for each."""
+
+    records: list[_Record]
+    frames: Sequence[bytes]
+
+
 class StoreWriter:
     """Writes the records it is given into a folder.
 
-    Passages are written as they come, one durable batch after the other; while one is compressed and written, the next one is read. Ids
+    Passages are written as they come, one durable batch after the other; while one is compressed, the next one is read. Ids
     and titles are collected, sorted outside memory and written at the end, so that memory does not grow with the corpus.
 
     On a folder where an earlier writer was killed it goes on after the last durable batch: give it the same records from the beginning;
@@ -64,7 +72,7 @@ class StoreWriter:
         self._text_keys.truncate(self._n_durable * 8)
         self._fingerprint = hashlib.sha256()
         self._ids, self._titles = ExternalSort(folder), ExternalSort(folder)
-        self._storing = ThreadPoolExecutor(max_workers=1)
+        self._compressing = ThreadPoolExecutor(max_workers=1)
 
     def write(self, records: Iterable[Located]) -> Iterator[int]:
         """Store the records, yielding after each durable batch how many passages there are so far.
@@ -73,14 +81,14 @@ class StoreWriter:
             InputError: ``on_bad`` raised it.
             StorageError: the disk is full or fails.
         """
-        stored: Future[int] | None = None
+        compressed: Future[_Batch] | None = None
         for batch in _batches(records):
             accepted = list(self._accepted(batch))
-            if stored is not None:
-                yield stored.result()
-            stored = self._storing.submit(self._store, accepted)
-        if stored is not None:
-            yield stored.result()
+            if compressed is not None:
+                yield self._store(compressed.result())
+            compressed = self._compressing.submit(self._compress, accepted)
+        if compressed is not None:
+            yield self._store(compressed.result())
 
     def finish(self) -> str | None:
         """Write ids and titles, and return the fingerprint.
@@ -109,8 +117,8 @@ class StoreWriter:
         return self._fingerprint.hexdigest()
 
     def close(self) -> None:
-        """Wait for the batch that is being written and close the files."""
-        self._storing.shutdown()
+        """Close the files."""
+        self._compressing.shutdown()
         for file in (self._ids, self._titles, self._text_keys, self._database.environment):
             file.close()
 
@@ -135,21 +143,37 @@ class StoreWriter:
         self._ids.add(ids)
         self._titles.add(_title_runs(titles))
 
-    def _store(self, records: Sequence[_Record]) -> int:
-        """Make the new ones of these records durable; return the number of passages up to here.
+    def _compress(self, records: list[_Record]) -> _Batch:
+        """Compress the new ones of these records; the first batch trains the dictionary. Runs on the one compressing thread.
 
-        Text keys first, then one LMDB transaction, whose commit is what counts on resume. Runs on the one storing thread.
+        Nothing but long calls that let go of the interpreter belongs here: many short ones would only take turns with the reading thread.
         """
         self._fingerprint.update(b"".join([record.packed for record in records]))
         new = [record for record in records if record.row >= self._n_durable]
-        if new:
-            self._text_keys.write(np.array([record.text_key for record in new], dtype="<u8").tobytes())
+        if not new:
+            return _Batch([], [])
+        packed: list[bytes | bytearray | memoryview] = [record.packed for record in new]
+        if self._dictionary is None:
+            self._dictionary = _trained(packed)
+        frames = compressor(self._dictionary).multi_compress_to_buffer(packed)
+        return _Batch(new, cast(Sequence[bytes], [frames[i] for i in range(len(new))]))
+
+    def _store(self, batch: _Batch) -> int:
+        """Make a batch durable; return the number of passages up to here.
+
+        The dictionary and the text keys first, then the passages in one LMDB transaction, whose commit is what counts on resume.
+        """
+        if batch.records:
+            dictionary = self._dictionary or b""
+            if self._n_durable == 0:
+                self._transact(lambda txn: txn.put(DICTIONARY, dictionary, db=self._database.about))
+            self._text_keys.write(np.array([record.text_key for record in batch.records], dtype="<u8").tobytes())
             self._text_keys.flush()
             os.fsync(self._text_keys.fileno())
-            frames = self._compressed([record.packed for record in new])
-            self._append(((ROW.pack(record.row), frame) for record, frame in zip(new, frames, strict=True)), self._database.passages)
-            self._n_durable += len(new)
-        return records[-1].row + 1 if records else self._n_durable
+            pairs = ((ROW.pack(record.row), frame) for record, frame in zip(batch.records, batch.frames, strict=True))
+            self._append(pairs, self._database.passages)
+            self._n_durable += len(batch.records)
+        return self._n_durable
 
     def _append(self, pairs: Iterator[Pair], table: Table) -> None:
         """Put pairs, which come in key order and behind all that is there, into a table, a durable transaction for each batch of them."""
@@ -172,14 +196,6 @@ class StoreWriter:
                     "what is finished is kept: mend it and run the same command again"
                 ) from error
 
-    def _compressed(self, packed: list[bytes]) -> Sequence[bytes]:
-        """Return one zstd frame a passage; the first batch trains the dictionary, stored before any passage that needs it."""
-        if self._dictionary is None:
-            self._dictionary = dictionary = _trained(packed)
-            self._transact(lambda txn: txn.put(DICTIONARY, dictionary, db=self._database.about))
-        frames = compressor(self._dictionary).multi_compress_to_buffer(list(packed))
-        return cast(Sequence[bytes], [frames[i] for i in range(len(packed))])
-
 
 def _disk_reason(error: lmdb.Error, path: str) -> str:
     """Return what the disk complains about; LMDB calls a write cut short by a full disk an input/output error."""
@@ -187,11 +203,12 @@ def _disk_reason(error: lmdb.Error, path: str) -> str:
     return f"no space left on device ({n_free / 1e6:.1f} MB free)" if n_free < _FULL_DISK_BYTES else str(error)
 
 
-def _trained(samples: list[bytes]) -> bytes:
+def _trained(samples: list[bytes | bytearray | memoryview]) -> bytes:
     """Return a dictionary trained on the samples; empty if they are too few or too small for one."""
+    samples = samples[:_DICTIONARY_SAMPLES]
     n_bytes = min(_DICTIONARY_BYTES, sum(map(len, samples)) // 16)
     try:
-        return zstandard.train_dictionary(n_bytes, list(samples)).as_bytes()
+        return zstandard.train_dictionary(n_bytes, samples).as_bytes()
     except zstandard.ZstdError:
         return b""
 

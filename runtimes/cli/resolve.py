@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora import CORPORA
-from corpora.artifacts import home
+from corpora.artifacts import MANIFEST, home, is_finished
 from corpora.corpus import Corpus
 from corpora.custom import Reading, custom_corpus
 from corpora.errors import IdxError, InputError
@@ -18,7 +18,7 @@ from .screen import note
 
 def built_names() -> list[str]:
     """Return the names of all corpora that are built."""
-    return sorted(path.parent.parent.name for path in home().glob("*/passages/manifest.json"))
+    return sorted(path.parent.parent.name for path in home().glob(f"*/passages/{MANIFEST}"))
 
 
 def known_corpora() -> Iterator[Corpus]:
@@ -37,7 +37,7 @@ def is_known(name: str) -> bool:
 
 def is_built(name: str) -> bool:
     """Return whether a corpus of that name is built."""
-    return "/" not in name and (home() / name / "passages" / "manifest.json").is_file()
+    return "/" not in name and is_finished(home() / name / "passages")
 
 
 def known_corpus(name: str) -> Corpus:

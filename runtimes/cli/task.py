@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from corpora import sample
-from corpora.artifacts import Manifest
+from corpora.artifacts import Manifest, is_finished
 from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_name
 from corpora.corpus import Corpus
 from corpora.custom import Reading
@@ -72,30 +73,32 @@ def plan(task: Task) -> None:
     """
     for index in task.indexes:
         index_path(task.name, index)  # an unknown name is said before anything is done
-    is_there = is_built(task.name) and not task.options.force
-    forecast = _forecast(task, is_there=is_there)
-    needs = [] if is_there else [store_need(forecast.n_passages, forecast.passage_bytes)]
-    for index in task.indexes:
-        if (index_path(task.name, index) / "manifest.json").is_file() and not task.options.force:
-            continue
-        if index in ENCODERS:
-            needs.append(_vectors_need(forecast, index, task.device))
-        else:
-            needs.append(bm25_need(forecast.n_passages, forecast.passage_bytes))
+    has_store = is_built(task.name) and (task.corpus is None or not task.options.force)
+    forecast = forecast_store(open_store(task.name)) if has_store or task.corpus is None else forecast_corpus(task.corpus, task.options)
+    needs = list(_needs(task, forecast, has_store=has_store))
     note(f"corpus '{task.name}': about {forecast.n_passages:,} passages of {size(forecast.passage_bytes)}")
-    if forecast.download_bytes and not is_there:
+    if forecast.download_bytes:
         note(f"download {size(forecast.download_bytes)}")
     if needs:
         note(f"{'to build':<12}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
     for need in needs:
         note(f"{need.step:<12}{size(need.disk_bytes):>12}{size(need.memory_bytes):>12}{duration(need.time_s):>12}")
-    check_disk(needs, 0 if is_there else forecast.download_bytes)
+    check_disk(needs, forecast.download_bytes)
 
 
-def _vectors_need(forecast: Forecast, encoder: str, device: str) -> Need:
-    """Time the encoder on passages of the corpus or, while nothing of it is here, on those of the sample corpus."""
-    passages = forecast.sample or list(islice(sample.passages(), 64))
-    return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder_spec(encoder), device)
+def _needs(task: Task, forecast: Forecast, *, has_store: bool) -> Iterator[Need]:
+    """Yield what each step that is not done yet needs."""
+    if not has_store:
+        yield store_need(forecast.n_passages, forecast.passage_bytes)
+    for index in task.indexes:
+        if is_finished(index_path(task.name, index)) and not task.options.force:
+            continue
+        if index in ENCODERS:
+            # While nothing of the corpus is here, the encoder is timed on passages of the sample corpus.
+            passages = forecast.sample or list(islice(sample.passages(), 64))
+            yield vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder_spec(index), task.device)
+        else:
+            yield bm25_need(forecast.n_passages, forecast.passage_bytes)
 
 
 def carry_out(task: Task) -> dict[str, Manifest]:
@@ -119,9 +122,3 @@ def carry_out(task: Task) -> dict[str, Manifest]:
             report = step(index, "passages")
             manifests[index] = build_index(task.name, index, store, device=task.device, force=task.options.force, progress=report)
     return manifests
-
-
-def _forecast(task: Task, *, is_there: bool) -> Forecast:
-    if is_there or task.corpus is None:
-        return forecast_store(open_store(task.name))
-    return forecast_corpus(task.corpus, task.options)
