@@ -89,6 +89,7 @@ def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
 
     A header names the order of the columns; without one it is DPR's: id, text, title. Blank lines are passed over.
     """
+    file = str(path)
     order: tuple[int, int, int] | None = None
     for number, row in _rows(path, on_bad):
         if order is None:
@@ -96,7 +97,7 @@ def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
             if sorted(row) == ["id", "text", "title"]:
                 order = (row.index("id"), row.index("title"), row.index("text"))
                 continue
-        yield Located(Passage(row[order[0]], row[order[1]], row[order[2]]), str(path), number)
+        yield Located(Passage(row[order[0]], row[order[1]], row[order[2]]), file, number)
 
 
 class _RowLines:
@@ -168,15 +169,16 @@ def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
     """Return a reader of JSON lines whose objects ``fields`` turns into passages."""
 
     def read_jsonl(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
+        file = str(path)
         for number, line in _lines(path, on_bad):
             if line.isspace():
                 continue
             try:
                 passage = fields(_parsed(line))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
-                on_bad(BadRecord(str(path), number, _json_complaint(error)))
+                on_bad(BadRecord(file, number, _json_complaint(error)))
             else:
-                yield Located(passage, str(path), number)
+                yield Located(passage, file, number)
 
     return read_jsonl
 
