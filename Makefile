@@ -38,7 +38,7 @@ lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Py
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "the venv module does not work here: on Debian install python3-venv"; exit 1; }
 
 .venv/dense: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) '.[dense]'

@@ -16,14 +16,12 @@ from pathlib import Path
 
 from benchmarks.report import Figure, circumstances, show
 
-_RUNS = 10
 
-
-def measure(*arguments: str) -> dict[str, Figure]:
+def measure(runs: int, *arguments: str) -> dict[str, Figure]:
     """Run idx several times as a process of its own; return median and slowest."""
     command = [sys.executable, "-c", "from runtimes.cli import main; main()", *arguments]
     seconds = []
-    for _ in range(_RUNS):
+    for _ in range(runs):
         started = time.perf_counter()
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         seconds.append(time.perf_counter() - started)
@@ -33,12 +31,13 @@ def measure(*arguments: str) -> dict[str, Figure]:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.startup")
+    parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["IDX_HOME"] = home
         subprocess.run([sys.executable, "-c", "from runtimes.cli import main; main()", "build", "sample"], check=True, capture_output=True)
-        rows = [measure("--help"), measure("list"), measure("search", "sample", "highest mountain")]
+        rows = [measure(options.runs, *command) for command in (("--help",), ("list",), ("search", "sample", "highest mountain"))]
     show("Command line", rows, circumstances("typer"), options.json)
 
 

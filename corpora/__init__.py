@@ -2,12 +2,13 @@
 
 errors        the IdxError tree                     passage     Passage(id, title, text), text_key
 registry      name -> "module:attribute"            corpus      Corpus: files, reading rule, count
-artifacts     data home, manifests, staging, locks  durable     files that outlive a crash, checksums
-download      resumable, verified fetch             disk        what kind of disk a folder is on
+home          the data home, names allowed in it    artifacts   what a manifest.json says, and whether to believe it
+staging       locks, sealing, renaming, resuming    durable     files that outlive a crash, checksums
+download      resumable, verified fetch             sources     where a corpus's files are
 compression   plain, gzip, bzip2, zstd alike        readers     dump files -> located passages, one reader a format
 splitters     article -> passages, by named rules   store/      PassageStore on LMDB
 build         corpus -> store on disk, open again   forecast    what to expect of a corpus before it is read
-progress      the callback that long work reports to
+progress      the callback that long work reports to            disk  what kind of disk a folder is on
 wiki2018  wiki2020  sample/  custom                 one corpus each; custom: a file of the user's own
 """
 

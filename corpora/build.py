@@ -1,4 +1,4 @@
-"""Corpus -> store on disk: fetch or find the files, read them, write the store; and open what was built."""
+"""Corpus -> store on disk; and open what was built."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
-from .artifacts import Manifest, Recipe, building, commit, corpus_path, home, locked, read_manifest
+from .artifacts import Manifest, Parameters, Recipe, read_manifest
 from .corpus import Corpus
 from .disk import network_file_system
-from .download import download, verify
-from .durable import file_sha256
-from .errors import ArtifactMismatch, ArtifactMissing, InputError
+from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
+from .home import corpus_path, home
 from .progress import Progress, silent
 from .readers import BadRecord, fail
+from .sources import obtain
+from .staging import Outcome, build_artifact
 from .store import FORMAT_VERSION, KIND, PassageStore, StoreWriter
 
 SKIPPED = "skipped.tsv"
@@ -32,15 +31,17 @@ class StoreOptions:
 
     Attributes:
         source: a local copy to use instead of downloading; for a corpus of several files the folder that holds them.
-        limit: only the first so many passages, as the corpus ``<name>@<limit>``; the source is then not verified.
+        limit: only the first so many records, as the corpus ``<name>@<limit>``; the source is then not verified.
         skip_bad: leave out records that cannot be used, and list them in ``skipped.tsv``, instead of failing at the first.
-        force: replace what is there.
+        replace: replace a store of the same name that is another one, or damaged.
+        rebuild: build again even if the same store is there.
     """
 
     source: Path | None = None
     limit: int | None = None
     skip_bad: bool = False
-    force: bool = False
+    replace: bool = False
+    rebuild: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -70,59 +71,85 @@ def open_store(name: str) -> PassageStore:
 
 def store_manifest(name: str) -> Manifest:
     """Return the manifest of a built corpus; raises as ``open_store`` does."""
-    return read_manifest(store_path(name), KIND, FORMAT_VERSION, f"'idx build {name.partition('@')[0]}'")
+    return read_manifest(store_path(name), KIND, FORMAT_VERSION, f"idx build {name}")
 
 
 def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = silent, storing: Progress = silent) -> Manifest:
-    """Build the store of a corpus, unless the same one is there already; a build that was interrupted goes on.
+    """Build the store of a corpus, unless the same one is there already; a build that was stopped goes on.
 
     Args:
         corpus: what to build.
         options: see ``StoreOptions``.
-        fetching: called with (bytes, all bytes) while the corpus's files are downloaded or verified.
+        fetching: called with (bytes, all bytes) of the file that is being downloaded or verified.
         storing: called with (passages stored, how many there will be, if that is known).
 
     Raises:
         InputError: the source is not what the corpus says, or a record is bad.
-        ArtifactMismatch: another store has this name.
+        ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, has this name.
         DownloadError, StorageError, LockedError: see there.
     """
     name = store_name(corpus, options.limit)
-    existing = None if options.force else _existing(name)
-    if existing:
-        _refuse_other_reading(existing, corpus, options, name)
-        if options.source is None and not _is_local(corpus):
-            return existing
-    sources = _sources(corpus, options, fetching)
-    inputs = {path.name: sha256 for path, sha256 in sources}
-    if existing:
-        _refuse_other_inputs(existing, inputs, name)
-        return existing
-    recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=_parameters(corpus, options), inputs=inputs)
+    if not options.rebuild:
+        try:
+            return _same_store(corpus, options, fetching)
+        except ArtifactMissing:
+            pass
+        except (ArtifactMismatch, ArtifactDamaged):
+            if not options.replace:
+                raise
+    files = obtain(corpus, options.source, verified=options.limit is None, progress=fetching)
+    recipe = Recipe(
+        kind=KIND,
+        format_version=FORMAT_VERSION,
+        parameters=_parameters(corpus, options),
+        inputs={file.path.name: file.sha256 for file in files},
+    )
     network = network_file_system(home())
     if network:
         logger.warning("%s is on a network file system (%s), which LMDB is not made for: set IDX_HOME to a local disk", home(), network)
-    with building(store_path(name), recipe) as staging:
-        n_read, n_skipped, fingerprint = _write_store(corpus, [path for path, _ in sources], staging, options, storing)
-        counts = {"rows": n_read, "skipped": n_skipped}
-        return commit(staging, store_path(name), recipe, fingerprint, counts)
+
+    def write(staging: Path) -> Outcome:
+        return _write_store(corpus, [file.path for file in files], staging, options, storing)
+
+    return build_artifact(store_path(name), recipe, {file.path.name: file.origin for file in files}, write)
 
 
-def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: StoreOptions, progress: Progress) -> tuple[int, int, str]:
-    """Write the store's files; return the number of passages, of records left out, and the fingerprint."""
-    n_expected = options.limit or corpus.n_passages
+def _same_store(corpus: Corpus, options: StoreOptions, progress: Progress) -> Manifest:
+    """Return the manifest of the store that is there, if it is the one that would be built.
+
+    A corpus that idx knows, with no source named, is taken for what it was verified to be when it was built.
+
+    Raises:
+        ArtifactMissing: none is there.
+        ArtifactMismatch, ArtifactDamaged: it is another one, or damaged.
+    """
+    name = store_name(corpus, options.limit)
+    existing = store_manifest(name)
+    _refuse_other_reading(existing.recipe.parameters, _parameters(corpus, options), name)
+    if options.source is not None or corpus.path is not None:
+        files = obtain(corpus, options.source, verified=options.limit is None, progress=progress)
+        _refuse_other_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
+    return existing
+
+
+def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: StoreOptions, progress: Progress) -> Outcome:
+    """Write the store's files."""
     n_read = 0
     with closing(_BadRecords(staging / SKIPPED, skip=options.skip_bad)) as bad, closing(StoreWriter(staging, bad.add)) as writer:
         for n_read in writer.write(islice(corpus.read(files, bad.add), options.limit)):
-            progress(n_read, n_expected)
+            progress(n_read, options.limit or corpus.n_passages)
         if n_read == 0:
             raise InputError(f"the corpus '{corpus.name}' has no passages: its files hold no record that can be used")
-        if n_expected is not None and n_read + bad.n_skipped != n_expected and (options.limit is None or n_read < options.limit):
-            raise InputError(f"{n_read:,} passages were read, expected {n_expected:,}: the source is not the whole corpus '{corpus.name}'")
+        if options.limit is not None and writer.n_taken < options.limit:
+            raise InputError(f"the corpus '{corpus.name}' has only {writer.n_taken:,} records: --limit {options.limit:,} is more")
+        if options.limit is None and corpus.n_passages not in (None, n_read + bad.n_skipped):
+            raise InputError(
+                f"{n_read:,} passages were read, not {corpus.n_passages:,}: the source is not the whole corpus '{corpus.name}'"
+            )
         fingerprint = writer.finish()
     if fingerprint is None:  # some ids come more than once: in a second reading those records go to bad.add, with file and line
         return _write_store(corpus, files, staging, options, progress)
-    return n_read, bad.n_skipped, fingerprint
+    return Outcome(fingerprint, {"rows": n_read, "skipped": bad.n_skipped})
 
 
 class _BadRecords:
@@ -130,7 +157,7 @@ class _BadRecords:
 
     def __init__(self, path: Path, *, skip: bool) -> None:
         self.n_skipped = 0
-        self._file = path.open("w", encoding="utf-8") if skip else None
+        self._file = path.open("w", encoding="utf-8", errors="replace") if skip else None
 
     def add(self, bad: BadRecord) -> None:
         """Take one bad record."""
@@ -138,78 +165,26 @@ class _BadRecords:
             fail(bad)
         else:
             self.n_skipped += 1
-            self._file.write("\t".join((bad.file, str(bad.line), bad.reason)).encode(errors="replace").decode() + "\n")
+            self._file.write(f"{bad.file}\t{bad.line}\t{bad.reason}\n")
 
     def close(self) -> None:
-        """Close the list; it may be closed twice."""
+        """Close the list."""
         if self._file is not None:
             self._file.close()
 
 
-def _existing(name: str) -> Manifest | None:
-    try:
-        return store_manifest(name)
-    except ArtifactMissing:
-        return None
-
-
-def _parameters(corpus: Corpus, options: StoreOptions) -> Mapping[str, str | int | None]:
+def _parameters(corpus: Corpus, options: StoreOptions) -> dict[str, str | int | float | None]:
     return {**corpus.reading, "limit": options.limit, "on_error": "skip" if options.skip_bad else "fail"}
 
 
-def _refuse_other_reading(existing: Manifest, corpus: Corpus, options: StoreOptions, name: str) -> None:
-    wanted = _parameters(corpus, options)
-    differing = [key for key in {*wanted, *existing.recipe.parameters} if wanted.get(key) != existing.recipe.parameters.get(key)]
+def _refuse_other_reading(existing: Parameters, wanted: Parameters, name: str) -> None:
+    differing = sorted(key for key in {*wanted, *existing} if wanted.get(key) != existing.get(key))
     if differing:
-        was, now = ({key: found.get(key) for key in sorted(differing)} for found in (existing.recipe.parameters, wanted))
-        raise ArtifactMismatch(
-            f"the corpus '{name}' was built with {_shown(was)}, not {_shown(now)}: use another --name, or --force to replace it"
-        )
+        was, now = (", ".join(f"{key} {found.get(key)}" for key in differing) for found in (existing, wanted))
+        raise ArtifactMismatch(f"the corpus '{name}' was built with {was}, not {now}: use another --name, or --force to replace it")
 
 
-def _refuse_other_inputs(existing: Manifest, inputs: Mapping[str, str], name: str) -> None:
-    if sorted(existing.recipe.inputs.values()) != sorted(inputs.values()):
-        was, now = (
-            ", ".join(f"{file} (sha256 {sha256[:12]}…)" for file, sha256 in found.items()) for found in (existing.recipe.inputs, inputs)
-        )
+def _refuse_other_inputs(existing: Mapping[str, str], wanted: Mapping[str, str], name: str) -> None:
+    if sorted(existing.values()) != sorted(wanted.values()):
+        was, now = (", ".join(f"{file} (sha256 {sha256[:12]}…)" for file, sha256 in found.items()) for found in (existing, wanted))
         raise ArtifactMismatch(f"the corpus '{name}' was built from {was}, not from {now}: use another --name, or --force to replace it")
-
-
-def _shown(parameters: Mapping[str, str | int | float | None]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in parameters.items())
-
-
-def _is_local(corpus: Corpus) -> bool:
-    return all(urlsplit(source.url).scheme == "file" for source in corpus.files)
-
-
-def local_paths(corpus: Corpus, options: StoreOptions) -> list[Path] | None:
-    """Return where the corpus's files are on this machine, in reading order; None if they are to be downloaded.
-
-    Raises:
-        InputError: one of them is not there, or ``--source`` does not apply.
-    """
-    if options.source is not None and not corpus.files:
-        raise InputError(f"the corpus '{corpus.name}' ships with idx: --source does not apply")
-    if options.source is not None:
-        paths = [options.source / source.name for source in corpus.files] if len(corpus.files) > 1 else [options.source]
-    elif _is_local(corpus):
-        paths = [Path(url2pathname(urlsplit(source.url).path)) for source in corpus.files]
-    else:
-        return None
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"{path} is a directory: name one file" if path.is_dir() else f"there is no file {path}")
-    return paths
-
-
-def _sources(corpus: Corpus, options: StoreOptions, progress: Progress) -> list[tuple[Path, str]]:
-    """Return local, verified copies of the corpus's files, in reading order, each with its sha256."""
-    paths = local_paths(corpus, options)
-    if paths is None:
-        folder = home() / "downloads" / corpus.name
-        with locked(folder):
-            paths = [download(source, folder, progress=progress) for source in corpus.files]
-    if options.limit is not None:
-        return [(path, file_sha256(path)) for path in paths]
-    return [(path, verify(path, source)) for path, source in zip(paths, corpus.files, strict=True)]

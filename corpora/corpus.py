@@ -20,8 +20,9 @@ class Corpus:
     Attributes:
         name: its name on the command line and on disk.
         summary: one line for ``idx list``.
-        files: what is downloaded, in reading order; empty for a corpus that ships with the package.
-        read: local copies of ``files`` -> located passages.
+        files: what is downloaded, in reading order; empty for a corpus that ships with idx or is the user's own.
+        read: local copies of ``files``, or ``path`` -> located passages.
+        path: where the file of a user's own corpus is; None for the others.
         n_passages: how many there must be; None if nobody has published it.
         about: (passages, mean UTF-8 bytes of one) to plan with before anything is read; None where a sample of the file tells.
         reading: the reading rule as named values; part of what identifies the built store.
@@ -32,5 +33,6 @@ class Corpus:
     files: tuple[SourceFile, ...]
     read: ReadCorpus
     n_passages: int | None
+    path: Path | None = None
     about: tuple[int, int] | None = None
     reading: Mapping[str, str | int] = field(default_factory=dict)

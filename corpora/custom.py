@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .artifacts import check_name
 from .corpus import Corpus
-from .download import SourceFile
 from .errors import InputError
+from .home import check_name
 from .passage import Located
 from .readers import ARTICLE_FORMATS, READERS, OnBad, detect_format, read
 from .registry import near_names
@@ -60,10 +59,11 @@ def custom_corpus(path: Path, name: str, reading: Reading) -> Corpus:
     return Corpus(
         name=name,
         summary=f"{path.name} ({chosen_format}{splitting})",
-        files=(SourceFile(name=path.name, url=path.absolute().as_uri()),),
+        files=(),
         read=read_file,
         n_passages=None,
-        reading={"format": chosen_format, "split": chosen_split, "words": reading.n_words},
+        path=path,
+        reading={"format": chosen_format, "split": chosen_split} | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
     )
 
 

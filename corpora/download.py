@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import http.client
 import json
 import logging
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from .durable import sync, write_durably
+from .durable import file_digests, sync, write_durably
 from .errors import DownloadError, InputError, StorageError
 from .progress import Progress, silent
 
@@ -103,7 +102,19 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
     return final
 
 
-def verify(path: Path, source: SourceFile) -> str:
+def downloaded_sha256(path: Path) -> str:
+    """Return the sha256 that a file had when it was downloaded and verified.
+
+    Raises:
+        DownloadError: it was not downloaded by ``download``.
+    """
+    record = _read_record(_beside(path))
+    if record is None:
+        raise DownloadError(f"{_beside(path)} is missing: build again to have {path.name} verified")
+    return record.sha256
+
+
+def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
     """Check size and published checksums of ``path``, whoever put it there, and return its sha256.
 
     Raises:
@@ -115,23 +126,14 @@ def verify(path: Path, source: SourceFile) -> str:
     if source.n_bytes not in (None, size):
         raise DownloadError(f"{path} is not {source.name}: expected {source.n_bytes} bytes, got {size}: fetch it again from {source.url}")
     algorithms = ("sha256",) if source.md5 is None else ("md5", "sha256")
-    seen = _digests(path, algorithms)
+    with _disk(path):
+        seen = file_digests(path, algorithms, lambda done: progress(done, size))
     for algorithm in algorithms:
         expected = getattr(source, algorithm)
         if expected is not None and expected.lower() != seen[algorithm]:
             what = f"{path} is not {source.name}: expected {algorithm} {expected}, got {seen[algorithm]}"
             raise DownloadError(f"{what}: fetch it again from {source.url}")
     return seen["sha256"]
-
-
-def _digests(path: Path, algorithms: tuple[str, ...]) -> dict[str, str]:
-    """Return checksums of a file, read once."""
-    sums = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms}
-    with _disk(path), path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            for digest in sums.values():
-                digest.update(chunk)
-    return {algorithm: digest.hexdigest() for algorithm, digest in sums.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
+
+_READ_BYTES = 1 << 20
 
 
 def sync(path: Path) -> None:
@@ -16,16 +21,38 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a small file so that, after a crash, it holds either all of ``content`` or what it held before."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that, after a crash, holds either all that was written or what it held before."""
     unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_bytes(content)
-    sync(unfinished)
+    with unfinished.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
     unfinished.replace(path)
     sync(path.parent)
 
 
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file as hexadecimal digits."""
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a small file; see ``replacing``."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+def file_digests(path: Path, algorithms: tuple[str, ...], report: Callable[[int], None] | None = None) -> dict[str, str]:
+    """Return checksums of a file as hexadecimal digits, read once; ``report`` is called with the bytes read so far."""
+    sums = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms}
+    n_bytes = 0
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while chunk := file.read(_READ_BYTES):
+            for digest in sums.values():
+                digest.update(chunk)
+            n_bytes += len(chunk)
+            if report:
+                report(n_bytes)
+    return {algorithm: digest.hexdigest() for algorithm, digest in sums.items()}
+
+
+def file_sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
+    """Return the sha256 of a file as hexadecimal digits."""
+    return file_digests(path, ("sha256",), report)["sha256"]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from .build import StoreOptions, local_paths
+from .build import StoreOptions
 from .corpus import Corpus
 from .passage import Passage
 from .readers import BadRecord
+from .sources import local_paths, missing_bytes
 from .store import PassageStore
 
 _SAMPLE_PASSAGES = 2_000
@@ -23,7 +24,7 @@ class Forecast:
     Attributes:
         n_passages: how many passages, about.
         passage_bytes: mean UTF-8 bytes of one.
-        download_bytes: what has to be fetched first.
+        download_bytes: what is still to be fetched.
         sample: some of its first passages; empty if nothing of the corpus is here yet.
     """
 
@@ -45,11 +46,10 @@ def forecast_corpus(corpus: Corpus, options: StoreOptions) -> Forecast:
     Raises:
         InputError: the source cannot be opened or has no passages.
     """
-    paths = local_paths(corpus, options)
+    paths = local_paths(corpus, options.source)
     if paths is None and corpus.about is not None:
         n_passages, n_bytes = corpus.about
-        download_bytes = sum(source.n_bytes or 0 for source in corpus.files)
-        return Forecast(min(n_passages, options.limit or n_passages), n_bytes, download_bytes, [])
+        return Forecast(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
     sample = [passage for passage, _, _ in islice(corpus.read(paths or [], _ignore), _SAMPLE_PASSAGES)]
     n_passages = corpus.n_passages or len(sample)
     if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:

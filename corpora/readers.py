@@ -12,7 +12,7 @@ import json
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -365,20 +365,16 @@ def _undetected(bad: BadRecord) -> None:
 
 def _json_format(path: Path, number: int, line: str) -> str:
     try:
-        names = json.loads(line).keys()
+        record = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = f"{_json_complaint(error)} (one record a line is needed)"
         raise InputError(f"{path}, line {number}: {reason}; mend the file, or name the format with --format") from None
-    rules: Iterable[tuple[str, set[str]]] = (
-        ("beir", {"_id", "text"}),
-        ("contents", {"id", "contents"}),
-        ("wikiextractor-json", {"id", "url", "title", "text"}),
-        ("jsonl", {"id", "text"}),
-    )
-    for name, needed in rules:
-        if needed <= names:
+    if {"id", "title", "text"} <= record.keys() and ("revid" in record or "curid=" in str(record.get("url"))):
+        return "wikiextractor-json"
+    for name, needed in (("beir", {"_id", "text"}), ("contents", {"id", "contents"}), ("jsonl", {"id", "text"})):
+        if needed <= record.keys():
             return name
     raise InputError(
-        f"{path}, line {number}: has the fields {', '.join(names) or 'none'}; "
+        f"{path}, line {number}: has the fields {', '.join(record) or 'none'}; "
         "needed are id, title, text (or _id, title, text; or id, contents)"
     )

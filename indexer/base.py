@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.artifacts import Manifest
+from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.progress import Progress
 from corpora.store import PassageStore, Rows
@@ -80,6 +82,12 @@ class IndexKind(Generic[Index_co]):
     parameters: Mapping[str, str | int | float | None]
     write: Callable[[PassageStore, Path, Progress], Mapping[str, int]]
     open: Callable[[Path, Manifest], Index_co]
+
+
+def check_device(device: str) -> None:
+    """Raise ``InputError`` unless ``device`` is the name of a device that encoders can run on: auto, cpu, cuda, cuda:<n>, mps."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+        raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, mps")
 
 
 def check_k(k: int) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpora.artifacts import Manifest, Recipe, building, check_fingerprint, commit, corpus_path, is_finished, read_manifest
+from corpora.artifacts import Manifest, Recipe, check_fingerprint, is_finished, read_manifest
 from corpora.errors import ArtifactMismatch, ArtifactMissing
+from corpora.home import corpus_path
 from corpora.progress import Progress, silent
 from corpora.registry import load, near_names
+from corpora.staging import Outcome, build_artifact
 from corpora.store import PassageStore
 
 from . import ENCODERS, INDEXES
@@ -65,13 +67,15 @@ def build_index(
                     f"{target} was built with {manifest.recipe.parameters}, not {recipe.parameters}: --force replaces it"
                 )
             return manifest
-    with building(target, recipe) as staging:
-        counts = kind.write(store, staging, progress)
-        return commit(staging, target, recipe, store.fingerprint, counts)
+
+    def write(staging: Path) -> Outcome:
+        return Outcome(store.fingerprint, kind.write(store, staging, progress))
+
+    return build_artifact(target, recipe, {"passages": corpus}, write)
 
 
-def index_manifest(corpus: str, name: str, fingerprint: str) -> Manifest:
-    """Return the manifest of a built index over the store with that fingerprint.
+def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
+    """Return the manifest of a built index over the store with that fingerprint; None if that is not known.
 
     Raises:
         ArtifactMissing: it is not built.
@@ -79,9 +83,10 @@ def index_manifest(corpus: str, name: str, fingerprint: str) -> Manifest:
     """
     path = index_path(corpus, name)
     kind = _kind(name, "cpu")
-    rebuild = f"'idx build {corpus.partition('@')[0]} {'--encoder ' if name in ENCODERS else '--'}{name}'"
+    rebuild = f"idx build {corpus} {'--encoder ' if name in ENCODERS else '--'}{name}"
     manifest = read_manifest(path, kind.name, kind.format_version, rebuild)
-    check_fingerprint(path, manifest, fingerprint, rebuild)
+    if fingerprint is not None:
+        check_fingerprint(path, manifest, fingerprint, rebuild)
     return manifest
 
 

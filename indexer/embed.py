@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from corpora.artifacts import Manifest
+from corpora.durable import replacing
 from corpora.errors import ArtifactDamaged, IdxError
 from corpora.progress import Progress
 from corpora.registry import load
@@ -88,12 +88,8 @@ def _write_shard(path: Path, vectors: Vectors, first_row: int) -> None:
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         raise IdxError(f"the encoder gave a vector that is not finite for row {first_row + int(np.argmin(finite))}: nothing is written")
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
+    with replacing(path) as file:
         np.save(file, vectors)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
 
 
 def _map_shard(path: Path, shape: tuple[int, int]) -> Vectors:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import disk_usage
 
-from corpora.artifacts import home
 from corpora.errors import StorageError
+from corpora.home import home
 from corpora.passage import Passage
 
 from .encoders.transformer import EncoderSpec, TransformerEncoder

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from corpora.build import open_store
 from corpora.errors import InputError
+from corpora.registry import near_names
 from corpora.store import PassageStore
+from indexer import ENCODERS, INDEXES
 from indexer.build import open_index
 from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
@@ -33,6 +35,9 @@ def open_searcher(corpus: str, retriever: str = "bm25", *, device: str = "cpu") 
     names = retriever.split("+")
     if len(set(names)) < len(names):
         raise InputError(f"'{retriever}' names a retriever twice")
+    for name in names:
+        if name not in (*INDEXES, *ENCODERS):
+            raise near_names("retriever", name, (*INDEXES, *ENCODERS))
     store = open_store(corpus)
     return LocalSearcher(store, {name: open_retriever(corpus, name, store, device=device) for name in names})
 

@@ -46,19 +46,19 @@ class LocalSearcher:
 
         Raises:
             TypeError: a group is not a sequence of strings.
-            ValueError: a group is empty.
+            ValueError: a group is empty, or a query holds half of a surrogate pair.
         """
         for number, group in enumerate(groups):
             _check_group(group, number)
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
             return []
-        depth = max(options.depth, options.k)
+        depth = min(max(options.depth, options.k), len(self._store))
         stages = {name: retriever.retrieve(queries, depth) for name, retriever in self._retrievers.items()}
         numbers = {query: number for number, query in enumerate(queries)}
         members = [[numbers[query] for query in dict.fromkeys(group)] for group in groups]
         merged = combine(_fused(list(stages.values()), options.fuse), members, options.merge)
-        best = cut(merged, options.k, self._store.text_key if options.dedup == "text" else None)
+        best = cut(merged, min(options.k, len(self._store)), self._store.text_key if options.dedup == "text" else None)
         return self._rankings(best, members, queries, stages)
 
     def _rankings(self, best: Hits, members: Sequence[Sequence[int]], queries: Sequence[str], stages: Mapping[str, Hits]) -> list[Ranking]:
@@ -78,6 +78,8 @@ def _check_group(group: Sequence[str], number: int) -> None:
         raise TypeError(f"group {number} is not a list of strings: {group!r:.80}")
     if not group:
         raise ValueError(f"group {number} is empty: it needs at least its root query")
+    for query in group:
+        query.encode()  # raises UnicodeEncodeError, a ValueError: half of a surrogate pair is no text, and tokenizers choke on it
 
 
 def _fused(stages: Sequence[Hits], rule: str) -> Hits:

@@ -50,7 +50,7 @@ def build(home: Path) -> Callable[..., PassageStore]:
     """Build and open the store of some passages."""
 
     def build_passages(passages: Sequence[Passage], name: str = "made") -> PassageStore:
-        build_store(corpus_of(passages, name), StoreOptions(force=True))
+        build_store(corpus_of(passages, name), StoreOptions(replace=True, rebuild=True))
         return open_store(name)
 
     return build_passages

@@ -18,7 +18,8 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,21 @@ if TYPE_CHECKING:
 Decompress = Callable[[bytes | memoryview], bytes]
 
 
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Turn what damaged pages and frames raise into ``ArtifactDamaged``."""
+    try:
+        yield
+    except (lmdb.Error, zstandard.ZstdError, UnicodeDecodeError, struct.error) as error:
+        raise ArtifactDamaged(f"{path} is damaged ({error}): 'idx check' says which files are") from error
+
+
 class Database:
     """An open LMDB environment and its tables."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         # Readers need no lock file: a store never changes once it has its name, and a writer holds the artefact's own lock.
+        self.path = path
         try:
             self.environment = lmdb.open(
                 str(path),
@@ -73,13 +84,13 @@ class Database:
 
     def about_value(self, key: bytes) -> bytes | None:
         """Return an entry of the table ``about``; None if it was not written yet."""
-        with self.environment.begin() as txn:
+        with damage_named(self.path), self.environment.begin() as txn:
             found: bytes | None = txn.get(key, db=self.about)
             return found
 
     def count(self, table: Table) -> int:
         """Return the number of entries of a table."""
-        with self.environment.begin() as txn:
+        with damage_named(self.path), self.environment.begin() as txn:
             return int(txn.stat(table)["entries"])
 
 
@@ -143,17 +154,12 @@ def title_key(title: bytes) -> bytes:
 
 def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
     """Return a compressor of the store's settings; it belongs to one thread."""
-    return zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, dict_data=_prepared(dictionary), write_checksum=True)
+    prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    if prepared:
+        prepared.precompute_compress(level=_COMPRESSION_LEVEL)
+    return zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, dict_data=prepared, write_checksum=True)
 
 
 def decompressor(dictionary: bytes) -> Decompress:
     """Return the decompressing function; it belongs to one thread."""
-    return zstandard.ZstdDecompressor(dict_data=_prepared(dictionary)).decompress
-
-
-def _prepared(dictionary: bytes) -> zstandard.ZstdCompressionDict | None:
-    if not dictionary:
-        return None
-    prepared = zstandard.ZstdCompressionDict(dictionary)
-    prepared.precompute_compress(level=_COMPRESSION_LEVEL)
-    return prepared
+    return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None).decompress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import lmdb
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from corpora.errors import ArtifactDamaged
@@ -26,6 +24,7 @@ from .layout import (
     TEXT_KEYS,
     Database,
     Decompress,
+    damage_named,
     decompressor,
     shared_database,
     title_key,
@@ -66,10 +65,13 @@ class PassageStore:
         """Return the passages of the rows, in their order.
 
         Raises:
+            TypeError: the rows are not integers.
             ValueError: a row is outside the store, -1 included.
             ArtifactDamaged: a passage cannot be read back.
         """
-        wanted = np.asarray(rows, dtype=np.int64)
+        wanted = np.asarray(rows)
+        if wanted.size and wanted.dtype.kind not in "iu":
+            raise TypeError(f"rows are {wanted.dtype}, not integers")
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < self._n_passages):
             raise ValueError(f"rows from {wanted.min()} to {wanted.max()} are asked for, the store has 0 to {self._n_passages - 1}")
         packed = wanted.astype(">u4").tobytes()
@@ -106,13 +108,10 @@ class PassageStore:
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Database, lmdb.Transaction]]:
-        """Open a read transaction; what damaged pages and frames raise becomes ``ArtifactDamaged``."""
+        """Open a read transaction."""
         database = self._opened()
-        try:
-            with database.environment.begin(buffers=True) as txn:
-                yield database, txn
-        except (lmdb.Error, zstandard.ZstdError, UnicodeDecodeError, struct.error) as error:
-            raise ArtifactDamaged(f"{self._path} is damaged ({error}): 'idx check' says which files are") from error
+        with damage_named(self._path), database.environment.begin(buffers=True) as txn:
+            yield database, txn
 
     def _opened(self) -> Database:
         """Return the environment of this process: one that was opened before a fork must not be used after it."""

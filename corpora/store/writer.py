@@ -57,12 +57,16 @@ class StoreWriter:
 
     On a folder where an earlier writer was killed it goes on after the last durable batch: give it the same records from the beginning;
     those it has are only read again, for the fingerprint, the ids and the titles.
+
+    Attributes:
+        n_taken: records taken so far, whether they were stored or not.
     """
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
         self._on_bad = on_bad
         self._database = Database(folder / DATABASE, writable=True)
         self._n_durable = self._database.count(self._database.passages)
+        self.n_taken = 0
         self._n_passages = self._n_records = 0  # records: passages and those left out because they repeat an id
         self._dictionary = self._database.about_value(DICTIONARY)
         self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
@@ -83,6 +87,7 @@ class StoreWriter:
         """
         compressed: Future[_Batch] | None = None
         for batch in _batches(records):
+            self.n_taken += len(batch)
             accepted = list(self._accepted(batch))
             if compressed is not None:
                 yield self._store(compressed.result())

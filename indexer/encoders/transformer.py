@@ -12,7 +12,7 @@ import numpy as np
 from corpora.durable import file_sha256
 from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from corpora.passage import Passage
-from indexer.base import Vectors
+from indexer.base import Vectors, check_device
 
 if TYPE_CHECKING:
     import torch
@@ -114,6 +114,7 @@ def _chosen_device(device: str) -> str:
     """
     import torch
 
+    check_device(device)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

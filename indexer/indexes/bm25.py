@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest
 from corpora.errors import ArtifactDamaged
 from corpora.progress import Progress, reported
+from corpora.staging import PIECES
 from corpora.store import PassageStore
 from indexer.analysis import ANALYZERS
 from indexer.base import NO_ROW, Hits, IndexKind, check_k
@@ -110,10 +111,11 @@ def _add_scores(
 def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str, int]:
     """Build the index of a store into ``staging``; see ``IndexKind.write``."""
     analyze = ANALYZERS[ANALYZER]
+    (staging / PIECES).mkdir(exist_ok=True)
     pieces = []
     for first in range(0, len(store), PIECE_ROWS):
         end = min(first + PIECE_ROWS, len(store))
-        piece = staging / f"piece-{first // PIECE_ROWS:05d}.npz"
+        piece = staging / PIECES / f"{first // PIECE_ROWS:05d}.npz"
         if not piece.exists():
             passages = reported(store.read(first, end), first, len(store), progress)
             invert((analyze(f"{passage.title} {passage.text}") for passage in passages), first, piece)

@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from corpora.durable import replacing
+
 MAX_COUNT = np.iinfo(np.uint16).max  # a term more frequent than this in one row counts as this; BM25 is flat there
 
 
@@ -84,8 +86,7 @@ def invert(rows: Iterable[Sequence[str]], first_row: int, piece: Path) -> None:
     # One sortable number per occurrence: the term above, the row below.
     occurrences = (terms << 32) | np.repeat(np.arange(len(lengths)), lengths)
     pairs, counts = np.unique(occurrences, return_counts=True)
-    temporary = piece.with_suffix(".tmp")
-    with temporary.open("wb") as file:
+    with replacing(piece) as file:
         np.savez(
             file,
             terms=np.frombuffer(b"\n".join(encoded[i] for i in order), dtype=np.uint8),
@@ -94,11 +95,10 @@ def invert(rows: Iterable[Sequence[str]], first_row: int, piece: Path) -> None:
             counts=np.minimum(counts, MAX_COUNT).astype(np.uint16),
             lengths=lengths,
         )
-    temporary.rename(piece)
 
 
 def merge(pieces: Sequence[Path], folder: Path) -> dict[str, int]:
-    """Merge pieces, in row order, into the files of ``Postings`` and ``lengths.i32``, delete the pieces, and return the counts."""
+    """Merge pieces, in row order, into the files of ``Postings`` and ``lengths.i32``, and return the counts."""
     terms = sorted(set().union(*(_read_piece(piece).terms for piece in pieces)))
     numbers = {term: number for number, term in enumerate(terms)}
     n_postings = np.zeros(len(terms), dtype=np.int64)
@@ -118,8 +118,6 @@ def merge(pieces: Sequence[Path], folder: Path) -> dict[str, int]:
     _write(folder / "posting_ends.i64", ends)
     _write(folder / "term_ends.i64", np.cumsum([len(term) for term in terms], dtype=np.int64))
     (folder / "terms.bin").write_bytes(b"".join(terms))
-    for path in pieces:
-        path.unlink()
     return {"terms": len(terms), "postings": total, "rows": n_rows}
 
 

@@ -5,6 +5,7 @@ Heavy packages are imported inside the commands, so that ``idx --help`` answers 
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 
@@ -32,6 +33,9 @@ app.command("search")(search.search)
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         app()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -30,18 +31,25 @@ def build(
     from corpora.build import StoreOptions
     from corpora.custom import Reading
     from corpora.errors import InputError
+    from indexer.base import check_device
+    from indexer.embed import encoder_spec
 
-    from .task import Task, carry_out, plan, understand
+    from .resolve import is_built, understand
+    from .task import Task, carry_out, plan
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: say fail or skip")
-    options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", force=force)
-    reading = Reading(file_format=file_format, split=split, n_words=words)
-    indexes = list(dict.fromkeys([*(["bm25"] if bm25 or not encoder else []), *(encoder or [])]))
-    on_disk, recipe = understand(corpus, name, options, reading)
-    task = Task(on_disk, recipe, options, tuple(indexes), device)
-    plan(task)
+    check_device(device)
+    encoders = [encoder_spec(name).name for name in dict.fromkeys(encoder or [])]
+    indexes = ["bm25", *encoders] if bm25 or not encoders else encoders
+    # With indexes named, --force is for them, and for the store only if it is another one or damaged.
+    options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not (bm25 or encoders))
+    found, options = understand(corpus, name, options, Reading(file_format=file_format, split=split, n_words=words))
+    task = Task(found, options, tuple(indexes), device, keeps_store=is_built(corpus))
+    needs = plan(task)
     if dry_run:
+        if as_json:
+            say_json({"corpus": task.name, "needs": [dataclasses.asdict(need) for need in needs]})
         return
     manifests = carry_out(task)
     if as_json:

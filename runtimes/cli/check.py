@@ -13,22 +13,30 @@ def check(
     corpus: Annotated[str, typer.Argument(help="A built corpus.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Re-read every file of a corpus and compare it with its checksum; exit status 1 if something is damaged."""
+    """Compare every file of a corpus with its checksum.
+
+    Exit status 1 if something is damaged.
+    """
     from corpora.artifacts import verify_files
     from corpora.build import store_manifest, store_path
     from corpora.errors import ArtifactError
     from indexer.build import built_indexes, index_manifest, index_path
 
-    store = store_manifest(corpus)
-    parts = {"passages": (store_path(corpus), store)}
+    from .resolve import require_built
+
+    require_built(corpus)
     problems: dict[str, list[str]] = {}
-    for index in built_indexes(corpus):
-        try:
-            parts[index] = (index_path(corpus, index), index_manifest(corpus, index, store.fingerprint))
-        except ArtifactError as error:
-            problems[index] = [str(error)]
+    fingerprint: str | None = None  # of the store, if that can be read
     with steps() as step:
-        for name, (path, manifest) in parts.items():
+        for name in ("passages", *built_indexes(corpus)):
+            path = store_path(corpus) if name == "passages" else index_path(corpus, name)
+            try:
+                manifest = store_manifest(corpus) if name == "passages" else index_manifest(corpus, name, fingerprint)
+            except ArtifactError as error:
+                problems[name] = [str(error)]
+                continue
+            if name == "passages":
+                fingerprint = manifest.fingerprint
             problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
     if as_json:
         say_json({"corpus": corpus, "problems": problems})

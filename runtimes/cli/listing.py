@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the corpora that idx knows or has built, with their indexes and sizes."""
-    from corpora.artifacts import home
+    from corpora.home import home
 
     from .resolve import built_names, known_corpora
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
-    summaries = summaries | {name: "" for name in built_names() if name not in summaries}
+    summaries |= {name: _origin(name) for name in built_names() if name not in summaries}
     entries: list[dict[str, Any]] = [{"name": name, "summary": summary, "built": _parts(name)} for name, summary in summaries.items()]
     if as_json:
         say_json({"home": str(home()), "corpora": entries})
@@ -34,6 +34,18 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
             say(f"    not built: idx build {entry['name']}")
         for part in entry["built"]:
             say(f"    {part['name']:<12}" + (part["problem"] or f"{part['rows']:>14,} rows {size(part['bytes']):>12}"))
+
+
+def _origin(corpus: str) -> str:
+    """Return where the passages of a corpus came from, and how they were read."""
+    from corpora.build import store_manifest
+
+    try:
+        manifest = store_manifest(corpus)
+    except ArtifactError:
+        return ""
+    reading = ", ".join(f"{name} {value}" for name, value in manifest.recipe.parameters.items() if value is not None)
+    return f"{', '.join(manifest.sources.values())} ({reading})".strip()
 
 
 def _parts(corpus: str) -> list[dict[str, Any]]:
@@ -60,5 +72,4 @@ def _parts(corpus: str) -> list[dict[str, Any]]:
 def _part(name: str, found: Manifest | ArtifactError) -> dict[str, Any]:
     if isinstance(found, ArtifactError):
         return {"name": name, "rows": None, "bytes": None, "created": None, "problem": str(found)}
-    n_bytes = sum(record.n_bytes for record in found.files.values())
-    return {"name": name, "rows": found.counts["rows"], "bytes": n_bytes, "created": found.created, "problem": None}
+    return {"name": name, "rows": found.counts["rows"], "bytes": found.n_bytes, "created": found.created, "problem": None}

@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from .screen import say
+from .screen import say, say_json
 
 
 def remove(
-    corpus: Annotated[str, typer.Argument(help="A built corpus.")],
+    corpus: Annotated[str, typer.Argument(help="A corpus.")],
     index: Annotated[list[str] | None, typer.Option("--index", help="Only this index, or this encoder's vectors; may be repeated.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Delete a corpus with all its indexes and downloads, or only the indexes named."""
-    from corpora.artifacts import corpus_path, discard, home
+    """Delete a corpus with its indexes and downloads.
+
+    With --index only what is named.
+    """
+    from corpora.build import store_path
     from corpora.errors import ArtifactMissing
+    from corpora.home import corpus_path, downloads_path
+    from corpora.staging import discard, locked
+    from indexer import ENCODERS, INDEXES
     from indexer.build import built_indexes, index_path
 
-    from .resolve import unknown_corpus
+    from .resolve import require_built
 
-    if not corpus_path(corpus).is_dir():
-        raise unknown_corpus(corpus)
-    paths = [index_path(corpus, name) for name in index] if index else [corpus_path(corpus), home() / "downloads" / corpus]
-    missing = [path for path in paths if index and not path.exists()]
-    if missing:
-        raise ArtifactMissing(f"nothing is built at {missing[0]}: '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}")
-    paths = [path for path in paths if path.exists()]
+    if index:
+        require_built(corpus)
+        paths = [index_path(corpus, name) for name in dict.fromkeys(index)]
+        for path in paths:
+            if not path.exists():
+                raise ArtifactMissing(f"nothing is built at {path}: '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}")
+        in_use = paths
+    else:
+        folder, downloads = corpus_path(corpus), downloads_path(corpus)
+        interrupted = folder.with_name(f".{folder.name}.old")  # what a removal that was killed left
+        paths = [path for path in (folder, downloads, interrupted) if path.exists()]
+        in_use = [downloads, store_path(corpus), *(index_path(corpus, name) for name in (*INDEXES, *ENCODERS))]
+        if not paths:
+            require_built(corpus)
     if not yes:
         typer.confirm(f"Delete {' and '.join(map(str, paths))}?", abort=True)
-    for path in paths:
-        discard(path)
-        say(f"deleted {path}")
+    with ExitStack() as locks:
+        for target in in_use:
+            locks.enter_context(locked(target))
+        for path in paths:
+            discard(path)
+    if as_json:
+        say_json({"corpus": corpus, "deleted": [str(path) for path in paths]})
+    else:
+        for path in paths:
+            say(f"deleted {path}")

@@ -35,6 +35,15 @@ def say_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     say(json.dumps(value, ensure_ascii=False, indent=1))
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8; an argument that was not UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def fail(message: str) -> NoReturn:
     """Write an error on one line and leave with exit status 2."""
     note("error: " + " ".join(message.split()))
@@ -97,9 +106,10 @@ def _logged(what: str, unit: str) -> Progress:
 
     def log(done: int, total: int | None) -> None:
         nonlocal last
+        line = f"{what}: {state.line(done, total)}{state.left(done, total)}"
         if time.monotonic() - last >= _LOG_EVERY_S:
             last = time.monotonic()
-            note(f"{what}: {state.line(done, total)}{state.left(done, total)}")
+            note(line)
 
     return log
 
@@ -113,8 +123,8 @@ class _State:
 
     def line(self, done: int, total: int | None) -> str:
         rate = self._rate(done)
-        of_total = f" of {_amount(total, self._unit)}" if total else ""
-        return f"{_amount(done, self._unit)}{of_total}" + (f", {_amount(rate, self._unit)}/s" if rate else "")
+        amount = f"{_number(done, self._unit)} of {_amount(total, self._unit)}" if total else _amount(done, self._unit)
+        return amount + (f", {_amount(rate, self._unit)}/s" if rate else "")
 
     def left(self, done: int, total: int | None) -> str:
         rate = self._rate(done)
@@ -126,5 +136,9 @@ class _State:
         return (done - self._first[0]) / max(1e-3, time.monotonic() - self._first[1])
 
 
+def _number(n: float, unit: str) -> str:
+    return size(n) if unit == "B" else f"{n:,.0f}"
+
+
 def _amount(n: float, unit: str) -> str:
-    return size(n) if unit == "B" else f"{n:,.0f} {unit}"
+    return size(n) if unit == "B" else f"{_number(n, unit)} {unit}"

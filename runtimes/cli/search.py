@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .screen import say, say_json
+from .screen import is_unicode, say, say_json
 
 if TYPE_CHECKING:
     from retrievers.base import Ranking
@@ -29,9 +29,18 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
+    from corpora.errors import InputError
+    from indexer.base import check_device
     from retrievers.base import SearchOptions
     from retrievers.opening import open_searcher
 
+    from .resolve import require_built
+
+    require_built(corpus)
+    check_device(device)
+    for number, query in enumerate(queries, 1):
+        if not is_unicode(query):
+            raise InputError(f"query {number} is not UTF-8: {query!r:.80}")
     options = SearchOptions(k=k, depth=depth, merge=merge, fuse=fuse, dedup=dedup)
     ranking = open_searcher(corpus, retriever, device=device).search_groups([queries], options)[0]
     if as_json:

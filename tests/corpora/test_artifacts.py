@@ -5,68 +5,51 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import MANIFEST, Manifest, Recipe, building, check_fingerprint, commit, discard, read_manifest, verify_files
+from corpora.artifacts import MANIFEST, Manifest, Recipe, check_fingerprint, read_manifest, verify_files
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from corpora.staging import Outcome, build_artifact
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={"a.txt": "00ff"})
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "things" / "one"
+def target(home: Path) -> Path:
+    return home / "things" / "one"
 
 
-def make(target: Path, content: bytes = b"content", recipe: Recipe = RECIPE) -> Manifest:
-    with building(target, recipe) as staging:
-        (staging / "sub").mkdir(exist_ok=True)
-        (staging / "data.bin").write_bytes(content)
+def make(target: Path) -> Manifest:
+    def write(staging: Path) -> Outcome:
+        (staging / "sub").mkdir()
+        (staging / "data.bin").write_bytes(b"content")
         (staging / "sub" / "more.bin").write_bytes(b"more")
-        return commit(staging, target, recipe, "f00d", {"rows": 1})
+        return Outcome("f00d", {"rows": 1})
+
+    return build_artifact(target, RECIPE, {"a.txt": "/somewhere/a.txt"}, write)
 
 
 def read(target: Path, version: int = 1) -> Manifest:
-    return read_manifest(target, "thing", version, "'idx build one'")
+    return read_manifest(target, "thing", version, "idx build one")
 
 
-def test_what_was_committed_is_read_back(target: Path) -> None:
+def test_what_was_built_is_read_back(target: Path) -> None:
     manifest = make(target)
     assert read(target) == manifest
     assert (manifest.recipe, manifest.fingerprint, manifest.counts) == (RECIPE, "f00d", {"rows": 1})
+    assert manifest.sources == {"a.txt": "/somewhere/a.txt"}
     assert {name: record.n_bytes for name, record in manifest.files.items()} == {"data.bin": 7, "sub/more.bin": 4}
+    assert manifest.n_bytes == 11
     assert verify_files(target, manifest) == []
 
 
-def test_nothing_appears_before_the_commit(target: Path) -> None:
-    with building(target, RECIPE) as staging:
-        (staging / "data.bin").write_bytes(b"x")
-    assert not target.exists()
+def test_what_is_not_there_says_what_to_run(target: Path) -> None:
     with pytest.raises(ArtifactMissing, match="nothing is built at .*one: run 'idx build one'"):
         read(target)
-
-
-def test_finished_pieces_wait_for_the_same_recipe_only(target: Path) -> None:
-    with building(target, RECIPE) as staging:
-        (staging / "piece").write_bytes(b"x")
-    with building(target, RECIPE) as staging:
-        assert (staging / "piece").read_bytes() == b"x"
-    other = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={"a.txt": "00ff"})
-    with building(target, other) as staging:
-        assert not (staging / "piece").exists()
-
-
-def test_a_commit_replaces_what_was_there_whole(target: Path) -> None:
-    make(target)
-    with building(target, RECIPE) as staging:
-        (staging / "other.bin").write_bytes(b"new")
-        commit(staging, target, RECIPE, "beef", {"rows": 2})
-    assert sorted(path.name for path in target.iterdir()) == [MANIFEST, "other.bin"]
-    assert [path.name for path in target.parent.iterdir() if path.name != ".one.lock"] == ["one"]
 
 
 def test_a_missing_and_a_short_file_are_refused(target: Path) -> None:
     make(target)
     (target / "data.bin").write_bytes(b"cont")
-    with pytest.raises(ArtifactDamaged, match=r"data\.bin has 4 bytes instead of 7: run 'idx build one' --force"):
+    with pytest.raises(ArtifactDamaged, match=r"data\.bin has 4 bytes instead of 7: run 'idx build one --force'"):
         read(target)
     (target / "data.bin").unlink()
     with pytest.raises(ArtifactDamaged, match=r"data\.bin is missing"):
@@ -77,14 +60,40 @@ def test_a_flipped_bit_is_found_by_verifying(target: Path) -> None:
     manifest = make(target)
     (target / "sub" / "more.bin").write_bytes(b"mose")
     assert read(target) == manifest
-    assert [problem.split(": sha256")[0] for problem in verify_files(target, manifest)] == [f"{target}/sub/more.bin is damaged"]
+    reports: list[tuple[int, int | None]] = []
+    problems = verify_files(target, manifest, lambda done, total: reports.append((done, total)))
+    assert [problem.split(": sha256")[0] for problem in problems] == [f"{target}/sub/more.bin is damaged"]
+    assert reports == [(7, 11), (11, 11)]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"recipe": {}}', '{"recipe": {"kind": "thing", "bogus": 1}}'])
-def test_a_broken_manifest_is_refused(target: Path, content: str) -> None:
+BROKEN = {
+    "empty": "",
+    "cut": "{",
+    "an array": "[]",
+    "null": "null",
+    "parts missing": '{"recipe": {}}',
+    "not UTF-8": b"\xff",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_manifest_is_refused(target: Path, content: str | bytes) -> None:
     make(target)
-    (target / MANIFEST).write_text(content)
+    (target / MANIFEST).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ArtifactDamaged, match=r"manifest\.json cannot be read"):
+        read(target)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("files", []), ("files", {"data.bin": 7}), ("counts", {}), ("counts", []), ("fingerprint", 7), ("recipe", {"kind": 1}), ("more", 1)],
+)
+def test_a_manifest_with_a_wrong_part_is_refused(target: Path, part: str, value: object) -> None:
+    make(target)
+    data = json.loads((target / MANIFEST).read_bytes())
+    data[part] = value
+    (target / MANIFEST).write_text(json.dumps(data))
+    with pytest.raises(ArtifactDamaged, match="not a manifest"):
         read(target)
 
 
@@ -96,24 +105,13 @@ def test_another_version_or_kind_is_refused_and_both_are_named(target: Path) -> 
 
 def test_another_corpus_is_refused_and_both_are_named(target: Path) -> None:
     manifest = make(target)
-    check_fingerprint(target, manifest, "f00d", "'idx build one'")
+    check_fingerprint(target, manifest, "f00d", "idx build one")
     with pytest.raises(ArtifactMismatch, match=r"other passages \(f00d…\) than the store now holds \(beef…\)"):
-        check_fingerprint(target, manifest, "beef", "'idx build one'")
+        check_fingerprint(target, manifest, "beef", "idx build one")
 
 
 def test_the_manifest_is_plain_json(target: Path) -> None:
     make(target)
     data = json.loads((target / MANIFEST).read_bytes())
-    assert sorted(data) == ["counts", "created", "files", "fingerprint", "packages", "recipe"]
+    assert sorted(data) == ["counts", "created", "files", "fingerprint", "packages", "recipe", "sources"]
     assert data["packages"]["python"].count(".") == 2
-
-
-def test_discard_takes_files_and_folders_and_nothing(tmp_path: Path, target: Path) -> None:
-    make(target)
-    discard(target)
-    assert not target.exists()
-    file = tmp_path / "file"
-    file.write_text("x")
-    discard(file)
-    discard(file)
-    assert not file.exists()

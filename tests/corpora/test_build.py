@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import building
 from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from corpora.corpus import Corpus
 from corpora.custom import Reading, custom_corpus
 from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
 from corpora.passage import Passage
+from corpora.staging import locked, staging_path
 from tests.conftest import ROOT, corpus_of
 
 
@@ -60,16 +60,29 @@ def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, 
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(ArtifactMissing):
         open_store("mine")
-    staging = store_path("mine").with_name(".passages.partial")
+    staging = staging_path(store_path("mine"))
     assert (staging / "text_keys.u64").stat().st_size >= at * 8
     first_reports: list[int] = []
     resumed = build_store(corpus(source), StoreOptions(), storing=lambda done, total: first_reports.append(done))
+    assert first_reports[0] >= at  # nothing that was durable is written again
     assert resumed.fingerprint == undisturbed.fingerprint
     assert resumed.counts == undisturbed.counts
     assert list(open_store("mine").read()) == list(open_store("other").read())
     assert open_store("mine").text_key.tolist() == open_store("other").text_key.tolist()
     assert open_store("mine").rows_titled("T24").tolist() == [96, 97, 98, 99]
     assert not staging.exists()
+
+
+@pytest.mark.parametrize("killed_in", ["_append", "file_sha256", "_publish"])
+def test_a_build_killed_while_it_is_finished_goes_on_too(source: Path, killed_in: str) -> None:
+    undisturbed = build_store(corpus(source, "other"), StoreOptions())
+    module = "writer.StoreWriter" if killed_in == "_append" else "staging"
+    kill = f"import corpora.staging as staging\n{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+    script = textwrap.dedent(KILLED_BUILD).replace("def kill", kill + "def kill")
+    killed = subprocess.run([sys.executable, "-c", script, source, "100000"], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert build_store(corpus(source), StoreOptions()).fingerprint == undisturbed.fingerprint
+    assert list(open_store("mine").read()) == list(open_store("other").read())
 
 
 def test_pieces_of_another_source_are_not_resumed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,14 +105,14 @@ def test_another_source_under_the_same_name_needs_force(source: Path, tmp_path: 
     with pytest.raises(ArtifactMismatch, match=r"'mine' was built from source\.jsonl\.gz .* not from other\.jsonl .*--name, or --force"):
         build_store(corpus(other), StoreOptions())
     assert len(open_store("mine")) == 1000
-    build_store(corpus(other), StoreOptions(force=True))
+    build_store(corpus(other), StoreOptions(replace=True, rebuild=True))
     assert len(open_store("mine")) == 1
 
 
 def test_another_reading_rule_under_the_same_name_needs_force(source: Path) -> None:
     build_store(corpus(source), StoreOptions())
     split = custom_corpus(source, "mine", Reading(split="words", n_words=10))
-    with pytest.raises(ArtifactMismatch, match="was built with split none, words 100, not split words, words 10"):
+    with pytest.raises(ArtifactMismatch, match="was built with split none, words None, not split words, words 10"):
         build_store(split, StoreOptions())
 
 
@@ -111,7 +124,7 @@ def test_limit_makes_a_named_subset(source: Path) -> None:
 
 
 def test_a_limit_beyond_the_corpus_says_so(source: Path) -> None:
-    with pytest.raises(InputError, match="1,000 passages were read, expected 5,000"):
+    with pytest.raises(InputError, match="'mine' has only 1,000 records: --limit 5,000 is more"):
         build_store(corpus(source), StoreOptions(limit=5000))
 
 
@@ -126,13 +139,22 @@ def test_a_failed_build_leaves_no_store_and_the_old_one_alone(source: Path, tmp_
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"id": "a", "text": "x"}\nnot json\n')
     with pytest.raises(InputError, match=r"bad\.jsonl, line 2: not JSON"):
-        build_store(custom_corpus(bad, "mine", Reading(file_format="jsonl")), StoreOptions(force=True))
+        build_store(custom_corpus(bad, "mine", Reading(file_format="jsonl")), StoreOptions(replace=True, rebuild=True))
     assert len(open_store("mine")) == 1000
+    assert not staging_path(store_path("mine")).exists()
+
+
+def test_a_limit_counts_records_and_not_what_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    lines = [json.dumps({"id": str(n if n != 3 else 2), "text": "x"}) for n in range(30)]
+    path.write_text("\n".join(["not JSON" if n == 5 else line for n, line in enumerate(lines)]) + "\n")
+    some = custom_corpus(path, "some", Reading(file_format="jsonl"))
+    manifest = build_store(some, StoreOptions(limit=10, skip_bad=True))
+    assert (manifest.counts["rows"], manifest.counts["skipped"]) == (9, 2)
 
 
 def test_two_builds_at_once_the_second_says_who_holds_the_lock(source: Path) -> None:
-    manifest = build_store(corpus(source, "other"), StoreOptions())
-    with building(store_path("mine"), manifest.recipe), pytest.raises(LockedError, match=rf"is being built by process {os.getpid()} on "):
+    with locked(store_path("mine")), pytest.raises(LockedError, match=rf"is being worked on by process {os.getpid()} on "):
         build_store(corpus(source), StoreOptions())
     build_store(corpus(source), StoreOptions())
 
@@ -166,6 +188,7 @@ def test_a_full_disk_is_said_and_the_build_resumes(small_disk: Path, tmp_path: P
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     reports: list[int] = []
     build_store(corpus_of(passages), StoreOptions(), storing=lambda done, total: reports.append(done))
+    assert reports[0] > 200
     assert list(open_store("made").read()) == passages
 
 
@@ -188,4 +211,4 @@ def test_the_manifest_names_source_and_reading(source: Path) -> None:
     build_store(corpus(source), StoreOptions())
     recipe = store_manifest("mine").recipe
     assert list(recipe.inputs) == ["source.jsonl.gz"]
-    assert recipe.parameters == {"format": "jsonl", "split": "none", "words": 100, "limit": None, "on_error": "fail"}
+    assert recipe.parameters == {"format": "jsonl", "split": "none", "limit": None, "on_error": "fail"}

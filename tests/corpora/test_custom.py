@@ -11,7 +11,7 @@ from corpora.errors import InputError, UnknownNameError
 from corpora.readers import BadRecord, fail
 
 DOC = '<doc id="7" url="u" title="Sun">\nSun\n\none two three\nMoons.\nfour five\n</doc>\n'
-JSON_ARTICLE = json.dumps({"id": "7", "url": "u", "title": "Sun", "text": "one two three four five"}) + "\n"
+JSON_ARTICLE = json.dumps({"id": "7", "url": "https://wiki?curid=7", "title": "Sun", "text": "one two three four five"}) + "\n"
 PASSAGE = json.dumps({"id": "7", "title": "Sun", "text": "one  two three\nfour five"}) + "\n"
 
 
@@ -135,5 +135,5 @@ def test_what_identifies_the_reading_is_named_in_full(tmp_path: Path) -> None:
 def test_source_is_the_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a b#c.gz").write_bytes(gzip.compress(PASSAGE.encode()))
     monkeypatch.chdir(tmp_path)
-    (source,) = custom_corpus(Path("a b#c.gz"), "mine", Reading()).files
-    assert (source.name, source.url) == ("a b#c.gz", f"{tmp_path.as_uri()}/a%20b%23c.gz")
+    corpus = custom_corpus(Path("a b#c.gz"), "mine", Reading())
+    assert (corpus.path, corpus.files) == (Path("a b#c.gz"), ())

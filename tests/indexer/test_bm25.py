@@ -152,7 +152,7 @@ def test_a_killed_build_resumes_from_its_pieces_to_the_same_bytes(
 def test_an_index_of_another_store_is_refused(build: Build, passages: list[Passage]) -> None:
     built(build, passages)
     other = build(passages[:-1])
-    with pytest.raises(ArtifactMismatch, match=r"was built over other passages .*run 'idx build made --bm25' --force"):
+    with pytest.raises(ArtifactMismatch, match=r"was built over other passages .*run 'idx build made --bm25 --force'"):
         open_index("made", "bm25", other)
     with pytest.raises(ArtifactMismatch):
         build_index("made", "bm25", other)

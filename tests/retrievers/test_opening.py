@@ -26,8 +26,8 @@ def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
 @pytest.mark.parametrize(
     ("corpus", "retriever", "error", "message"),
     [
-        ("made", "bm52", UnknownNameError, "unknown index 'bm52': did you mean 'bm25'"),
-        ("made", "bm25+minlm", UnknownNameError, "unknown index 'minlm': did you mean 'minilm'"),
+        ("made", "bm52", UnknownNameError, "unknown retriever 'bm52': did you mean 'bm25'"),
+        ("made", "bm25+minlm", UnknownNameError, "unknown retriever 'minlm': did you mean 'minilm'"),
         ("made", "bm25+bm25", InputError, "names a retriever twice"),
         ("made", "bm25", ArtifactMissing, "idx build made --bm25"),
         ("made", "minilm", ArtifactMissing, "idx build made --encoder minilm"),

@@ -59,10 +59,17 @@ def test_every_first_stage_gets_one_batch_of_distinct_queries(store: PassageStor
     assert one.depths == [5]
 
 
-def test_depth_is_never_below_k(store: PassageStore) -> None:
+def test_depth_is_never_below_k_nor_beyond_the_store(store: PassageStore) -> None:
     retriever = FakeRetriever()
-    LocalSearcher(store, {"one": retriever}).search(["0"], SearchOptions(k=7, depth=2))
-    assert retriever.depths == [7]
+    searcher = LocalSearcher(store, {"one": retriever})
+    searcher.search(["0"], SearchOptions(k=4, depth=2))
+    searcher.search(["0"], SearchOptions(k=10**12, depth=10**12))
+    assert retriever.depths == [4, len(TEXTS)]
+
+
+def test_half_of_a_surrogate_pair_is_refused(store: PassageStore) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        LocalSearcher(store, {"one": FakeRetriever()}).search(["0\ud800"])
 
 
 def test_one_retriever_and_one_query_keep_their_scores(store: PassageStore) -> None:

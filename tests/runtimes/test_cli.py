@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from corpora.build import store_path
+from corpora.staging import locked
+from indexer.build import index_path
 from tests.conftest import ROOT
 
 IDX = [sys.executable, "-c", "from runtimes.cli import main; main()"]
@@ -93,7 +95,9 @@ def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
 
 def test_a_dry_run_builds_nothing(animals: Path) -> None:
     planned = idx("build", animals, "--dry-run").stderr
-    assert [line.split()[0] for line in planned.splitlines()] == ["corpus", "to", "passages", "bm25"]
+    assert [line.split()[0] for line in planned.splitlines()] == ["corpus", "about", "to", "passages", "bm25"]
+    needs = json.loads(idx("build", animals, "--dry-run", "--json").stdout)["needs"]
+    assert [need["step"] for need in needs] == ["passages", "bm25"]
     assert not store_path("animals").exists()
 
 
@@ -109,7 +113,8 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
     assert f"{bad}, line 3: the field 'text' is missing" in message
     assert "--on-error skip" in message
     ran = idx("build", bad, "--on-error", "skip")
-    assert "2 records were left out" in ran.stderr
+    assert "left out: 2 records" in ran.stderr
+    assert f"{bad}, line 3: the field 'text' is missing" in ran.stderr
     assert (store_path("bad") / "skipped.tsv").read_text().splitlines() == [
         f"{bad}\t3\tthe field 'text' is missing",
         f"{bad}\t2\tthe id 'a' is already that of record number 1",
@@ -124,7 +129,12 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
         (["build", "{file}", "--name", "../x"], "'../x' cannot be a name"),
         (["build", "{file}", "--name", "passages"], "'passages' is a reserved name"),
         (["build", "{file}", "--name", "sample"], "'sample' is the name of a corpus that idx knows"),
-        (["build", "{file}", "--encoder", "minilmm"], "unknown index 'minilmm': did you mean 'minilm'"),
+        (["build", "{file}", "--encoder", "minilmm"], "unknown encoder 'minilmm': did you mean 'minilm'"),
+        (["build", "{file}", "--encoder", "bm25"], "unknown encoder 'bm25'"),
+        (["build", "{file}", "--device", "meta"], "the device 'meta' is none of auto, cpu, cuda"),
+        (["build", "sample", "--words", "50"], "--words is for corpora from a file"),
+        (["build", "sample@10", "--limit", "20"], "'sample@10' has 10 passages, --limit says 20"),
+        (["build", "sample@x"], "'sample@x' cannot be a name"),
         (["build", "{file}", "--format", "json"], "unknown format 'json': did you mean 'jsonl'"),
         (["build", "{file}", "--split", "word"], "unknown splitting rule 'word': did you mean 'words'"),
         (["build", "{file}", "--words", "0"], "--words 0: a passage needs at least one word"),
@@ -135,11 +145,13 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
         (["build", "sample", "--source", "x"], "the corpus 'sample' ships with idx: --source does not apply"),
         (["build", "wiki2018", "--source", "nowhere.tsv"], "there is no file nowhere.tsv"),
         (["build", "{folder}"], "is a directory: name one file"),
-        (["search", "nothing", "x"], "run 'idx build nothing'"),
+        (["search", "smaple", "x"], "unknown corpus 'smaple': did you mean 'sample'"),
+        (["search", "sample", "x"], "the corpus 'sample' is not built: run 'idx build sample'"),
+        (["search", "sample@10", "x"], "the corpus 'sample@10' is not built: run 'idx build sample@10'"),
         (["search", "../x", "x"], "'../x' cannot be a name"),
-        (["search", "nothing", "x", "--merge", "mean"], "unknown merge rule 'mean'"),
-        (["check", "nothing"], "run 'idx build nothing'"),
-        (["remove", "nothing", "--yes"], "unknown corpus"),
+        (["check", "nothing"], "unknown corpus 'nothing'"),
+        (["remove", "nothing", "--yes"], "unknown corpus 'nothing'"),
+        (["remove", "sample", "--yes"], "the corpus 'sample' is not built"),
         (["remove", "..", "--yes"], "'..' cannot be a name"),
     ],
 )
@@ -151,7 +163,7 @@ def test_a_local_file_called_sample_does_not_hide_the_corpus(tmp_path: Path) -> 
     (tmp_path / "sample").write_text('{"id": "a", "text": "x"}\n')
     planned = idx("build", "sample", "--dry-run", cwd=tmp_path).stderr
     assert "for the file write ./sample" in planned
-    assert "784 passages" in planned
+    assert "about 784 passages" in planned
     assert "'sample' is the name of a corpus that idx knows" in error("build", "./sample", cwd=tmp_path)
 
 
@@ -163,6 +175,68 @@ def test_a_name_already_built_from_another_file_is_kept(animals: Path, tmp_path:
     assert found("zoo", "fox")[0]["id"] == "a"
     idx("build", other, "--name", "zoo", "--force")
     assert found("zoo", "other")[0]["id"] == "z"
+
+
+def test_search_refuses_what_it_cannot_do(animals: Path) -> None:
+    idx("build", animals)
+    assert "unknown merge rule 'mean'" in error("search", "animals", "x", "--merge", "mean")
+    assert "unknown retriever 'minilmm'" in error("search", "animals", "x", "-r", "minilmm")
+    assert "the device 'gpu' is none of" in error("search", "animals", "x", "--device", "gpu")
+    assert "query 2 is not UTF-8" in error("search", "animals", "x", os.fsdecode(b"a\xff"))
+    assert len(found("animals", "fox", "--depth", 10**12, "-k", 10**12)) == 1
+
+
+def test_a_damaged_corpus_is_mended_by_force(animals: Path) -> None:
+    idx("build", animals)
+    (store_path("animals") / "text_keys.u64").write_bytes(b"")
+    assert "run 'idx build animals --force'" in error("search", "animals", "fox")
+    assert "text_keys.u64 has 0 bytes" in idx("check", "animals", status=1).stdout
+    idx("build", "animals", "--force")
+    assert found("animals", "fox")[0]["id"] == "a"
+    assert idx("check", "animals").stdout.splitlines() == ["passages: as built", "bm25: as built"]
+
+
+def test_a_damaged_index_is_built_again_without_the_store(animals: Path) -> None:
+    idx("build", animals, "--limit", 2)
+    before = (store_path("animals@2") / "manifest.json").read_bytes()
+    (index_path("animals@2", "bm25") / "rows.i32").write_bytes(b"")
+    assert "run 'idx build animals@2 --bm25 --force'" in error("search", "animals@2", "fox")
+    animals.unlink()  # the index needs the store, not its source
+    idx("build", "animals@2", "--bm25", "--force")
+    assert found("animals@2", "fox")[0]["id"] == "a"
+    assert (store_path("animals@2") / "manifest.json").read_bytes() == before
+    assert f"was built from {animals}, which is not there any more: name its source: idx build FILE" in error(
+        "build", "animals@2", "--force"
+    )
+
+
+def test_what_an_interrupted_removal_left_is_no_corpus_and_can_be_removed(animals: Path) -> None:
+    idx("build", animals)
+    folder = store_path("animals").parent
+    folder.rename(folder.with_name(".animals.old"))
+    (folder.with_name("Strange folder") / "passages").mkdir(parents=True)
+    (folder.with_name("Strange folder") / "passages" / "manifest.json").write_text("{}")
+    assert "animals" not in idx("list").stdout
+    idx("remove", "animals", "--yes")
+    assert not folder.with_name(".animals.old").exists()
+
+
+def test_nothing_is_removed_while_it_is_built(animals: Path) -> None:
+    idx("build", animals)
+    with locked(store_path("animals")):
+        assert "is being worked on by process" in error("remove", "animals", "--yes")
+    assert found("animals", "fox")[0]["id"] == "a"
+
+
+def test_a_corpus_on_another_disk_behind_a_link_is_removed_whole(animals: Path, tmp_path: Path) -> None:
+    idx("build", animals)
+    folder = store_path("animals").parent
+    folder.rename(tmp_path / "big disk")
+    folder.symlink_to(tmp_path / "big disk")
+    assert found("animals", "fox")[0]["id"] == "a"
+    idx("remove", "animals", "--yes")
+    assert not folder.is_symlink()
+    assert not (tmp_path / "big disk").exists()
 
 
 def test_check_finds_a_flipped_bit_and_exits_with_1(animals: Path) -> None:

@@ -1,0 +1,68 @@
+"""The data home, and the names allowed in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from .errors import InputError
+
+RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads"})
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+def home() -> Path:
+    """Return the data home: ``$IDX_HOME``, else ``~/.idx``."""
+    return Path(os.environ.get("IDX_HOME") or "~/.idx").expanduser().absolute()
+
+
+def check_name(name: str) -> str:
+    """Return a name that a user gave to a corpus, if it is allowed.
+
+    Raises:
+        InputError: it holds other characters than ``a-z 0-9 . _ -``, or is reserved.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"'{name}' cannot be a name: use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
+    if name in RESERVED_NAMES:
+        raise InputError(f"'{name}' is a reserved name: choose another one with --name")
+    return name
+
+
+def split_name(name: str) -> tuple[str, int | None]:
+    """Return the corpus and the limit that a name on disk stands for: ``<corpus>`` or, for a subset, ``<corpus>@<limit>``.
+
+    Raises:
+        InputError: ``name`` cannot be a corpus's.
+    """
+    corpus, at, limit = name.partition("@")
+    check_name(corpus)
+    if at and not (limit.isascii() and limit.isdecimal() and int(limit) > 0):
+        raise InputError(f"'{name}' cannot be a name: behind '@' stands the number of passages of a subset")
+    return corpus, int(limit) if at else None
+
+
+def corpus_path(name: str) -> Path:
+    """Return the directory of a corpus in the data home, built or not; raises as ``split_name`` does."""
+    split_name(name)
+    return home() / name
+
+
+def downloads_path(corpus: str) -> Path:
+    """Return the directory of a corpus's downloaded files."""
+    return home() / "downloads" / corpus
+
+
+def corpus_names() -> list[str]:
+    """Return the names of all corpora in the data home of which anything is there; other folders are passed over."""
+
+    def is_corpus(folder: Path) -> bool:
+        try:
+            split_name(folder.name)
+        except InputError:
+            return False
+        return folder.is_dir()
+
+    return sorted(folder.name for folder in home().glob("*") if is_corpus(folder))

@@ -1,0 +1,206 @@
+"""Artefacts appear whole or not at all, and a build that was stopped goes on: staging directories, locks, and the renaming.
+
+A build writes into a hidden staging directory beside its target, which outlives a kill. When everything is there it is flushed to the
+disk and *sealed* by its manifest, and the sealed directory is renamed to the target. Stopped before the seal, the same command finds the
+finished pieces; stopped after it, the same command only renames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.metadata
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json
+from .durable import file_sha256, sync, write_durably
+from .errors import InputError, LockedError, StorageError
+from .home import home
+
+PIECES = "pieces"  # a folder in a staging directory for what is needed until the seal only
+
+_RECIPE = "recipe.json"
+_REPORTED_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard", "numba", "torch", "transformers", "faiss-cpu")
+
+
+class Outcome(NamedTuple):
+    """What a build reports when its files are written; see ``Manifest``."""
+
+    fingerprint: str
+    counts: Mapping[str, int]
+
+
+def build_artifact(target: Path, recipe: Recipe, sources: Mapping[str, str], write: Callable[[Path], Outcome]) -> Manifest:
+    """Build the artefact ``target``, replacing what is there, or go on with a build of the same recipe that was stopped.
+
+    Args:
+        target: its directory, in the data home.
+        recipe: what decides the outcome; finished pieces of another recipe are thrown away.
+        sources: where the inputs are; see ``Manifest``.
+        write: writes the files into the staging directory it is given, making use of the pieces already there.
+
+    Raises:
+        LockedError: another process is building this artefact.
+        StorageError: no space, read-only, no permission; the pieces stay for the next try.
+        InputError: ``write`` raised it; nothing stays.
+    """
+    staging = staging_path(target)
+    with _disk_errors(target), locked(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        manifest = _sealed(staging, recipe)
+        if manifest is None:
+            _prepare(staging, recipe)
+            try:
+                outcome = write(staging)
+            except InputError:
+                discard(staging)
+                remove_empty(target.parent)
+                raise
+            manifest = _seal(staging, recipe, sources, outcome)
+        _publish(staging, target)
+        return manifest
+
+
+def staging_path(target: Path) -> Path:
+    """Return where the artefact ``target`` is made."""
+    return target.with_name(f".{target.name}.partial")
+
+
+def staged_bytes(target: Path) -> int:
+    """Return how much of the artefact ``target`` a stopped build has left to go on from."""
+    return sum(file.stat().st_size for file in staging_path(target).rglob("*") if file.is_file())
+
+
+def discard(path: Path) -> None:
+    """Delete a directory or file, if it is there; of a link, also what it leads to.
+
+    A directory first gets a hidden name: a kill in the middle never leaves half of an artefact under its own name.
+    """
+    hidden = path if path.name.startswith(".") else path.with_name(f".{path.name}.old")
+    if hidden != path:
+        discard(hidden)  # what an interrupted call left
+        if path.exists() or path.is_symlink():
+            path.rename(hidden)
+    if hidden.is_symlink():
+        shutil.rmtree(hidden.resolve(), ignore_errors=True)
+        hidden.unlink()
+    elif hidden.is_dir():
+        shutil.rmtree(hidden)
+    else:
+        hidden.unlink(missing_ok=True)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder of the data home, and those above it, as far as they are empty."""
+    while folder != home() and folder.is_relative_to(home()):
+        try:
+            folder.rmdir()
+        except OSError:  # not empty
+            return
+        folder = folder.parent
+
+
+@contextlib.contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Hold the lock of ``target``, a path in the data home that need not exist; the kernel's lock, so that it dies with the process.
+
+    Raises:
+        LockedError: another process, or another thread of this one, holds it.
+        StorageError: its file cannot be made.
+    """
+    lock = home() / ".locks" / "+".join(target.relative_to(home()).parts)
+    with _disk_errors(target):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise LockedError(f"{target} is being worked on by {file.read() or 'another process'}: wait for it or end it") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{_command()}'")
+        file.flush()
+        yield
+
+
+def _prepare(staging: Path, recipe: Recipe) -> None:
+    """Make the staging directory, or keep what a build of the same recipe left in it."""
+    recipe_file = staging / _RECIPE
+    if not recipe_file.is_file() or recipe_file.read_text() != recipe.to_json():
+        discard(staging)
+        staging.mkdir()
+        write_durably(recipe_file, recipe.to_json().encode())
+
+
+def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
+    """Return the manifest of a build of this recipe that was stopped just before its renaming."""
+    try:
+        manifest = manifest_from_json((staging / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return manifest if manifest.recipe == recipe else None
+
+
+def _seal(staging: Path, recipe: Recipe, sources: Mapping[str, str], outcome: Outcome) -> Manifest:
+    """Flush all files to the disk and write the manifest."""
+    files = {}
+    for file in sorted(file for file in staging.rglob("*") if file.is_file()):
+        name = file.relative_to(staging)
+        if name.parts[0] not in (_RECIPE, MANIFEST, PIECES):
+            sync(file)
+            files[str(name)] = FileRecord(file.stat().st_size, file_sha256(file))
+    manifest = Manifest(
+        recipe=recipe,
+        sources=sources,
+        fingerprint=outcome.fingerprint,
+        counts=outcome.counts,
+        packages=_package_versions(),
+        files=files,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    )
+    write_durably(staging / MANIFEST, manifest.to_json())
+    return manifest
+
+
+def _publish(staging: Path, target: Path) -> None:
+    """Give a sealed directory its name; what had it goes."""
+    shutil.rmtree(staging / PIECES, ignore_errors=True)
+    (staging / _RECIPE).unlink(missing_ok=True)
+    old = target.with_name(f".{target.name}.old")
+    discard(old)
+    if target.exists():
+        target.rename(old)
+    staging.rename(target)
+    sync(target.parent)
+    discard(old)
+
+
+@contextlib.contextmanager
+def _disk_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {target}: {error.strerror or error}"
+            f"{f' ({error.filename})' if error.filename else ''}; what is finished is kept: mend it and run the same command again"
+        ) from error
+
+
+def _command() -> str:
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def _package_versions() -> dict[str, str]:
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in _REPORTED_PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions

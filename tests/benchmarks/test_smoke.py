@@ -1,0 +1,39 @@
+"""Every benchmark runs, on something tiny, so that none can rot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.sample import CORPUS
+from indexer.build import build_index
+from tests.conftest import ROOT
+
+
+def rows(module: str, *arguments: object, folder: Path) -> list[dict[str, Any]]:
+    out = folder / "out.json"
+    subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments), "--json", str(out)], cwd=ROOT, check=True)
+    found: list[dict[str, Any]] = json.loads(out.read_bytes())["rows"]
+    return found
+
+
+def test_recall_on_the_sample_corpus(tmp_path: Path) -> None:
+    build_store(CORPUS, StoreOptions())
+    build_index("sample", "bm25", open_store("sample"))
+    (figures,) = rows("recall", "sample", "--retriever", "bm25", folder=tmp_path)
+    assert 70 < figures["answer@5"] < figures["answer@20"] < figures["answer@100"] <= 100
+
+
+def test_store(tmp_path: Path) -> None:
+    source = tmp_path / "some.jsonl"
+    source.write_text("".join(json.dumps({"id": str(n), "title": "t", "text": f"some text {n}"}) + "\n" for n in range(2000)))
+    (figures,) = rows("store", source, "--runs", 1, folder=tmp_path)
+    assert figures["passages"] == 2000
+
+
+def test_startup(tmp_path: Path) -> None:
+    assert [figures["command"] for figures in rows("startup", "--runs", 1, folder=tmp_path)][0] == "idx --help"

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corpora import staging
+from corpora.artifacts import MANIFEST, Manifest, Recipe
+from corpora.errors import InputError, LockedError
+from corpora.staging import Outcome, build_artifact, discard, locked, staged_bytes, staging_path
+
+RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
+OTHER = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={})
+
+
+@pytest.fixture
+def target(home: Path) -> Path:
+    return home / "things" / "one"
+
+
+class FakeWriter:
+    """Writes a piece and a file; remembers what it found; may be stopped after the piece."""
+
+    def __init__(self, stop: BaseException | None = None) -> None:
+        self.found: list[str] = []
+        self._stop = stop
+
+    def __call__(self, folder: Path) -> Outcome:
+        self.found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.bin"))
+        (folder / staging.PIECES).mkdir(exist_ok=True)
+        (folder / staging.PIECES / "piece.bin").write_bytes(b"piece")
+        if self._stop:
+            raise self._stop
+        (folder / "data.bin").write_bytes(b"data")
+        return Outcome("f00d", {"rows": 1})
+
+
+def make(target: Path, write: Callable[[Path], Outcome], recipe: Recipe = RECIPE) -> Manifest:
+    return build_artifact(target, recipe, {}, write)
+
+
+def everything(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_nothing_but_the_artefact_is_left(target: Path) -> None:
+    make(target, FakeWriter())
+    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+def test_a_stopped_build_leaves_its_pieces_to_the_same_recipe_only(target: Path) -> None:
+    for recipe, expected in ((RECIPE, ["pieces/piece.bin"]), (OTHER, [])):
+        with pytest.raises(KeyboardInterrupt):
+            make(target, FakeWriter(KeyboardInterrupt()))
+        assert not target.exists()
+        assert staged_bytes(target) > 5
+        again = FakeWriter()
+        make(target, again, recipe)
+        assert again.found == expected
+        discard(target)
+
+
+@pytest.mark.parametrize("stopped_in", ["file_sha256", "write_durably", "_publish", "sync"])
+def test_a_build_stopped_while_it_is_finished_loses_no_piece(target: Path, stopped_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = getattr(staging, stopped_in)
+
+    def stop(*arguments: object, **options: object) -> None:
+        if (staging_path(target) / "data.bin").exists() or stopped_in == "sync":
+            raise KeyboardInterrupt
+        original(*arguments, **options)
+
+    monkeypatch.setattr(staging, stopped_in, stop)
+    with pytest.raises(KeyboardInterrupt):
+        make(target, FakeWriter())
+    monkeypatch.setattr(staging, stopped_in, original)
+    again = FakeWriter()
+    make(target, again)
+    # After the seal nothing is written again; before it, the pieces are there.
+    assert again.found == ([] if stopped_in == "_publish" else ["data.bin", "pieces/piece.bin"])
+    assert (target / "data.bin").read_bytes() == b"data"
+    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+def test_bad_input_leaves_nothing(target: Path, home: Path) -> None:
+    with pytest.raises(InputError):
+        make(target, FakeWriter(InputError("bad")))
+    assert [path.name for path in home.iterdir()] == [".locks"]
+
+
+def test_bad_input_leaves_what_was_there(target: Path) -> None:
+    make(target, FakeWriter())
+    with pytest.raises(InputError):
+        make(target, FakeWriter(InputError("bad")), OTHER)
+    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+def test_a_new_build_replaces_the_old_one_whole(target: Path) -> None:
+    make(target, FakeWriter())
+    (target / "stray.bin").write_bytes(b"x")
+    make(target, FakeWriter(), OTHER)
+    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+def test_a_lock_is_held_by_one_at_a_time_and_outlives_the_folder(target: Path) -> None:
+    with locked(target):
+        discard(target.parent)
+        with pytest.raises(LockedError, match="is being worked on by process"), locked(target):
+            pass
+    with locked(target):
+        pass
+
+
+def test_discard_takes_files_folders_links_and_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("x")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / ".folder.old").mkdir()
+    for name in ("folder", "link", "file", "nothing"):
+        discard(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
