@@ -27,7 +27,10 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Build a corpus and its indexes; started again after an interruption, it goes on where it was."""
+    """Build a corpus and its indexes.
+
+    Started again after an interruption, it goes on where it was.
+    """
     from corpora.build import StoreOptions
     from corpora.custom import Reading
     from corpora.errors import InputError
@@ -45,7 +48,7 @@ def build(
     # With indexes named, --force is for them, and for the store only if it is another one or damaged.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not (bm25 or encoders))
     found, options = understand(corpus, name, options, Reading(file_format=file_format, split=split, n_words=words))
-    task = Task(found, options, tuple(indexes), device, keeps_store=is_built(corpus))
+    task = Task(found, options, tuple(indexes), device, keeps_store=is_built(corpus) and found.path is not None)
     needs = plan(task)
     if dry_run:
         if as_json:

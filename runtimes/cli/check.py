@@ -13,7 +13,7 @@ def check(
     corpus: Annotated[str, typer.Argument(help="A built corpus.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare every file of a corpus with its checksum.
+    """Compare a corpus with its checksums.
 
     Exit status 1 if something is damaged.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the corpora that idx knows or has built, with their indexes and sizes."""
+    """List corpora, their indexes and sizes."""
     from corpora.home import home
 
     from .resolve import built_names, known_corpora

@@ -16,9 +16,9 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Delete a corpus with its indexes and downloads.
+    """Delete a corpus or some of its indexes.
 
-    With --index only what is named.
+    Without --index the downloads go too.
     """
     from corpora.build import store_path
     from corpora.errors import ArtifactMissing

@@ -33,7 +33,7 @@ class Task:
         options: of the store.
         indexes: to be built over the store.
         device: where encoders run.
-        keeps_store: the store was named, not its source: what is there is used as it is.
+        keeps_store: a store built from a user's file was named, not its file: what is there is used as it is.
     """
 
     corpus: Corpus

@@ -54,7 +54,7 @@ def test_other_weights_are_refused() -> None:
         TransformerEncoder(spec)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
-def test_a_device_that_is_not_there_is_refused(device: str) -> None:
-    with pytest.raises(InputError, match=f"the device '{device}' cannot be used"):
+@pytest.mark.parametrize(("device", "reason"), [("gpu", "is none of auto, cpu, cuda"), ("cuda:99", "cannot be used")])
+def test_a_device_that_is_not_there_is_refused(device: str, reason: str) -> None:
+    with pytest.raises(InputError, match=f"the device '{device}' {reason}"):
         TransformerEncoder(encoder_spec("minilm"), device)
