@@ -65,6 +65,16 @@ class Manifest:
         """Return the content of ``manifest.json``."""
         return json.dumps(dataclasses.asdict(self), indent=1).encode()
 
+    def count(self, name: str) -> int:
+        """Return one of the counts.
+
+        Raises:
+            ArtifactDamaged: the manifest does not have it.
+        """
+        if name not in self.counts:
+            raise ArtifactDamaged(f"the manifest of a '{self.recipe.kind}' has no count of '{name}': build it again with --force")
+        return self.counts[name]
+
     @property
     def n_bytes(self) -> int:
         """Size of all files together."""
@@ -102,12 +112,20 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
             f"{path} holds '{found[0]}' in format {found[1]}, this version of idx reads '{kind}' in format {format_version}: "
             f"run '{rebuild} --force'"
         )
+    missing = missing_file(path, manifest)
+    if missing:
+        raise ArtifactDamaged(f"{missing}: run '{rebuild} --force'")
+    return manifest
+
+
+def missing_file(path: Path, manifest: Manifest) -> str | None:
+    """Return which file of an artefact is not there or has another size, and what it is; None if all are as they should be."""
     for name, record in manifest.files.items():
         n_bytes = (path / name).stat().st_size if (path / name).is_file() else None
         if n_bytes != record.n_bytes:
             state = "is missing" if n_bytes is None else f"has {n_bytes:,} bytes instead of {record.n_bytes:,}"
-            raise ArtifactDamaged(f"{path / name} {state}: run '{rebuild} --force'")
-    return manifest
+            return f"{path / name} {state}"
+    return None
 
 
 def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild: str) -> None:
@@ -155,17 +173,16 @@ def manifest_from_json(content: bytes) -> Manifest:
 
 def _check_types(manifest: Manifest) -> None:
     """Raise ``ValueError`` if a part of the manifest is not what its annotation says: it came from a file."""
-    expected: list[tuple[object, type]] = [
-        (manifest.counts, dict),
-        (manifest.sources, dict),
-        (manifest.recipe.parameters, dict),
-        (manifest.recipe.inputs, dict),
-        (manifest.fingerprint, str),
-        *((record.n_bytes, int) for record in manifest.files.values()),
-        *((record.sha256, str) for record in manifest.files.values()),
-    ]
+    tables = (manifest.counts, manifest.sources, manifest.recipe.parameters, manifest.recipe.inputs)
+    expected: list[tuple[object, type]] = [(table, dict) for table in tables]
+    if all(isinstance(table, dict) for table in tables):
+        expected += [(count, int) for count in manifest.counts.values()]
+        expected += [(source, str) for source in manifest.sources.values()]
+    expected += [(manifest.fingerprint, str)]
+    expected += [(record.n_bytes, int) for record in manifest.files.values()]
+    expected += [(record.sha256, str) for record in manifest.files.values()]
     for part, kind in expected:
         if not isinstance(part, kind):
             raise ValueError(f"not a manifest: {part!r:.40} stands where a {kind.__name__} must be")
-    if not isinstance(manifest.counts.get("rows"), int):
+    if manifest.counts.get("rows", 0) < 1:
         raise ValueError("not a manifest: it has no number of rows")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -17,10 +18,10 @@ from .home import corpus_path, home
 from .progress import Progress, silent
 from .readers import BadRecord, fail
 from .sources import obtain
-from .staging import Outcome, build_artifact
+from .staging import Outcome, Work, build_artifact
 from .store import FORMAT_VERSION, KIND, PassageStore, StoreWriter
 
-SKIPPED = "skipped.tsv"
+SKIPPED = "skipped.jsonl"
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class StoreOptions:
     Attributes:
         source: a local copy to use instead of downloading; for a corpus of several files the folder that holds them.
         limit: only the first so many records, as the corpus ``<name>@<limit>``; the source is then not verified.
-        skip_bad: leave out records that cannot be used, and list them in ``skipped.tsv``, instead of failing at the first.
+        skip_bad: leave out records that cannot be used, and list them in ``skipped.jsonl``, instead of failing at the first.
         replace: replace a store of the same name that is another one, or damaged.
         rebuild: build again even if the same store is there.
     """
@@ -66,7 +67,7 @@ def open_store(name: str) -> PassageStore:
         ArtifactMismatch, ArtifactDamaged: it cannot be used by this version of idx.
     """
     manifest = store_manifest(name)
-    return PassageStore(store_path(name), manifest.fingerprint, manifest.counts["rows"])
+    return PassageStore(store_path(name), manifest.fingerprint, manifest.count("rows"))
 
 
 def store_manifest(name: str) -> Manifest:
@@ -88,15 +89,9 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
         ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, has this name.
         DownloadError, StorageError, LockedError: see there.
     """
-    name = store_name(corpus, options.limit)
-    if not options.rebuild:
-        try:
-            return _same_store(corpus, options, fetching)
-        except ArtifactMissing:
-            pass
-        except (ArtifactMismatch, ArtifactDamaged):
-            if not options.replace:
-                raise
+    kept = kept_store(corpus, options, progress=fetching)
+    if kept is not None:
+        return kept
     files = obtain(corpus, options.source, verified=options.limit is None, progress=fetching)
     recipe = Recipe(
         kind=KIND,
@@ -107,28 +102,39 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
     network = network_file_system(home())
     if network:
         logger.warning("%s is on a network file system (%s), which LMDB is not made for: set IDX_HOME to a local disk", home(), network)
+    work = Work(
+        recipe=recipe,
+        sources={file.path.name: file.origin for file in files},
+        existing=lambda: kept_store(corpus, options),
+        write=lambda staging: _write_store(corpus, [file.path for file in files], staging, options, storing),
+    )
+    return build_artifact(store_path(store_name(corpus, options.limit)), work)
 
-    def write(staging: Path) -> Outcome:
-        return _write_store(corpus, [file.path for file in files], staging, options, storing)
 
-    return build_artifact(store_path(name), recipe, {file.path.name: file.origin for file in files}, write)
-
-
-def _same_store(corpus: Corpus, options: StoreOptions, progress: Progress) -> Manifest:
-    """Return the manifest of the store that is there, if it is the one that would be built.
+def kept_store(corpus: Corpus, options: StoreOptions, *, progress: Progress = silent) -> Manifest | None:
+    """Return the manifest of the store that is there, if it is the one that would be built; None if that has to be built.
 
     A corpus that idx knows, with no source named, is taken for what it was verified to be when it was built.
 
     Raises:
-        ArtifactMissing: none is there.
-        ArtifactMismatch, ArtifactDamaged: it is another one, or damaged.
+        ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, is there and is not to be replaced.
+        InputError, DownloadError: the source is not there, or not what is published.
     """
+    if options.rebuild:
+        return None
     name = store_name(corpus, options.limit)
-    existing = store_manifest(name)
-    _refuse_other_reading(existing.recipe.parameters, _parameters(corpus, options), name)
-    if options.source is not None or corpus.path is not None:
-        files = obtain(corpus, options.source, verified=options.limit is None, progress=progress)
-        _refuse_other_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
+    try:
+        existing = store_manifest(name)
+        _refuse_other_reading(existing.recipe.parameters, _parameters(corpus, options), name)
+        if options.source is not None or corpus.path is not None:
+            files = obtain(corpus, options.source, verified=options.limit is None, progress=progress)
+            _refuse_other_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
+    except ArtifactMissing:
+        return None
+    except (ArtifactMismatch, ArtifactDamaged):
+        if not options.replace:
+            raise
+        return None
     return existing
 
 
@@ -153,11 +159,11 @@ def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: 
 
 
 class _BadRecords:
-    """What to do with a bad record: fail, or write it down (file, line, reason) and go on."""
+    """What to do with a bad record: fail, or write it down and go on."""
 
     def __init__(self, path: Path, *, skip: bool) -> None:
         self.n_skipped = 0
-        self._file = path.open("w", encoding="utf-8", errors="replace") if skip else None
+        self._file = path.open("w", encoding="utf-8") if skip else None
 
     def add(self, bad: BadRecord) -> None:
         """Take one bad record."""
@@ -165,12 +171,21 @@ class _BadRecords:
             fail(bad)
         else:
             self.n_skipped += 1
-            self._file.write(f"{bad.file}\t{bad.line}\t{bad.reason}\n")
+            self._file.write(json.dumps(bad._asdict()) + "\n")
 
     def close(self) -> None:
         """Close the list."""
         if self._file is not None:
             self._file.close()
+
+
+def skipped_records(name: str) -> Iterator[BadRecord]:
+    """Yield the records that were left out when the corpus was built, in file order."""
+    path = store_path(name) / SKIPPED
+    if path.is_file():
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield BadRecord(**json.loads(line))
 
 
 def _parameters(corpus: Corpus, options: StoreOptions) -> dict[str, str | int | float | None]:

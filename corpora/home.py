@@ -10,6 +10,7 @@ from .errors import InputError
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads"})
 
+_MAX_NAME = 100  # file systems stop at 255 bytes, and more is added to it
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
@@ -26,6 +27,8 @@ def check_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"'{name}' cannot be a name: use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
+    if len(name) > _MAX_NAME:
+        raise InputError(f"'{name[:20]}…' cannot be a name: it has {len(name)} letters, {_MAX_NAME} are possible")
     if name in RESERVED_NAMES:
         raise InputError(f"'{name}' is a reserved name: choose another one with --name")
     return name

@@ -88,6 +88,12 @@ def _downloaded(corpus: Corpus, progress: Progress) -> list[LocalFile]:
         return [LocalFile(path, downloaded_sha256(path), file.url) for path, file in zip(paths, corpus.files, strict=True)]
 
 
+_checksums: dict[tuple[Path, int, int], str] = {}  # of this process: (path, size, time of change) -> sha256; a build asks several times
+
+
 def _sha256(path: Path, progress: Progress) -> str:
-    n_bytes = path.stat().st_size
-    return file_sha256(path, lambda done: progress(done, n_bytes))
+    stat = path.stat()
+    key = (path.absolute(), stat.st_size, stat.st_mtime_ns)
+    if key not in _checksums:
+        _checksums[key] = file_sha256(path, lambda done: progress(done, stat.st_size))
+    return _checksums[key]

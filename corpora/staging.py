@@ -8,6 +8,7 @@ finished pieces; stopped after it, the same command only renames.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import importlib.metadata
 import os
@@ -16,17 +17,19 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json
+from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file
 from .durable import file_sha256, sync, write_durably
-from .errors import InputError, LockedError, StorageError
+from .errors import ArtifactDamaged, InputError, LockedError, StorageError
 from .home import home
 
 PIECES = "pieces"  # a folder in a staging directory for what is needed until the seal only
 
 _RECIPE = "recipe.json"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
 _REPORTED_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard", "numba", "torch", "transformers", "faiss-cpu")
 
 
@@ -37,14 +40,27 @@ class Outcome(NamedTuple):
     counts: Mapping[str, int]
 
 
-def build_artifact(target: Path, recipe: Recipe, sources: Mapping[str, str], write: Callable[[Path], Outcome]) -> Manifest:
-    """Build the artefact ``target``, replacing what is there, or go on with a build of the same recipe that was stopped.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What ``build_artifact`` is to do.
 
-    Args:
-        target: its directory, in the data home.
+    Attributes:
         recipe: what decides the outcome; finished pieces of another recipe are thrown away.
         sources: where the inputs are; see ``Manifest``.
+        existing: returns the manifest of what is there, if that is to be kept; None if it is to be built. Raises to refuse.
         write: writes the files into the staging directory it is given, making use of the pieces already there.
+    """
+
+    recipe: Recipe
+    sources: Mapping[str, str]
+    existing: Callable[[], Manifest | None]
+    write: Callable[[Path], Outcome]
+
+
+def build_artifact(target: Path, work: Work) -> Manifest:
+    """Build the artefact ``target``, a directory in the data home, or go on with a build of the same recipe that was stopped.
+
+    Whether what is there is kept or replaced is decided under the lock: another process may have built it a moment ago.
 
     Raises:
         LockedError: another process is building this artefact.
@@ -53,17 +69,19 @@ def build_artifact(target: Path, recipe: Recipe, sources: Mapping[str, str], wri
     """
     staging = staging_path(target)
     with _disk_errors(target), locked(target):
+        kept = work.existing()
+        if kept is not None:
+            return kept
         target.parent.mkdir(parents=True, exist_ok=True)
-        manifest = _sealed(staging, recipe)
+        manifest = _sealed(staging, work.recipe)
         if manifest is None:
-            _prepare(staging, recipe)
             try:
-                outcome = write(staging)
+                outcome = _written(staging, work)
             except InputError:
                 discard(staging)
                 remove_empty(target.parent)
                 raise
-            manifest = _seal(staging, recipe, sources, outcome)
+            manifest = _seal(staging, work, outcome)
         _publish(staging, target)
         return manifest
 
@@ -75,7 +93,11 @@ def staging_path(target: Path) -> Path:
 
 def staged_bytes(target: Path) -> int:
     """Return how much of the artefact ``target`` a stopped build has left to go on from."""
-    return sum(file.stat().st_size for file in staging_path(target).rglob("*") if file.is_file())
+    n_bytes = 0
+    for file in staging_path(target).rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a build may be going on
+            n_bytes += file.stat().st_size
+    return n_bytes
 
 
 def discard(path: Path) -> None:
@@ -118,7 +140,7 @@ def locked(target: Path) -> Iterator[None]:
     lock = home() / ".locks" / "+".join(target.relative_to(home()).parts)
     with _disk_errors(target):
         lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("a+")
+        file = lock.open("a+", encoding="utf-8", errors="backslashreplace")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,26 +162,42 @@ def _prepare(staging: Path, recipe: Recipe) -> None:
         write_durably(recipe_file, recipe.to_json().encode())
 
 
+def _written(staging: Path, work: Work) -> Outcome:
+    """Have the files written; pieces that turn out to be damaged are thrown away once."""
+    _prepare(staging, work.recipe)
+    try:
+        return work.write(staging)
+    except ArtifactDamaged:
+        discard(staging)
+        _prepare(staging, work.recipe)
+        return work.write(staging)
+
+
 def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
     """Return the manifest of a build of this recipe that was stopped just before its renaming."""
     try:
         manifest = manifest_from_json((staging / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return None
-    return manifest if manifest.recipe == recipe else None
+    if manifest.recipe == recipe and missing_file(staging, manifest) is None:
+        return manifest
+    discard(staging)
+    return None
 
 
-def _seal(staging: Path, recipe: Recipe, sources: Mapping[str, str], outcome: Outcome) -> Manifest:
+def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
     """Flush all files to the disk and write the manifest."""
     files = {}
     for file in sorted(file for file in staging.rglob("*") if file.is_file()):
         name = file.relative_to(staging)
-        if name.parts[0] not in (_RECIPE, MANIFEST, PIECES):
+        if file.name.startswith("."):  # left by a kill in the middle of ``durable.replacing``
+            file.unlink()
+        elif name.parts[0] not in (_RECIPE, MANIFEST, PIECES):
             sync(file)
             files[str(name)] = FileRecord(file.stat().st_size, file_sha256(file))
     manifest = Manifest(
-        recipe=recipe,
-        sources=sources,
+        recipe=work.recipe,
+        sources=work.sources,
         fingerprint=outcome.fingerprint,
         counts=outcome.counts,
         packages=_package_versions(),
@@ -174,13 +212,23 @@ def _publish(staging: Path, target: Path) -> None:
     """Give a sealed directory its name; what had it goes."""
     shutil.rmtree(staging / PIECES, ignore_errors=True)
     (staging / _RECIPE).unlink(missing_ok=True)
-    old = target.with_name(f".{target.name}.old")
-    discard(old)
-    if target.exists():
+    if not target.exists():
+        staging.rename(target)
+    elif _exchange(staging, target):
+        discard(staging)
+    else:
+        old = target.with_name(f".{target.name}.old")
+        discard(old)
         target.rename(old)
-    staging.rename(target)
+        staging.rename(target)
+        discard(old)
     sync(target.parent)
-    discard(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two directories at one stroke, so that there is no moment without ``other``; False if this system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
+    return rename is not None and rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 
 
 @contextlib.contextmanager

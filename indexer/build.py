@@ -9,11 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from corpora.artifacts import Manifest, Recipe, check_fingerprint, is_finished, read_manifest
+from corpora.build import store_manifest
 from corpora.errors import ArtifactMismatch, ArtifactMissing
 from corpora.home import corpus_path
 from corpora.progress import Progress, silent
 from corpora.registry import load, near_names
-from corpora.staging import Outcome, build_artifact
+from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 
 from . import ENCODERS, INDEXES
@@ -56,22 +57,27 @@ def build_index(
     target = index_path(corpus, name)
     kind = _kind(name, device)
     recipe = Recipe(kind=kind.name, format_version=kind.format_version, parameters=kind.parameters, inputs={"passages": store.fingerprint})
-    if not force:
+
+    def existing() -> Manifest | None:
+        if store_manifest(corpus).fingerprint != store.fingerprint:
+            raise ArtifactMismatch(f"the passages of '{corpus}' have been replaced meanwhile: run the same command again")
+        if force:
+            return None
         try:
             manifest = index_manifest(corpus, name, store.fingerprint)
         except ArtifactMissing:
-            pass
-        else:
-            if manifest.recipe.parameters != recipe.parameters:
-                raise ArtifactMismatch(
-                    f"{target} was built with {manifest.recipe.parameters}, not {recipe.parameters}: --force replaces it"
-                )
-            return manifest
+            return None
+        if manifest.recipe.parameters != recipe.parameters:
+            raise ArtifactMismatch(f"{target} was built with {manifest.recipe.parameters}, not {recipe.parameters}: --force replaces it")
+        return manifest
 
-    def write(staging: Path) -> Outcome:
-        return Outcome(store.fingerprint, kind.write(store, staging, progress))
-
-    return build_artifact(target, recipe, {"passages": corpus}, write)
+    work = Work(
+        recipe=recipe,
+        sources={"passages": corpus},
+        existing=existing,
+        write=lambda staging: Outcome(store.fingerprint, kind.write(store, staging, progress)),
+    )
+    return build_artifact(target, work)
 
 
 def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:

@@ -75,7 +75,7 @@ def open_shards(path: Path, manifest: Manifest) -> ExactIndex:
     Raises:
         ArtifactDamaged: they do not hold what their manifest says.
     """
-    n_rows, dim = manifest.counts["rows"], manifest.counts["dim"]
+    n_rows, dim = manifest.count("rows"), manifest.count("dim")
     shards = [_map_shard(_shard_path(path, first), (min(SHARD_ROWS, n_rows - first), dim)) for first in range(0, n_rows, SHARD_ROWS)]
     return ExactIndex(shards)
 

@@ -64,6 +64,7 @@ class Database:
     def __init__(self, path: Path, *, writable: bool) -> None:
         # Readers need no lock file: a store never changes once it has its name, and a writer holds the artefact's own lock.
         self.path = path
+        is_new = not path.exists() or not path.stat().st_size
         try:
             self.environment = lmdb.open(
                 str(path),
@@ -80,7 +81,13 @@ class Database:
             self.titles = self.environment.open_db(b"titles", dupsort=True, create=writable)
             self.about = self.environment.open_db(b"about", create=writable)
         except lmdb.Error as error:
-            raise (StorageError if writable else ArtifactDamaged)(f"{path} cannot be opened: {error}") from error
+            raise (StorageError if is_new else ArtifactDamaged)(f"{path} cannot be opened: {error}") from error
+        page_bytes, last_page = self.environment.stat()["psize"], self.environment.info()["last_pgno"]
+        if not is_new and path.stat().st_size < (last_page + 1) * page_bytes:  # reading beyond a mapped file's end kills the process
+            self.environment.close()
+            raise ArtifactDamaged(
+                f"{path} is cut off: it has {path.stat().st_size:,} bytes, its pages need {(last_page + 1) * page_bytes:,}"
+            )
 
     def about_value(self, key: bytes) -> bytes | None:
         """Return an entry of the table ``about``; None if it was not written yet."""

@@ -49,6 +49,10 @@ class PassageStore:
 
     def __init__(self, folder: Path, fingerprint: str, n_passages: int) -> None:
         self.fingerprint = fingerprint
+        if (folder / TEXT_KEYS).stat().st_size != 8 * n_passages:
+            raise ArtifactDamaged(
+                f"{folder / TEXT_KEYS} does not have 8 bytes for each of {n_passages:,} passages: build again with --force"
+            )
         self.text_key: TextKeys = np.memmap(folder / TEXT_KEYS, dtype="<u8", mode="r", shape=(n_passages,))
         self._path = folder / DATABASE
         self._n_passages = n_passages

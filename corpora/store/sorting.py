@@ -18,7 +18,7 @@ class ExternalSort:
     """Collects pairs and yields them sorted: full runs wait, sorted, in a temporary file without a name, which dies with the process."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder)
+        self._file = tempfile.TemporaryFile(dir=folder, prefix=".")
         self._runs: list[list[tuple[int, int]]] = []  # of each run: (offset, bytes) of its chunks
         self._pairs: list[Pair] = []
 

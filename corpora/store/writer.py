@@ -70,6 +70,7 @@ class StoreWriter:
         self._n_passages = self._n_records = 0  # records: passages and those left out because they repeat an id
         self._dictionary = self._database.about_value(DICTIONARY)
         self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
+        self._places = dict.fromkeys(self._repeated.values(), "")  # of the records that have those ids first
         self._text_keys = (folder / TEXT_KEYS).open("ab")
         if self._text_keys.tell() < self._n_durable * 8:
             raise ArtifactDamaged(f"{folder / TEXT_KEYS} lost its end: delete {folder} and build again")
@@ -136,7 +137,9 @@ class StoreWriter:
                 id_, title, text = _encoded(passage)
                 self._n_records += 1
                 if self._n_records in self._repeated:
-                    raise ValueError(f"the id '{passage.id}' is already that of record number {self._repeated[self._n_records]}")
+                    raise ValueError(f"the id '{passage.id}' is already that of {self._places[self._repeated[self._n_records]]}")
+                if self._n_records in self._places:
+                    self._places[self._n_records] = f"{file}, line {line}"
             except ValueError as error:
                 self._on_bad(BadRecord(file, line, str(error)))
                 continue

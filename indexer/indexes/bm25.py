@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from corpora.artifacts import Manifest
-from corpora.errors import ArtifactDamaged
+from corpora.errors import ArtifactDamaged, ArtifactMismatch
 from corpora.progress import Progress, reported
 from corpora.staging import PIECES
 from corpora.store import PassageStore
@@ -128,14 +128,20 @@ def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
 
     Raises:
         ArtifactDamaged: a file does not hold what its manifest says.
+        ArtifactMismatch: its analyzer is not known.
     """
     postings = Postings(path)
     lengths = map_array(path / "lengths.i32", np.int32)
     found = {"terms": len(postings), "postings": postings.n_postings, "rows": len(lengths)}
-    promised = {name: manifest.counts[name] for name in found}
+    promised = {name: manifest.count(name) for name in found}
     if found != promised:
         raise ArtifactDamaged(f"{path} holds {found}, its manifest says {promised}: build it again with --force")
-    return BM25Index(postings, lengths, analyzer=str(manifest.recipe.parameters["analyzer"]))
+    analyzer = manifest.recipe.parameters.get("analyzer")
+    if analyzer not in ANALYZERS:
+        raise ArtifactMismatch(
+            f"{path} was built with the analyzer '{analyzer}', which this version of idx does not have: build it again with --force"
+        )
+    return BM25Index(postings, lengths, analyzer=str(analyzer))
 
 
 KIND = IndexKind(name="bm25", format_version=1, parameters={"analyzer": ANALYZER, "piece_rows": PIECE_ROWS}, write=write, open=open_bm25)

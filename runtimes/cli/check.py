@@ -37,7 +37,7 @@ def check(
                 continue
             if name == "passages":
                 fingerprint = manifest.fingerprint
-            problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
+            problems[name] = verify_files(path, manifest, step(f"checking {name}", "B")) or _opening_problem(corpus, name, fingerprint)
     if as_json:
         say_json({"corpus": corpus, "problems": problems})
     else:
@@ -46,3 +46,18 @@ def check(
     if any(problems.values()):
         note(f"error: '{corpus}' is damaged: build what is named above again with --force")
         raise typer.Exit(1)
+
+
+def _opening_problem(corpus: str, name: str, fingerprint: str | None) -> list[str]:
+    """Open a part whose files are whole: its manifest may still promise something else."""
+    from corpora.build import open_store
+    from corpora.errors import ArtifactError
+    from indexer.build import open_index
+
+    try:
+        store = open_store(corpus)
+        if name != "passages" and fingerprint is not None:
+            open_index(corpus, name, store)
+    except ArtifactError as error:
+        return [str(error)]
+    return []

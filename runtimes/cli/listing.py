@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List corpora, their indexes and sizes."""
-    from corpora.home import home
+    from corpora.home import corpus_names, home
 
-    from .resolve import built_names, known_corpora
+    from .resolve import known_corpora
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
-    summaries |= {name: _origin(name) for name in built_names() if name not in summaries}
+    known = set(summaries)
+    summaries |= {name: _origin(name) for name in corpus_names() if name not in summaries}
     entries: list[dict[str, Any]] = [{"name": name, "summary": summary, "built": _parts(name)} for name, summary in summaries.items()]
     if as_json:
         say_json({"home": str(home()), "corpora": entries})
@@ -31,7 +32,7 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
         say()
         say(f"{entry['name']}  {entry['summary']}".rstrip())
         if not entry["built"]:
-            say(f"    not built: idx build {entry['name']}")
+            say("    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ", or not finished: name its file again"))
         for part in entry["built"]:
             say(f"    {part['name']:<12}" + (part["problem"] or f"{part['rows']:>14,} rows {size(part['bytes']):>12}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +24,7 @@ def remove(
     from corpora.build import store_path
     from corpora.errors import ArtifactMissing
     from corpora.home import corpus_path, downloads_path
-    from corpora.staging import discard, locked
+    from corpora.staging import discard, locked, staging_path
     from indexer import ENCODERS, INDEXES
     from indexer.build import built_indexes, index_path
 
@@ -36,6 +37,7 @@ def remove(
             if not path.exists():
                 raise ArtifactMissing(f"nothing is built at {path}: '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}")
         in_use = paths
+        paths = [*paths, *filter(Path.exists, map(staging_path, paths))]
     else:
         folder, downloads = corpus_path(corpus), downloads_path(corpus)
         interrupted = folder.with_name(f".{folder.name}.old")  # what a removal that was killed left
@@ -44,7 +46,7 @@ def remove(
         if not paths:
             require_built(corpus)
     if not yes:
-        typer.confirm(f"Delete {' and '.join(map(str, paths))}?", abort=True)
+        typer.confirm(f"Delete {' and '.join(map(str, paths))}?", abort=True, err=True)
     with ExitStack() as locks:
         for target in in_use:
             locks.enter_context(locked(target))

@@ -89,12 +89,17 @@ def _built(name: str, options: StoreOptions) -> tuple[Corpus, StoreOptions]:
         raise InputError(f"'{name}' is built from a file of yours: name the file again to build it with --source or --limit")
     try:
         manifest = manifest_from_json((store_path(name) / MANIFEST).read_bytes())
-    except ValueError as error:
-        raise InputError(f"the manifest of '{name}' cannot be read ({error}): {name_source(base)}") from error
-    parameters = manifest.recipe.parameters
-    reading = Reading(file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100))
-    (source,) = manifest.sources.values()
-    return custom_corpus(Path(source), base, reading), dataclasses.replace(options, limit=limit, skip_bad=parameters["on_error"] == "skip")
+        parameters = manifest.recipe.parameters
+        reading = Reading(
+            file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100)
+        )
+        (source,) = manifest.sources.values()
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"the manifest of '{name}' does not say which file it was built from ({error}): {name_source(base)}") from error
+    was_skipping = parameters.get("on_error") == "skip"
+    if options.skip_bad and not was_skipping:
+        raise InputError(f"'{name}' was built without --on-error skip: {name_source(base)}")
+    return custom_corpus(Path(source), base, reading), dataclasses.replace(options, limit=limit, skip_bad=was_skipping)
 
 
 def name_source(corpus: str) -> str:

@@ -8,9 +8,19 @@ from itertools import islice
 
 from corpora import sample
 from corpora.artifacts import Manifest, is_finished
-from corpora.build import SKIPPED, StoreOptions, build_store, open_store, store_manifest, store_name, store_path
+from corpora.build import (
+    SKIPPED,
+    StoreOptions,
+    build_store,
+    kept_store,
+    open_store,
+    skipped_records,
+    store_manifest,
+    store_name,
+    store_path,
+)
 from corpora.corpus import Corpus
-from corpora.errors import ArtifactError, InputError
+from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
 from corpora.forecast import Forecast, forecast_corpus, forecast_store
 from corpora.staging import staged_bytes
 from indexer import ENCODERS
@@ -47,14 +57,22 @@ class Task:
         """The corpus's name on disk."""
         return store_name(self.corpus, self.options.limit)
 
-    @property
-    def has_store(self) -> bool:
-        """Whether a usable store is there that need not be built again."""
+    def kept_store(self) -> Manifest | None:
+        """Return the manifest of the store that is there and stays; None if it has to be built.
+
+        Raises:
+            ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, is there and is not to be replaced.
+        """
+        if not self.keeps_store:
+            return kept_store(self.corpus, self.options)
+        if self.options.rebuild:
+            return None
         try:
-            store_manifest(self.name)
-        except ArtifactError:
-            return False
-        return not self.options.rebuild
+            return store_manifest(self.name)
+        except (ArtifactMismatch, ArtifactDamaged):
+            if not self.options.replace:
+                raise
+            return None
 
 
 def plan(task: Task) -> list[Need]:
@@ -64,7 +82,7 @@ def plan(task: Task) -> list[Need]:
         StorageError: the disk is too small.
         InputError, MissingExtraError: something named is not there.
     """
-    has_store = task.has_store
+    has_store = task.kept_store() is not None
     source = task.corpus.path
     if not has_store and task.keeps_store and source is not None and not source.is_file():
         raise InputError(f"'{task.name}' was built from {source}, which is not there any more: {name_source(task.corpus.name)}")
@@ -89,13 +107,11 @@ def carry_out(task: Task) -> dict[str, Manifest]:
     Raises:
         IdxError: whatever stopped it; started again, it goes on.
     """
-    if task.keeps_store and task.has_store:
-        manifests = {"passages": store_manifest(task.name)}
-    else:
-        with steps() as step:
-            fetching, storing = step("fetching", "B"), step("passages", "passages")
-            manifests = {"passages": build_store(task.corpus, task.options, fetching=fetching, storing=storing)}
-    _report_skipped(task.name, manifests["passages"].counts["skipped"])
+    kept = task.kept_store() if task.keeps_store else None
+    with steps() as step:
+        fetching, storing = step("fetching", "B"), step("passages", "passages")
+        manifests = {"passages": kept or build_store(task.corpus, task.options, fetching=fetching, storing=storing)}
+    _report_skipped(task.name, manifests["passages"].count("skipped"))
     store = open_store(task.name)
     force = task.options.replace
     for index in task.indexes:
@@ -123,9 +139,6 @@ def _needs(task: Task, forecast: Forecast, *, has_store: bool) -> Iterator[Need]
 def _report_skipped(name: str, n_skipped: int) -> None:
     if not n_skipped:
         return
-    listed = store_path(name) / SKIPPED
-    note(f"left out: {n_skipped:,} record{'' if n_skipped == 1 else 's'}, listed in {listed}")
-    with listed.open(encoding="utf-8") as lines:
-        for line in islice(lines, _SHOWN_SKIPPED):
-            file, number, reason = line.rstrip("\n").split("\t", 2)
-            note(f"    {file}, line {number}: {reason}")
+    note(f"left out: {n_skipped:,} record{'' if n_skipped == 1 else 's'}, listed in {store_path(name) / SKIPPED}")
+    for file, line, reason in islice(skipped_records(name), _SHOWN_SKIPPED):
+        note(f"    {file}, line {line}: {' '.join(reason.split())}")

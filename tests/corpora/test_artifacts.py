@@ -7,7 +7,7 @@ import pytest
 
 from corpora.artifacts import MANIFEST, Manifest, Recipe, check_fingerprint, read_manifest, verify_files
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
-from corpora.staging import Outcome, build_artifact
+from corpora.staging import Outcome, Work, build_artifact
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={"a.txt": "00ff"})
 
@@ -24,7 +24,8 @@ def make(target: Path) -> Manifest:
         (staging / "sub" / "more.bin").write_bytes(b"more")
         return Outcome("f00d", {"rows": 1})
 
-    return build_artifact(target, RECIPE, {"a.txt": "/somewhere/a.txt"}, write)
+    work = Work(recipe=RECIPE, sources={"a.txt": "/somewhere/a.txt"}, existing=lambda: None, write=write)
+    return build_artifact(target, work)
 
 
 def read(target: Path, version: int = 1) -> Manifest:
@@ -86,7 +87,18 @@ def test_a_broken_manifest_is_refused(target: Path, content: str | bytes) -> Non
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("files", []), ("files", {"data.bin": 7}), ("counts", {}), ("counts", []), ("fingerprint", 7), ("recipe", {"kind": 1}), ("more", 1)],
+    [
+        ("files", []),
+        ("files", {"data.bin": 7}),
+        ("counts", {}),
+        ("counts", []),
+        ("counts", {"rows": "x"}),
+        ("counts", {"rows": 0}),
+        ("sources", {"a": 3}),
+        ("fingerprint", 7),
+        ("recipe", {"kind": 1}),
+        ("more", 1),
+    ],
 )
 def test_a_manifest_with_a_wrong_part_is_refused(target: Path, part: str, value: object) -> None:
     make(target)

@@ -19,7 +19,10 @@ from corpora.corpus import Corpus
 from corpora.custom import Reading, custom_corpus
 from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
 from corpora.passage import Passage
-from corpora.staging import locked, staging_path
+from corpora.progress import Progress
+from corpora.sources import LocalFile, obtain
+from corpora.staging import discard, locked, staging_path
+from indexer.build import build_index
 from tests.conftest import ROOT, corpus_of
 
 
@@ -157,6 +160,30 @@ def test_two_builds_at_once_the_second_says_who_holds_the_lock(source: Path) -> 
     with locked(store_path("mine")), pytest.raises(LockedError, match=rf"is being worked on by process {os.getpid()} on "):
         build_store(corpus(source), StoreOptions())
     build_store(corpus(source), StoreOptions())
+
+
+def test_a_store_that_was_built_meanwhile_is_not_replaced(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "a", "title": "t", "text": "x"}\n')
+    first = corpus(other)
+
+    def slow_obtain(corpus_: Corpus, path: Path | None, *, verified: bool, progress: Progress) -> list[LocalFile]:
+        monkeypatch.setattr("corpora.build.obtain", obtain)
+        build_store(corpus(source), StoreOptions())
+        return obtain(corpus_, path, verified=verified, progress=progress)
+
+    monkeypatch.setattr("corpora.build.obtain", slow_obtain)
+    with pytest.raises(ArtifactMismatch, match="was built from"):
+        build_store(first, StoreOptions())
+    assert len(open_store("mine")) == 1000
+
+
+def test_an_index_of_a_store_that_is_gone_is_not_built(source: Path) -> None:
+    build_store(corpus(source), StoreOptions())
+    store = open_store("mine")
+    discard(store_path("mine"))
+    with pytest.raises(ArtifactMissing):
+        build_index("mine", "bm25", store)
 
 
 def test_a_file_where_the_home_should_be_is_a_clear_error(source: Path, home: Path) -> None:

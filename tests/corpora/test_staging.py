@@ -7,8 +7,8 @@ import pytest
 
 from corpora import staging
 from corpora.artifacts import MANIFEST, Manifest, Recipe
-from corpora.errors import InputError, LockedError
-from corpora.staging import Outcome, build_artifact, discard, locked, staged_bytes, staging_path
+from corpora.errors import ArtifactDamaged, InputError, LockedError
+from corpora.staging import Outcome, Work, build_artifact, discard, locked, staged_bytes, staging_path
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
 OTHER = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={})
@@ -36,8 +36,8 @@ class FakeWriter:
         return Outcome("f00d", {"rows": 1})
 
 
-def make(target: Path, write: Callable[[Path], Outcome], recipe: Recipe = RECIPE) -> Manifest:
-    return build_artifact(target, recipe, {}, write)
+def make(target: Path, write: Callable[[Path], Outcome], recipe: Recipe = RECIPE, kept: Manifest | None = None) -> Manifest:
+    return build_artifact(target, Work(recipe=recipe, sources={}, existing=lambda: kept, write=write))
 
 
 def everything(folder: Path) -> list[str]:
@@ -79,6 +79,74 @@ def test_a_build_stopped_while_it_is_finished_loses_no_piece(target: Path, stopp
     # After the seal nothing is written again; before it, the pieces are there.
     assert again.found == ([] if stopped_in == "_publish" else ["data.bin", "pieces/piece.bin"])
     assert (target / "data.bin").read_bytes() == b"data"
+    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+def test_a_kill_in_the_middle_of_writing_a_small_file_leaves_no_trace(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Path, to: Path) -> Path:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            make(target, FakeWriter())
+    (staging_path(target) / f".{MANIFEST}.tmp").write_text("half")
+    manifest = make(target, FakeWriter())
+    assert list(manifest.files) == ["data.bin"]
+    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+def test_damaged_pieces_are_thrown_away(target: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        make(target, FakeWriter(KeyboardInterrupt()))
+    found: list[list[str]] = []
+
+    def write(folder: Path) -> Outcome:
+        writer = FakeWriter()
+        outcome = writer(folder)
+        found.append(writer.found)
+        if writer.found:
+            raise ArtifactDamaged("a piece is damaged")
+        return outcome
+
+    make(target, write)
+    assert found == [["pieces/piece.bin"], []]
+
+
+def test_a_sealed_build_that_was_damaged_later_is_not_published(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(target, FakeWriter(), OTHER)
+
+    def stop(*paths: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_publish", stop)
+        with pytest.raises(KeyboardInterrupt):
+            make(target, FakeWriter())
+    (staging_path(target) / "data.bin").write_bytes(b"cut")
+    assert make(target, FakeWriter()).files["data.bin"].n_bytes == 4
+    assert (target / "data.bin").read_bytes() == b"data"
+
+
+def test_whether_to_build_is_decided_under_the_lock(target: Path) -> None:
+    first = make(target, FakeWriter())
+
+    def existing() -> Manifest | None:
+        with pytest.raises(LockedError), locked(target):
+            pass
+        return first
+
+    writer = FakeWriter(AssertionError("nothing is to be written"))
+    assert build_artifact(target, Work(recipe=OTHER, sources={}, existing=existing, write=writer)) == first
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_replacing_leaves_one_artefact_with_and_without_exchange(target: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(staging, "_exchange", lambda one, other: False)
+    make(target, FakeWriter())
+    (target / "old.bin").write_bytes(b"old")
+    make(target, FakeWriter(), OTHER)
     assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from corpora.build import store_path
+from corpora.build import skipped_records, store_path
 from corpora.staging import locked
 from indexer.build import index_path
 from tests.conftest import ROOT
@@ -115,9 +116,9 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
     ran = idx("build", bad, "--on-error", "skip")
     assert "left out: 2 records" in ran.stderr
     assert f"{bad}, line 3: the field 'text' is missing" in ran.stderr
-    assert (store_path("bad") / "skipped.tsv").read_text().splitlines() == [
-        f"{bad}\t3\tthe field 'text' is missing",
-        f"{bad}\t2\tthe id 'a' is already that of record number 1",
+    assert list(skipped_records("bad")) == [
+        (str(bad), 3, "the field 'text' is missing"),
+        (str(bad), 2, f"the id 'a' is already that of {bad}, line 1"),
     ]
 
 
@@ -237,6 +238,39 @@ def test_a_corpus_on_another_disk_behind_a_link_is_removed_whole(animals: Path, 
     idx("remove", "animals", "--yes")
     assert not folder.is_symlink()
     assert not (tmp_path / "big disk").exists()
+
+
+def test_strange_characters_in_ids_and_file_names_do_no_harm(tmp_path: Path) -> None:
+    strange = tmp_path / os.fsdecode(b"new\nline \xff.jsonl")
+    strange.write_text('{"id": "a\\nb", "text": "good"}\n{"id": "a\\nb", "text": "again"}\n')
+    ran = idx("build", strange, "--name", "strange", "--on-error", "skip")
+    assert "left out: 1 record, listed in" in ran.stderr
+    assert "bm25 (1 rows)" in idx("build", "strange", "--bm25").stdout
+    assert [bad.line for bad in skipped_records("strange")] == [2]
+    assert "give one with --name" in error("build", strange.rename(tmp_path / "日本.jsonl"))
+
+
+def test_a_dry_run_says_what_the_build_would_say(animals: Path, tmp_path: Path) -> None:
+    idx("build", animals, "--name", "zoo")
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "z", "text": "other"}\n')
+    assert "was built from animals.jsonl" in error("build", other, "--name", "zoo", "--dry-run")
+    needs = json.loads(idx("build", other, "--name", "zoo", "--bm25", "--force", "--dry-run", "--json").stdout)["needs"]
+    assert [need["step"] for need in needs] == ["passages", "bm25"]
+
+
+def test_a_copied_corpus_can_be_searched_but_does_not_know_its_source(animals: Path) -> None:
+    idx("build", "sample")
+    shutil.copytree(store_path("sample").parent, store_path("copied").parent)
+    assert found("copied", "liquid metal", "-k", 1)[0]["title"] == "Mercury (element)"
+    assert "does not say which file it was built from" in error("build", "copied", "--bm25")
+
+
+def test_remove_asks_on_standard_error(animals: Path) -> None:
+    idx("build", animals)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([*IDX, "remove", "animals", "--json"], input="y\n", capture_output=True, text=True, env=environment, check=True)
+    assert json.loads(ran.stdout)["deleted"] == [str(store_path("animals").parent)]
 
 
 def test_check_finds_a_flipped_bit_and_exits_with_1(animals: Path) -> None:
