@@ -111,10 +111,16 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
     return build_artifact(store_path(store_name(corpus, options.limit)), work)
 
 
-def kept_store(corpus: Corpus, options: StoreOptions, *, progress: Progress = silent) -> Manifest | None:
+def kept_store(corpus: Corpus, options: StoreOptions, *, holds_source: bool = True, progress: Progress = silent) -> Manifest | None:
     """Return the manifest of the store that is there, if it is the one that would be built; None if that has to be built.
 
     A corpus that idx knows, with no source named, is taken for what it was verified to be when it was built.
+
+    Args:
+        corpus: what would be built.
+        options: see ``StoreOptions``.
+        holds_source: compare the store with its source, where there is one on this machine.
+        progress: called with (bytes, all bytes) while that is read.
 
     Raises:
         ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, is there and is not to be replaced.
@@ -126,7 +132,7 @@ def kept_store(corpus: Corpus, options: StoreOptions, *, progress: Progress = si
     try:
         existing = store_manifest(name)
         _refuse_other_reading(existing.recipe.parameters, _parameters(corpus, options), name)
-        if options.source is not None or corpus.path is not None:
+        if holds_source and (options.source is not None or corpus.path is not None):
             files = obtain(corpus, options.source, verified=options.limit is None, progress=progress)
             _refuse_other_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
     except ArtifactMissing:

@@ -10,6 +10,7 @@
     └── ArtifactError         an artefact cannot be used
         ├── ArtifactMissing   it is not there (the command that builds it given)
         ├── ArtifactDamaged   its files are not what its manifest promises
+        │   └── PiecesDamaged what a stopped build left cannot be gone on from: it begins again
         └── ArtifactMismatch  it belongs to another corpus, source or format version
 
 Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as everywhere.
@@ -60,6 +61,10 @@ class ArtifactMissing(ArtifactError):
 
 class ArtifactDamaged(ArtifactError):
     """The artefact's files are not what its manifest promises."""
+
+
+class PiecesDamaged(ArtifactDamaged):
+    """What a stopped build left cannot be gone on from."""
 
 
 class ArtifactMismatch(ArtifactError):

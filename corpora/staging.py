@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file
 from .durable import file_sha256, sync, write_durably
-from .errors import ArtifactDamaged, InputError, LockedError, StorageError
+from .errors import InputError, LockedError, PiecesDamaged, StorageError
 from .home import home
 
 PIECES = "pieces"  # a folder in a staging directory for what is needed until the seal only
@@ -48,7 +48,8 @@ class Work:
         recipe: what decides the outcome; finished pieces of another recipe are thrown away.
         sources: where the inputs are; see ``Manifest``.
         existing: returns the manifest of what is there, if that is to be kept; None if it is to be built. Raises to refuse.
-        write: writes the files into the staging directory it is given, making use of the pieces already there.
+        write: writes the files into the staging directory it is given, making use of the pieces already there; raises ``PiecesDamaged`` if
+            those are.
     """
 
     recipe: Recipe
@@ -163,14 +164,16 @@ def _prepare(staging: Path, recipe: Recipe) -> None:
 
 
 def _written(staging: Path, work: Work) -> Outcome:
-    """Have the files written; pieces that turn out to be damaged are thrown away once."""
+    """Have the files written; pieces that turn out to be damaged are thrown away once.
+
+    Only those: a damaged store, met while its vectors are made, must not cost the vectors that are finished.
+    """
     _prepare(staging, work.recipe)
-    try:
+    with contextlib.suppress(PiecesDamaged):
         return work.write(staging)
-    except ArtifactDamaged:
-        discard(staging)
-        _prepare(staging, work.recipe)
-        return work.write(staging)
+    discard(staging)
+    _prepare(staging, work.recipe)
+    return work.write(staging)
 
 
 def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:

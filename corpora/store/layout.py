@@ -65,6 +65,7 @@ class Database:
         # Readers need no lock file: a store never changes once it has its name, and a writer holds the artefact's own lock.
         self.path = path
         is_new = not path.exists() or not path.stat().st_size
+        refusal = StorageError if is_new else ArtifactDamaged
         try:
             self.environment = lmdb.open(
                 str(path),
@@ -76,18 +77,27 @@ class Database:
                 readahead=False,
                 meminit=False,
             )
+        except lmdb.Error as error:
+            raise refusal(f"{path} cannot be opened: {error}") from error
+        try:
+            self._check_whole(is_new=is_new)
             self.passages = self.environment.open_db(b"passages", create=writable)
             self.ids = self.environment.open_db(b"ids", create=writable)
             self.titles = self.environment.open_db(b"titles", dupsort=True, create=writable)
             self.about = self.environment.open_db(b"about", create=writable)
         except lmdb.Error as error:
-            raise (StorageError if is_new else ArtifactDamaged)(f"{path} cannot be opened: {error}") from error
-        page_bytes, last_page = self.environment.stat()["psize"], self.environment.info()["last_pgno"]
-        if not is_new and path.stat().st_size < (last_page + 1) * page_bytes:  # reading beyond a mapped file's end kills the process
+            self.environment.close()  # or nobody could open this path again in this process
+            raise refusal(f"{path} cannot be opened: {error}") from error
+        except ArtifactDamaged:
             self.environment.close()
-            raise ArtifactDamaged(
-                f"{path} is cut off: it has {path.stat().st_size:,} bytes, its pages need {(last_page + 1) * page_bytes:,}"
-            )
+            raise
+
+    def _check_whole(self, *, is_new: bool) -> None:
+        """Raise ``ArtifactDamaged`` if the file ends before its last page: to read beyond a mapped file's end kills the process."""
+        n_bytes = self.path.stat().st_size
+        n_needed = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
+        if not is_new and n_bytes < n_needed:
+            raise ArtifactDamaged(f"{self.path} is cut off: it has {n_bytes:,} bytes, its pages need {n_needed:,}")
 
     def about_value(self, key: bytes) -> bytes | None:
         """Return an entry of the table ``about``; None if it was not written yet."""

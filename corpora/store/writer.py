@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import lmdb
 import numpy as np
 import zstandard
 
-from corpora.errors import ArtifactDamaged, StorageError
+from corpora.errors import ArtifactDamaged, PiecesDamaged, StorageError
 from corpora.passage import Located, Passage, text_key
 from corpora.readers import BadRecord, OnBad
 
@@ -56,7 +56,7 @@ class StoreWriter:
     and titles are collected, sorted outside memory and written at the end, so that memory does not grow with the corpus.
 
     On a folder where an earlier writer was killed it goes on after the last durable batch: give it the same records from the beginning;
-    those it has are only read again, for the fingerprint, the ids and the titles.
+    those it has are only read again, for the fingerprint, the ids and the titles. What it left may be damaged: ``PiecesDamaged``.
 
     Attributes:
         n_taken: records taken so far, whether they were stored or not.
@@ -64,17 +64,21 @@ class StoreWriter:
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
         self._on_bad = on_bad
-        self._database = Database(folder / DATABASE, writable=True)
-        self._n_durable = self._database.count(self._database.passages)
+        try:
+            self._database = Database(folder / DATABASE, writable=True)
+        except ArtifactDamaged as error:
+            raise PiecesDamaged(str(error)) from error
+        try:
+            self._n_durable = self._database.count(self._database.passages)
+            self._dictionary = self._database.about_value(DICTIONARY)
+            self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
+            self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
+        except ArtifactDamaged as error:
+            self._database.environment.close()
+            raise PiecesDamaged(str(error)) from error
         self.n_taken = 0
         self._n_passages = self._n_records = 0  # records: passages and those left out because they repeat an id
-        self._dictionary = self._database.about_value(DICTIONARY)
-        self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
         self._places = dict.fromkeys(self._repeated.values(), "")  # of the records that have those ids first
-        self._text_keys = (folder / TEXT_KEYS).open("ab")
-        if self._text_keys.tell() < self._n_durable * 8:
-            raise ArtifactDamaged(f"{folder / TEXT_KEYS} lost its end: delete {folder} and build again")
-        self._text_keys.truncate(self._n_durable * 8)
         self._fingerprint = hashlib.sha256()
         self._ids, self._titles = ExternalSort(folder), ExternalSort(folder)
         self._compressing = ThreadPoolExecutor(max_workers=1)
@@ -203,6 +207,20 @@ class StoreWriter:
                     f"cannot write {environment.path()}: {_disk_reason(error, environment.path())}; "
                     "what is finished is kept: mend it and run the same command again"
                 ) from error
+
+
+def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
+    """Open the text keys for appending, cut to those of durable passages.
+
+    Raises:
+        ArtifactDamaged: some of those are missing.
+    """
+    n_bytes = path.stat().st_size if path.exists() else 0
+    if n_bytes < n_durable * 8:
+        raise ArtifactDamaged(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
+    file = path.open("ab")
+    file.truncate(n_durable * 8)
+    return file
 
 
 def _disk_reason(error: lmdb.Error, path: str) -> str:

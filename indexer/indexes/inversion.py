@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
 from corpora.durable import replacing
+from corpora.errors import PiecesDamaged
 
 MAX_COUNT = np.iinfo(np.uint16).max  # a term more frequent than this in one row counts as this; BM25 is flat there
 
@@ -150,7 +152,10 @@ def _write(path: Path, array: NDArray[np.int64]) -> None:
 
 
 def _read_piece(path: Path) -> _Piece:
-    with np.load(path) as arrays:
-        terms = arrays["terms"].tobytes()
-        postings = PostingArrays(arrays["ends"], arrays["rows"], arrays["counts"])
-        return _Piece(terms.split(b"\n") if terms else [], postings, arrays["lengths"])
+    try:
+        with path.open("rb") as file, np.load(file) as arrays:  # numpy leaves a file open that it cannot read
+            terms = arrays["terms"].tobytes()
+            postings = PostingArrays(arrays["ends"], arrays["rows"], arrays["counts"])
+            return _Piece(terms.split(b"\n") if terms else [], postings, arrays["lengths"])
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise PiecesDamaged(f"{path} cannot be read: {error}") from error

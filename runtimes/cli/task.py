@@ -15,12 +15,11 @@ from corpora.build import (
     kept_store,
     open_store,
     skipped_records,
-    store_manifest,
     store_name,
     store_path,
 )
 from corpora.corpus import Corpus
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
+from corpora.errors import InputError
 from corpora.forecast import Forecast, forecast_corpus, forecast_store
 from corpora.staging import staged_bytes
 from indexer import ENCODERS
@@ -58,21 +57,8 @@ class Task:
         return store_name(self.corpus, self.options.limit)
 
     def kept_store(self) -> Manifest | None:
-        """Return the manifest of the store that is there and stays; None if it has to be built.
-
-        Raises:
-            ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, is there and is not to be replaced.
-        """
-        if not self.keeps_store:
-            return kept_store(self.corpus, self.options)
-        if self.options.rebuild:
-            return None
-        try:
-            return store_manifest(self.name)
-        except (ArtifactMismatch, ArtifactDamaged):
-            if not self.options.replace:
-                raise
-            return None
+        """Return the manifest of the store that is there and stays, None if it has to be built; raises as ``kept_store`` does."""
+        return kept_store(self.corpus, self.options, holds_source=not self.keeps_store)
 
 
 def plan(task: Task) -> list[Need]:

@@ -7,7 +7,7 @@ import pytest
 
 from corpora import staging
 from corpora.artifacts import MANIFEST, Manifest, Recipe
-from corpora.errors import ArtifactDamaged, InputError, LockedError
+from corpora.errors import InputError, LockedError, PiecesDamaged
 from corpora.staging import Outcome, Work, build_artifact, discard, locked, staged_bytes, staging_path
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
@@ -106,7 +106,7 @@ def test_damaged_pieces_are_thrown_away(target: Path) -> None:
         outcome = writer(folder)
         found.append(writer.found)
         if writer.found:
-            raise ArtifactDamaged("a piece is damaged")
+            raise PiecesDamaged("a piece is damaged")
         return outcome
 
     make(target, write)

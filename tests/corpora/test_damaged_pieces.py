@@ -1,0 +1,77 @@
+"""A build that goes on over pieces which the disk has damaged since, and one whose input is damaged while its pieces are whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corpora.build import StoreOptions, build_store, open_store, store_path
+from corpora.errors import ArtifactDamaged
+from corpora.passage import Passage
+from corpora.staging import staging_path
+from indexer.build import build_index, index_path
+from indexer.indexes import bm25
+from tests.conftest import corpus_of
+
+PASSAGES = [Passage(str(n), f"T{n // 4}", f"text of passage {n} " * 5) for n in range(600)]
+
+
+def stop(done: int, total: int | None) -> None:
+    if done >= 300:
+        raise KeyboardInterrupt
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def scramble(path: Path) -> None:
+    path.write_bytes(b"\xa5" * path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [("passages.lmdb", cut), ("passages.lmdb", scramble), ("text_keys.u64", cut), ("text_keys.u64", os.unlink)]
+)
+def test_a_store_begins_again_over_damaged_pieces(
+    home: Path, name: str, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 100)
+    with pytest.raises(KeyboardInterrupt):
+        build_store(corpus_of(PASSAGES), StoreOptions(), storing=stop)
+    damage(staging_path(store_path("made")) / name)
+    build_store(corpus_of(PASSAGES), StoreOptions())
+    assert list(open_store("made").read()) == PASSAGES
+
+
+@pytest.mark.parametrize("damage", [cut, scramble])
+def test_bm25_begins_again_over_damaged_pieces(home: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25, "PIECE_ROWS", 100)
+    build_store(corpus_of(PASSAGES), StoreOptions())
+    store = open_store("made")
+    undisturbed = build_index("made", "bm25", store)
+    with pytest.raises(KeyboardInterrupt):
+        build_index("made", "bm25", store, force=True, progress=stop)
+    damage(staging_path(index_path("made", "bm25")) / "pieces" / "00001.npz")
+    assert build_index("made", "bm25", store, force=True).files == undisturbed.files
+
+
+def test_a_damaged_store_costs_an_index_none_of_its_pieces(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25, "PIECE_ROWS", 100)
+    build_store(corpus_of(PASSAGES), StoreOptions())
+    store = open_store("made")
+    with pytest.raises(KeyboardInterrupt):
+        build_index("made", "bm25", store, progress=stop)
+    pieces = staging_path(index_path("made", "bm25")) / "pieces"
+    finished = sorted(path.name for path in pieces.iterdir())
+    assert len(finished) >= 2
+
+    def damaged(start: int = 0, stop: int | None = None) -> list[Passage]:
+        raise ArtifactDamaged("the store is damaged")
+
+    monkeypatch.setattr(store, "read", damaged)
+    with pytest.raises(ArtifactDamaged, match="the store is damaged"):
+        build_index("made", "bm25", store)
+    assert sorted(path.name for path in pieces.iterdir()) == finished
