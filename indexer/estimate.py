@@ -12,11 +12,15 @@ from corpora.home import home
 from corpora.passage import Passage
 
 from .encoders.transformer import EncoderSpec, TransformerEncoder
+from .indexes.lucene_build import PIECE_ROWS, PROGRAM_HEAP_BYTES, programs_at_once
+from .jvm import check_installed
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 90)  # share of a passage's bytes after compression, and bytes of tables per passage
 _BM25_PASSAGES_PER_S = 15_000
 _BM25_BYTES = 0.6  # index bytes per byte of text, while pieces and the merged index lie beside each other
+_LUCENE_PASSAGES_PER_S = 5_500  # of one program
+_LUCENE_BYTES = 0.5  # as for BM25
 _SAMPLE_PASSAGES = 64
 
 
@@ -40,6 +44,18 @@ def bm25_need(n_passages: int, passage_bytes: float) -> Need:
     """Return what BM25 over them needs; its vocabulary is held in memory."""
     n_bytes = n_passages * passage_bytes
     return Need("bm25", _BM25_BYTES * n_bytes, 0.5e9 + 0.15 * n_bytes, n_passages / _BM25_PASSAGES_PER_S)
+
+
+def lucene_need(n_passages: int, passage_bytes: float) -> Need:
+    """Return what Lucene's index of them needs; each of the programs that run at once has a piece of the passages on the disk as text.
+
+    Raises:
+        MissingExtraError: the extra ``lucene`` is not installed.
+    """
+    check_installed()
+    n_programs = min(programs_at_once(), n_passages // PIECE_ROWS + 1)
+    disk_bytes = passage_bytes * (_LUCENE_BYTES * n_passages + n_programs * min(PIECE_ROWS, n_passages))
+    return Need("lucene", disk_bytes, 0.5e9 + n_programs * PROGRAM_HEAP_BYTES, n_passages / (n_programs * _LUCENE_PASSAGES_PER_S))
 
 
 def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, device: str) -> Need:

@@ -51,6 +51,20 @@ def offer(
 
 
 @njit(nogil=True, cache=True)
+def offer_rows(
+    candidates: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
+) -> None:
+    """Offer the scores of some rows, ascending, to the heap; only scores above 0 count."""
+    threshold = max(np.float32(0), best_scores[0])
+    for i in range(len(candidates)):
+        if candidates[i] > threshold:
+            best_scores[0] = candidates[i]
+            best_rows[0] = rows[i]
+            _sift_down(best_scores, best_rows, 0, len(best_scores))
+            threshold = max(np.float32(0), best_scores[0])
+
+
+@njit(nogil=True, cache=True)
 def sort_best(best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
     """Turn the heap into the answer: best first, empty places last."""
     for n in range(len(best_scores) - 1, 0, -1):

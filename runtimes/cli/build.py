@@ -14,6 +14,7 @@ from .screen import say, say_json
 def build(
     corpus: Annotated[str, typer.Argument(help="A known corpus (see 'idx list'), a built one, or a file of passages or articles.")],
     bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is named.")] = False,
+    lucene: Annotated[bool, typer.Option("--lucene", help="Build BM25 by Lucene, through Pyserini.")] = False,
     encoder: Annotated[list[str] | None, typer.Option(help="Embed with this encoder; may be repeated.")] = None,
     source: Annotated[Path | None, typer.Option(help="A local copy of the corpus, instead of a download.")] = None,
     name: Annotated[str | None, typer.Option(help="Name for a corpus from a file; otherwise the file's.")] = None,
@@ -44,11 +45,11 @@ def build(
         raise InputError(f"--on-error {on_error}: say fail or skip")
     check_device(device)
     encoders = [encoder_spec(name).name for name in dict.fromkeys(encoder or [])]
-    indexes = ["bm25", *encoders] if bm25 or not encoders else encoders
+    named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *encoders]
     # With indexes named, --force is for them, and for the store only if it is another one or damaged.
-    options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not (bm25 or encoders))
+    options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not named)
     found, options = understand(corpus, name, options, Reading(file_format=file_format, split=split, n_words=words))
-    task = Task(found, options, tuple(indexes), device, keeps_store=is_built(corpus) and found.path is not None)
+    task = Task(found, options, tuple(named or ["bm25"]), device, keeps_store=is_built(corpus) and found.path is not None)
     needs = plan(task)
     if dry_run:
         if as_json:

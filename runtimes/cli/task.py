@@ -25,7 +25,7 @@ from corpora.staging import staged_bytes
 from indexer import ENCODERS
 from indexer.build import build_index, index_path
 from indexer.embed import encoder_spec
-from indexer.estimate import Need, bm25_need, check_disk, store_need, vectors_need
+from indexer.estimate import Need, bm25_need, check_disk, lucene_need, store_need, vectors_need
 
 from .resolve import name_source
 from .screen import duration, note, size, steps
@@ -119,7 +119,8 @@ def _needs(task: Task, forecast: Forecast, *, has_store: bool) -> Iterator[Need]
             passages = forecast.sample or list(islice(sample.passages(), 64))
             yield vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder_spec(index), task.device)
         else:
-            yield bm25_need(forecast.n_passages, forecast.passage_bytes)
+            need = lucene_need if index == "lucene" else bm25_need
+            yield need(forecast.n_passages, forecast.passage_bytes)
 
 
 def _report_skipped(name: str, n_skipped: int) -> None:

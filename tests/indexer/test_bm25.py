@@ -12,10 +12,10 @@ import pytest
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.analysis import plain_english
+from indexer.analysis import english
 from indexer.build import build_index, index_path, open_index
-from indexer.indexes import bm25, inversion
-from indexer.indexes.bm25 import BM25Index
+from indexer.dictionary import Dictionary
+from indexer.indexes.bm25 import BM25Index, files, inversion, search
 
 Build = Callable[..., PassageStore]
 
@@ -28,27 +28,41 @@ def passages() -> list[Passage]:
     rng = np.random.default_rng(7)
     weights = 1 / np.arange(1, len(WORDS) + 1)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(0, 30), p=weights / weights.sum())) for _ in range(450)]
-    return [Passage(str(n), "The title" if n % 3 else "", text) for n, text in enumerate(texts + texts[:50])]
+    return [Passage(str(n), "The title" if n % 3 else f"Rare{n % 60}", text) for n, text in enumerate(texts + texts[:50])]
 
 
-def slow_bm25(passages: Sequence[Passage], query: str, k1: float = 0.9, b: float = 0.4) -> list[tuple[float, int]]:
-    """The formula in the module's docstring over dictionaries: (score, row) of every row above 0, best first."""
-    documents = [Counter(plain_english(f"{passage.title} {passage.text}")) for passage in passages]
+def coded(length: int) -> int:
+    """The length that Lucene's one byte keeps of a length: exact to 40, then the four highest bits of what is above 24."""
+    rest = length - 24
+    if rest < 16:
+        return length
+    shift = rest.bit_length() - 4
+    return 24 + (rest >> shift << shift)
+
+
+def slow_bm25(passages: Sequence[Passage], query: str) -> list[tuple[np.float32, int]]:
+    """Lucene's BM25Similarity over dictionaries, k1 0.9 and b 0.4: (score, row) of every row above 0, best first."""
+    one, k1, b = np.float32(1), np.float32(0.9), np.float32(0.4)
+    documents = [Counter(english(f"{passage.title} {passage.text}")) for passage in passages]
     lengths = [sum(document.values()) for document in documents]
-    mean = sum(lengths) / len(lengths)
+    n_filled = sum(length > 0 for length in lengths)
+    mean = np.float32(sum(lengths) / n_filled) if n_filled else one
+    inverse = [one / (k1 * ((one - b) + b * np.float32(coded(length)) / mean)) for length in lengths]
     scores = [0.0] * len(documents)
-    for term, n in Counter(plain_english(query)).items():
+    for term, n in Counter(english(query)).items():
         df = sum(term in document for document in documents)
-        idf = math.log(1 + (len(documents) - df + 0.5) / (df + 0.5))
+        weight = np.float32(n) * np.float32(math.log(1 + (n_filled - df + 0.5) / (df + 0.5)))
         for row, document in enumerate(documents):
-            tf = document[term]
-            scores[row] += n * idf * tf / (tf + k1 * (1 - b + b * lengths[row] / mean))
-    return sorted(((score, row) for row, score in enumerate(scores) if score > 0), key=lambda pair: (-pair[0], pair[1]))
+            if document[term]:
+                scores[row] += float(weight - weight / (one + np.float32(document[term]) * inverse[row]))
+    return sorted(((np.float32(score), row) for row, score in enumerate(scores) if score > 0), key=lambda pair: (-pair[0], pair[1]))
 
 
 QUERIES = [
     "river bank",
     "gold gold silver",
+    "rare9 river rare12 rare9",
+    "rare30",
     "stars in the night",
     "unknownword",
     "unknownword moon",
@@ -68,18 +82,18 @@ def built(build: Build, passages: list[Passage]) -> BM25Index:
 
 
 @pytest.mark.parametrize("k", [1, 10, 1000])
-@pytest.mark.parametrize("piece_rows", [64, 131_072], ids=["pieces", "one piece"])
-def test_scores_and_ranking_are_the_formulas(
-    build: Build, passages: list[Passage], k: int, piece_rows: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_terms", [0, 1000], ids=["all rows scored", "filtered"])
+def test_scores_and_ranking_are_lucenes_bit_by_bit(
+    build: Build, passages: list[Passage], k: int, max_terms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bm25, "PIECE_ROWS", piece_rows)
-    hits = built(build, passages).search(QUERIES, k)
+    index = built(build, passages)
+    monkeypatch.setattr(search, "MAX_FILTERED_TERMS", max_terms)
+    hits = index.search(QUERIES, k)
     for line, query in enumerate(QUERIES):
         expected = slow_bm25(passages, query)[:k]
         n = len(expected)
-        np.testing.assert_allclose(hits.scores[line, :n], [score for score, _ in expected], rtol=1e-5)
-        by_row = dict((row, score) for score, row in slow_bm25(passages, query))
-        np.testing.assert_allclose([by_row[row] for row in hits.rows[line, :n].tolist()], hits.scores[line, :n], rtol=1e-5)
+        assert hits.rows[line, :n].tolist() == [row for _, row in expected]
+        assert hits.scores[line, :n].tolist() == [float(score) for score, _ in expected]
         assert (hits.rows[line, n:] == -1).all()
         assert (hits.scores[line, n:] == -np.inf).all()
 
@@ -111,16 +125,6 @@ def test_results_do_not_depend_on_the_batch_or_on_other_threads(build: Build, pa
     assert not differing
 
 
-def test_the_kernel_equals_its_python_twin(build: Build, passages: list[Passage]) -> None:
-    index = built(build, passages)
-    terms, weights = index._weighted_terms("river gold gold moon")
-    sums, twin = np.zeros(len(passages), dtype=np.float32), np.zeros(len(passages), dtype=np.float32)
-    bm25._add_scores(index._postings.arrays, index._saturation, terms, weights, sums)
-    bm25._add_scores.py_func(index._postings.arrays, index._saturation, terms, weights, twin)
-    assert sums.tobytes() == twin.tobytes()
-    assert sums.any()
-
-
 def test_a_corpus_without_any_term_finds_nothing(build: Build) -> None:
     assert built(build, [Passage("1", "", ""), Passage("2", "the", "of")]).search(["anything"], 3).rows.tolist() == [[-1, -1, -1]]
 
@@ -128,24 +132,22 @@ def test_a_corpus_without_any_term_finds_nothing(build: Build) -> None:
 def test_a_killed_build_resumes_from_its_pieces_to_the_same_bytes(
     build: Build, passages: list[Passage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bm25, "PIECE_ROWS", 100)
     store = build(passages)
     undisturbed = build_index("made", "bm25", store)
-    inverted: list[int] = []
-    invert = inversion.invert
+    write_piece = inversion._write_piece
+    written: list[int] = []
 
-    def interrupted(rows: object, first: int, piece: Path) -> None:
-        if first == 300 and first not in inverted:
-            inverted.append(first)
+    def interrupted(folder: Path, n: int, block: inversion.Block, dictionary: Dictionary) -> None:
+        write_piece(folder, n, block, dictionary)
+        written.append(n)
+        if len(written) == 1:
             raise KeyboardInterrupt
-        inverted.append(first)
-        invert(rows, first, piece)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(bm25, "invert", interrupted)
+    monkeypatch.setattr(inversion, "_write_piece", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build_index("made", "bm25", store, force=True)
     resumed = build_index("made", "bm25", store, force=True)
-    assert inverted == [0, 100, 200, 300, 300, 400]
+    assert written == [0]
     assert resumed.files == undisturbed.files
 
 
@@ -168,12 +170,32 @@ def test_a_missing_index_says_what_to_run(build: Build, passages: list[Passage])
 def test_a_truncated_postings_file_is_refused(build: Build, passages: list[Passage]) -> None:
     store = build(passages)
     build_index("made", "bm25", store)
-    file = index_path("made", "bm25") / "rows.i32"
+    file = index_path("made", "bm25") / "lengths"
     file.write_bytes(file.read_bytes()[:-4])
-    with pytest.raises(ArtifactDamaged, match=r"rows\.i32 has .* bytes instead of"):
+    with pytest.raises(ArtifactDamaged, match=r"lengths has .* bytes instead of"):
         open_index("made", "bm25", store)
 
 
 def test_k_below_one_is_refused(build: Build, passages: list[Passage]) -> None:
     with pytest.raises(ValueError, match="k is 0"):
         built(build, passages).search(["gold"], 0)
+
+
+def test_a_flipped_bit_anywhere_is_a_typed_error_or_changes_nothing(build: Build, passages: list[Passage]) -> None:
+    store = build(passages)
+    expected = built(build, passages).search(QUERIES, 20)
+    n_errors = 0
+    for name in files.DTYPES:
+        path = index_path("made", "bm25") / name
+        content = path.read_bytes()
+        for place in {0, len(content) // 2, len(content) - 1} if content else ():
+            path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+            try:
+                hits = open_index("made", "bm25", store).search(QUERIES, 20)  # type: ignore[arg-type]
+            except ArtifactDamaged:
+                n_errors += 1
+            else:
+                assert hits.rows.tobytes() == expected.rows.tobytes()
+                assert hits.scores.tobytes() == expected.scores.tobytes()
+        path.write_bytes(content)
+    assert n_errors >= 20

@@ -1,0 +1,68 @@
+"""What Unicode says of each code point, as tables: its class in word breaking, and its lower case."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+N_CODE_POINTS = 0x110000
+
+# The classes of word_breaks.txt, each with the letter that stands for it in the grammar's patterns; a class's place is its number.
+CLASSES = {
+    "Other": " ",
+    "ALetter": "a",
+    "Hebrew_Letter": "h",
+    "Numeric": "n",
+    "Katakana": "k",
+    "ExtendNumLet": "_",
+    "MidLetter": ":",
+    "MidNum": ",",
+    "MidNumLet": ".",
+    "Single_Quote": "'",
+    "Double_Quote": '"',
+    "Extend": "x",
+    "ZWJ": "z",
+    "Regional_Indicator": "r",
+    "Ideograph": "i",
+    "Complex_Context": "c",
+    "Complex_Extend": "d",
+    "Pictographic": "p",
+    "Pictographic_Letter": "l",
+    "Emoji_Modifier": "m",
+    "Text_Style": "t",
+    "Emoji_Style": "s",
+    "Keycap": "o",
+    "Keycap_Base": "#",
+}
+OTHER, LETTER, PICTOGRAPHIC_LETTER = (list(CLASSES).index(name) for name in ("Other", "ALetter", "Pictographic_Letter"))
+
+_HANGUL = range(0xAC00, 0xD7A4)
+_LAST_CASED = 0x1E921  # no later code point has a lower case other than itself
+
+
+def class_table() -> NDArray[np.uint8]:
+    """Return the class number of every code point, shape (N_CODE_POINTS,)."""
+    numbers = {name: number for number, name in enumerate(CLASSES)}
+    table = np.full(N_CODE_POINTS, OTHER, dtype=np.uint8)
+    for line in (files(__package__) / "word_breaks.txt").read_text(encoding="ascii").splitlines():
+        if line and not line.startswith("#"):
+            code_points, name = line.split()
+            first, _, last = code_points.partition("..")
+            table[int(first, 16) : int(last or first, 16) + 1] = numbers[name]
+    return table
+
+
+def lower_case_table(classes: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Return the lower case of the first code points, shape (_LAST_CASED + 1,); those after them are their own.
+
+    Each has one code point as its lower case, as in Java's ``Character.toLowerCase``: of i with a dot above, which Python makes of U+0130,
+    it is the i. Only letters are asked for, all of them of a Unicode older than any supported Python's, so that no Python differs.
+    """
+    table = np.arange(_LAST_CASED + 1, dtype=np.uint32)
+    is_letter = (classes[: len(table)] == LETTER) | (classes[: len(table)] == PICTOGRAPHIC_LETTER)
+    is_letter[_HANGUL.start : _HANGUL.stop] = False
+    for code_point in np.flatnonzero(is_letter).tolist():
+        table[code_point] = ord(chr(code_point).lower()[0])
+    return table

@@ -1,0 +1,38 @@
+"""What a word is: the grammar of Lucene's StandardTokenizer over the classes of ``characters``, whose letters the patterns are made of.
+
+It follows the word boundary rules (WB) of Unicode Standard Annex #29, keeping the pieces that hold a letter, a digit, an ideograph or a
+pictograph, and departs from them in three ways: a Hebrew letter that a quote needs is not also the letter before a . or : or another quote;
+text of South-East Asian scripts stays together until something else comes; and what may follow a pictograph is told more finely.
+"""
+
+from __future__ import annotations
+
+import re
+
+# WB4: what extends a character belongs to it.
+_EXTENDING = "[xdzmtso]*"
+
+# WB5-7, 9, 10: letters and digits stay together, with one . : ' between two letters, as in can't and example.com.
+# WB11, 12: digits stay together, with one . , ; ' between two of them, as in 1,000.5.
+# WB7a-c: a Hebrew letter may end with a single quote, and two of them have a double quote between them.
+# WB13: Katakana stay together. WB13a, b: underscores and the like join all of these.
+_RUN = """(k+|([ahl]([:.'][ahl])*|n([,.']n)*|h'|h"h)+)"""
+_WORD = f"_*{_RUN}(_+{_RUN})*_*"
+
+_SOUTH_EAST_ASIAN = "[cd]+"  # not split into words, which would need a dictionary
+_IDEOGRAPH = "i"  # WB999: each a word
+_FLAG = "rr"  # WB15, 16
+
+# WB3c: a joiner takes a pictograph on, and even stands before the first; what extends a pictograph is no style, but for one at its end.
+_DECORATION = "[xdzmo]*"
+_PICTOGRAPH = f"[pl]{_DECORATION}s?"
+_EMOJI = f"(z*{_PICTOGRAPH}|m{_DECORATION})(z+{_PICTOGRAPH}|zm{_DECORATION})*"
+_KEYCAP = f"#{_DECORATION}s?o{_DECORATION}"
+
+
+def _extended(pattern: str) -> str:
+    """Let each character of the pattern be extended."""
+    return re.sub(r"\[[^]]*\]|[^()|*+?]", rf"(\g<0>{_EXTENDING})", pattern)
+
+
+PATTERN = "|".join([_extended(f"{_WORD}|{_SOUTH_EAST_ASIAN}|{_IDEOGRAPH}|{_FLAG}"), _EMOJI, _KEYCAP])

@@ -1,0 +1,94 @@
+"""A token -> its term: Lucene's filters for English. Possessive 's goes, letters become small, stop words go, the rest is stemmed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexer.analysis import characters
+from indexer.analysis.porter import stem
+from indexer.analysis.tokens import TokenRules, token_rules
+from indexer.analysis.utf import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Units
+
+# Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
+STOP_WORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such "
+    "that the their then there these they this to was will with".split()
+)
+_LONGEST_STOP_WORD = 5
+
+_S, _CAPITAL_S = b"sS"
+_APOSTROPHE, _RIGHT_QUOTE, _WIDE_APOSTROPHE = 0x27, 0x2019, 0xFF07
+
+
+class Rules(NamedTuple):
+    """The tables of the analysis."""
+
+    token: TokenRules
+    lower: NDArray[np.uint32]  # of the first code points; those after them are their own lower case
+    stop_words: NDArray[np.int64]  # packed, each at its remainder by the table's length; free places hold -1
+
+
+def read_rules() -> Rules:
+    """Read and compile what the analysis goes by, in about ten milliseconds."""
+    token = token_rules()
+    return Rules(token, characters.lower_case_table(token.classes), _stop_word_table())
+
+
+def _stop_word_table() -> NDArray[np.int64]:
+    """Return a table just long enough that no two stop words fall on one place."""
+    packed = [int.from_bytes(word.encode("ascii")) for word in STOP_WORDS]
+    length = next(length for length in itertools.count(len(packed)) if len({word % length for word in packed}) == len(packed))
+    table = np.full(length, -1, dtype=np.int64)
+    for word in packed:
+        table[word % length] = word
+    return table
+
+
+@njit(nogil=True, cache=True)
+def write_term(points: NDArray[np.uint32], begin: int, end: int, rules: Rules, units: Units) -> int:
+    """Write the term of the token ``points[begin:end]`` to ``units`` and return its length: 0 for a stop word, or no token."""
+    n: int = _write_lower(points, begin, _end_without_possessive(points, begin, end), rules.lower, units)
+    return 0 if _is_stop_word(units, n, rules.stop_words) else int(stem(units, n))
+
+
+@njit(nogil=True, cache=True)
+def _end_without_possessive(points: NDArray[np.uint32], begin: int, end: int) -> int:
+    """Return where the token ends without a final 's."""
+    if end - begin < 2 or points[end - 1] not in (_S, _CAPITAL_S):
+        return end
+    return end - 2 if points[end - 2] in (_APOSTROPHE, _RIGHT_QUOTE, _WIDE_APOSTROPHE) else end
+
+
+@njit(nogil=True, cache=True)
+def _write_lower(points: NDArray[np.uint32], begin: int, end: int, lower: NDArray[np.uint32], units: Units) -> int:
+    """Write the lower case of a token as UTF-16 and return its length."""
+    n = 0
+    for i in range(begin, end):
+        point = np.int64(points[i])
+        if point < len(lower):
+            point = np.int64(lower[point])
+        if point < FIRST_OF_TWO_UNITS:
+            units[n] = point
+            n += 1
+        else:
+            units[n] = HIGH_SURROGATES + (point - FIRST_OF_TWO_UNITS >> 10)
+            units[n + 1] = LOW_SURROGATES + (point & 0x3FF)
+            n += 2
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _is_stop_word(units: Units, n: int, stop_words: NDArray[np.int64]) -> bool:
+    if n > _LONGEST_STOP_WORD:
+        return False
+    packed = np.int64(0)
+    for i in range(n):
+        if units[i] >= FIRST_NOT_ASCII:
+            return False
+        packed = packed << 8 | np.int64(units[i])
+    return bool(stop_words[packed % len(stop_words)] == packed)

@@ -1,0 +1,52 @@
+"""Text -> words: the longest match of the grammar from where the last one ended, as Lucene's StandardTokenizer finds them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexer.analysis import automaton, characters, grammar
+
+MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; no match looks further either, so that a longer word is cut
+
+_DEAD, _START = automaton.DEAD, automaton.START
+_LAST_OF_ONE_UNIT = 0xFFFF
+
+
+class TokenRules(NamedTuple):
+    """The tables of the tokenizer."""
+
+    classes: NDArray[np.uint8]  # of each code point
+    moves: NDArray[np.uint8]  # (states, classes)
+    accepting: NDArray[np.bool_]  # (states,)
+
+
+def token_rules() -> TokenRules:
+    """Read the character classes and compile the grammar, in a few milliseconds."""
+    words = automaton.compile_pattern(grammar.PATTERN, characters.CLASSES.values())
+    return TokenRules(characters.class_table(), words.moves, words.accepting)
+
+
+@njit(nogil=True, cache=True)
+def next_token(points: NDArray[np.uint32], start: int, stop: int, rules: TokenRules) -> tuple[int, int]:
+    """Return where the first token of ``points[start:stop]`` begins and ends; (stop, stop) if there is none.
+
+    A code point at which nothing can match is passed over, and the search begins again after it.
+    """
+    for begin in range(start, stop):
+        end = begin
+        state = _START
+        units = 0
+        for i in range(begin, stop):
+            state = rules.moves[state, rules.classes[points[i]]]
+            units += 2 if points[i] > _LAST_OF_ONE_UNIT else 1
+            if state == _DEAD or units > MAX_TOKEN_UNITS:
+                break
+            if rules.accepting[state]:
+                end = i + 1
+        if end > begin:
+            return begin, end
+    return stop, stop

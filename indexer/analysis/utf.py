@@ -1,0 +1,45 @@
+"""UTF-16, whose units Lucene counts and stems by, and UTF-8, in which terms are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Units = NDArray[np.uint16]
+
+FIRST_NOT_ASCII = 0x80
+FIRST_OF_TWO_UNITS = 0x10000
+HIGH_SURROGATES, LOW_SURROGATES = 0xD800, 0xDC00
+_AFTER_SURROGATES = 0xE000
+_FIRST_OF_THREE_BYTES = 0x800
+
+
+@njit(nogil=True, cache=True)
+def write_utf8(units: Units, n: int, pool: NDArray[np.uint8], at: int) -> int:
+    """Write ``units[:n]``, in which surrogates are paired, as UTF-8 to ``pool`` from ``at`` on, and return where it ends."""
+    i = 0
+    while i < n:
+        point = np.int64(units[i])
+        i += 1
+        if point < FIRST_NOT_ASCII:
+            pool[at] = point
+            at += 1
+            continue
+        if point < _FIRST_OF_THREE_BYTES:
+            pool[at] = 0xC0 | point >> 6
+        else:
+            if point < HIGH_SURROGATES or point >= _AFTER_SURROGATES:
+                pool[at] = 0xE0 | point >> 12
+            else:
+                point = FIRST_OF_TWO_UNITS + (point - HIGH_SURROGATES << 10) + (np.int64(units[i]) - LOW_SURROGATES)
+                i += 1
+                pool[at] = 0xF0 | point >> 18
+                at += 1
+                pool[at] = 0x80 | point >> 12 & 0x3F
+            at += 1
+            pool[at] = 0x80 | point >> 6 & 0x3F
+        at += 1
+        pool[at] = 0x80 | point & 0x3F
+        at += 1
+    return at

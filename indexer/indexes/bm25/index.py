@@ -1,0 +1,169 @@
+"""BM25 that returns what Lucene returns, on numba: ``similarity`` is the arithmetic, ``files`` the format, ``search`` the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from corpora.artifacts import Manifest
+from corpora.errors import ArtifactDamaged, ArtifactMismatch
+from corpora.progress import Progress
+from corpora.staging import PIECES
+from corpora.store import PassageStore
+from indexer.analysis import ANALYZER, TermNumbers
+from indexer.base import NO_ROW, Hits, IndexKind, check_k, n_threads
+from indexer.dictionary import HashedTerms, find_all
+
+from .files import BLOCK_ROWS, Checks, IndexFiles, Postings, check_byte_order
+from .inversion import invert
+from .merging import merge
+from .search import Space, Statistics, Terms, answer, first_damage
+from .similarity import idf, inverse_norms, mean_length, term_frequencies
+
+K1 = 0.9
+B = 0.4
+
+_QUERIES_PER_TASK = 32
+
+
+class BM25Index:
+    """A memory-mapped BM25 index; searches may run at once in any number of threads and processes."""
+
+    def __init__(self, files: IndexFiles, counts: Mapping[str, int]) -> None:
+        self._files = files
+        self._n_filled = counts["rows_with_terms"]
+        inverse = inverse_norms(K1, B, mean_length(counts["tokens"], counts["rows_with_terms"]))
+        self._statistics = Statistics(inverse, term_frequencies(inverse))
+
+    def __len__(self) -> int:
+        return len(self._files.postings.lengths)
+
+    def search(self, queries: Sequence[str], k: int) -> Hits:
+        """Return the k rows with the highest scores above 0 for each query.
+
+        Scores are those of Lucene's BM25Similarity, bit by bit; a term that the query repeats counts each time. They do not depend on the
+        batch. Several queries are spread over the processors.
+
+        Raises:
+            ValueError: k < 1.
+            ArtifactDamaged: what the queries need of the files is damaged.
+        """
+        check_k(k)
+        hits = Hits(np.full((len(queries), k), NO_ROW, dtype=np.int64), np.full((len(queries), k), -np.inf, dtype=np.float32))
+        if not queries:
+            return hits
+        self._files.check_tables()
+        terms, starts = self._terms(queries)
+
+        def work(first: int) -> int:
+            some = slice(first, first + _QUERIES_PER_TASK)
+            damage: int = _answer_some(
+                self._files.postings,
+                self._files.checks,
+                self._statistics,
+                terms,
+                starts[first : first + _QUERIES_PER_TASK + 1],
+                Hits(hits.rows[some, :depth], hits.scores[some, :depth]),
+            )
+            return damage
+
+        depth = min(k, len(self))
+        tasks = range(0, len(queries), _QUERIES_PER_TASK)
+        if len(tasks) == 1:
+            damages = [work(0)]
+        else:
+            with ThreadPoolExecutor(n_threads()) as pool:
+                damages = list(pool.map(work, tasks))
+        for damage in damages:
+            if damage >= 0:
+                raise self._files.damaged(Checks._fields[damage])
+        return hits
+
+    def _terms(self, queries: Sequence[str]) -> tuple[Terms, NDArray[np.int64]]:
+        """Return the known terms of all queries, and where each query's begin, (len(queries) + 1)."""
+        postings = self._files.postings
+        analysed = TermNumbers()
+        occurrences, ends = analysed.add(queries)
+        table = analysed.table()
+        known = find_all(HashedTerms(postings.pool, postings.ends, postings.slots), table.pool, table.ends)
+        numbers, counts, starts = _distinct(occurrences, ends, known)
+        dense = np.searchsorted(postings.dense_terms, numbers)
+        is_dense = np.append(postings.dense_terms, -1)[dense] == numbers
+        frequencies = postings.posting_starts[numbers + 1] - postings.posting_starts[numbers]
+        frequencies[is_dense] = postings.dense_frequencies[dense[is_dense]]
+        weights = counts.astype(np.float32) * idf(self._n_filled, frequencies)
+        return Terms(numbers, np.where(is_dense, dense, -1), weights), starts
+
+
+@njit(nogil=True, cache=True)
+def _distinct(
+    occurrences: NDArray[np.int32], ends: NDArray[np.int64], known: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct known terms of each query, as they first come in it, how often each comes, and where each query's begin."""
+    numbers, counts = np.empty(len(occurrences), np.int64), np.empty(len(occurrences), np.int64)
+    starts, places = np.zeros(len(ends) + 1, np.int64), np.full(len(known), -1, np.int64)
+    n = start = 0
+    for q in range(len(ends)):
+        for occurrence in occurrences[start : ends[q]]:
+            if known[occurrence] < 0:
+                continue
+            if places[occurrence] < starts[q]:  # not yet in this query
+                places[occurrence] = n
+                numbers[n], counts[n] = known[occurrence], 0
+                n += 1
+            counts[places[occurrence]] += 1
+        start = ends[q]
+        starts[q + 1] = n
+    return numbers[:n], counts[:n], starts
+
+
+@njit(nogil=True, cache=True)
+def _answer_some(postings: Postings, checks: Checks, statistics: Statistics, terms: Terms, starts: NDArray[np.int64], hits: Hits) -> int:
+    """Answer consecutive queries; return -1, or the place in ``Checks`` of a damaged file."""
+    space = Space(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
+    for q in range(len(starts) - 1):
+        start, end = starts[q], starts[q + 1]
+        mine = Terms(terms.numbers[start:end], terms.dense[start:end], terms.weights[start:end])
+        damage: int = first_damage(postings, checks, mine)
+        if damage >= 0:
+            return damage
+        answer(postings, statistics, mine, space, hits.rows[q], hits.scores[q])
+    return -1
+
+
+def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str, int]:
+    """Build the index of a store into ``staging``; see ``IndexKind.write``."""
+    check_byte_order()
+    pieces = staging / PIECES
+    pieces.mkdir(exist_ok=True)
+    dictionary = invert(store, pieces, progress)
+    return merge(staging, pieces, dictionary, K1, B)
+
+
+def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
+    """Open a built index; see ``IndexKind.open``.
+
+    Raises:
+        ArtifactDamaged: a file does not hold what its manifest says.
+        ArtifactMismatch: its analyzer is not known.
+    """
+    check_byte_order()
+    analyzer = manifest.recipe.parameters.get("analyzer")
+    if analyzer != ANALYZER:
+        raise ArtifactMismatch(
+            f"{path} was built with the analyzer '{analyzer}', this version of idx has '{ANALYZER}': build it again with --force"
+        )
+    files = IndexFiles(path)
+    found = {"terms": len(files.postings.ends), "rows": len(files.postings.lengths)}
+    promised = {name: manifest.count(name) for name in (*found, "rows_with_terms", "tokens")}
+    if found != {name: promised[name] for name in found}:
+        raise ArtifactDamaged(f"{path} holds {found}, its manifest says {promised}: build it again with --force")
+    return BM25Index(files, promised)
+
+
+KIND = IndexKind(name="bm25", format_version=2, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)

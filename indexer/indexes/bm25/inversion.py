@@ -1,0 +1,199 @@
+"""Rows -> pieces: the postings of one block of 65,536 rows each, in finished files that a resumed build does not make again.
+
+The text of a block is analysed and inverted in a thread of its own; terms get their final numbers in the order of the rows, so that a build
+makes the same bytes whatever the number of threads. Files of piece ``n``, in the order in which they are written:
+
+    <n>.terms.npy      (2, terms of the block), int64: the terms' numbers, ascending, and where the postings of each end
+    <n>.postings.npy   uint32: 65,536 * row within the block + tf
+    <n>.rows.npz       lengths of the rows, and the terms that no piece before has; written last: with it the piece is finished
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from corpora.durable import replacing
+from corpora.errors import PiecesDamaged
+from corpora.progress import Progress
+from corpora.store import PassageStore
+from indexer.analysis import TermNumbers, TermTable
+from indexer.base import n_threads
+from indexer.dictionary import Dictionary
+
+from .files import BLOCK_ROWS
+from .similarity import MAX_TF
+
+_BATCH_ROWS = 4096
+
+
+class Block(NamedTuple):
+    """The inverted text of a block.
+
+    Attributes:
+        terms: the block's terms, numbered as they first come in it.
+        ends: where each term's postings end, int64.
+        postings: 65,536 * row within the block + tf, uint32; rows ascending for each term.
+        lengths: terms of each row, uint32.
+    """
+
+    terms: TermTable
+    ends: NDArray[np.int64]
+    postings: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+
+class Piece(NamedTuple):
+    """A finished piece; what is large is mapped."""
+
+    terms: NDArray[np.int64]
+    postings: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+    new_pool: NDArray[np.uint8]
+    new_ends: NDArray[np.uint32]
+
+
+def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
+    """Write the pieces of a store that are not in ``folder`` yet, and return the terms of all.
+
+    Raises:
+        PiecesDamaged: a finished piece cannot be read.
+    """
+    dictionary = Dictionary()
+    n_blocks = -(-len(store) // BLOCK_ROWS)
+    n_done = 0
+    while n_done < n_blocks and _marker(folder, n_done).exists():
+        piece = read_piece(folder, n_done)
+        dictionary.add(piece.new_pool, piece.new_ends)
+        n_done += 1
+    for n, block in _inverted(store, range(n_done, n_blocks)):
+        _write_piece(folder, n, block, dictionary)
+        progress(min((n + 1) * BLOCK_ROWS, len(store)), len(store))
+    return dictionary
+
+
+def n_pieces(folder: Path) -> int:
+    """Return the number of finished pieces."""
+    return len(list(folder.glob("*.rows.npz")))
+
+
+def read_piece(folder: Path, n: int) -> Piece:
+    """Open a finished piece.
+
+    Raises:
+        PiecesDamaged: it cannot be read.
+    """
+    try:
+        terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
+        with _marker(folder, n).open("rb") as file, np.load(file) as arrays:  # numpy leaves a file open that it cannot read
+            piece = Piece(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise PiecesDamaged(f"piece {n} in {folder} cannot be read: {error}") from error
+    if len(terms[1]) and terms[1][-1] != len(postings):
+        raise PiecesDamaged(f"piece {n} in {folder} has {len(postings)} postings instead of {terms[1][-1]}")
+    return piece
+
+
+def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:
+    """Yield inverted blocks in order, while threads work on those that follow."""
+    threads = n_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        ahead = deque[tuple[int, Future[Block]]]()
+        try:
+            for n in blocks:
+                ahead.append((n, pool.submit(_block, store, n)))
+                if len(ahead) > threads:
+                    done, future = ahead.popleft()
+                    yield done, future.result()
+            while ahead:
+                done, future = ahead.popleft()
+                yield done, future.result()
+        finally:
+            for _, future in ahead:
+                future.cancel()
+
+
+def _block(store: PassageStore, n: int) -> Block:
+    numbers = TermNumbers()
+    occurrences, ends = [], []
+    first, end = n * BLOCK_ROWS, min((n + 1) * BLOCK_ROWS, len(store))
+    for start in range(first, end, _BATCH_ROWS):
+        passages = store.get_many(range(start, min(start + _BATCH_ROWS, end)))
+        terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
+        occurrences.append(terms)
+        ends.append(np.diff(row_ends, prepend=0))
+    lengths = np.concatenate(ends)
+    term_ends, postings = _postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
+    return Block(numbers.table(), term_ends, postings, lengths.astype(np.uint32))
+
+
+def _write_piece(folder: Path, n: int, block: Block, dictionary: Dictionary) -> None:
+    n_known = len(dictionary)
+    numbers = dictionary.add(block.terms.pool, block.terms.ends).astype(np.int64)
+    order = np.argsort(numbers)
+    ends = np.cumsum(np.diff(block.ends, prepend=0)[order])
+    _save(folder / f"{n:05d}.terms.npy", np.stack([numbers[order], ends]))
+    _save(folder / f"{n:05d}.postings.npy", _reordered(block.postings, block.ends, order))
+    pool, new_ends = dictionary.terms_from(n_known)
+    with replacing(_marker(folder, n)) as file:
+        np.savez(file, lengths=block.lengths, pool=pool, ends=new_ends)
+
+
+def _marker(folder: Path, n: int) -> Path:
+    return folder / f"{n:05d}.rows.npz"
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    with replacing(path) as file:
+        np.save(file, array)
+
+
+@njit(nogil=True, cache=True)
+def _postings(occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_terms: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """Return where each term's postings end and the postings, given the terms of all rows one after the other."""
+    last_row = np.full(n_terms, -1, dtype=np.int64)
+    ends = np.zeros(n_terms, dtype=np.int64)
+    start = 0
+    for row in range(len(row_ends)):
+        for term in occurrences[start : row_ends[row]]:
+            if last_row[term] != row:
+                last_row[term] = row
+                ends[term] += 1
+        start = row_ends[row]
+    ends = np.cumsum(ends)
+    filled = np.zeros(n_terms, dtype=np.int64)
+    filled[1:] = ends[:-1]
+    postings = np.zeros(ends[-1] if n_terms else 0, dtype=np.uint32)
+    last_row[:] = -1
+    start = 0
+    for row in range(len(row_ends)):
+        for term in occurrences[start : row_ends[row]]:
+            if last_row[term] != row:
+                last_row[term] = row
+                postings[filled[term]] = row << 16
+                filled[term] += 1
+            if postings[filled[term] - 1] & MAX_TF < MAX_TF:
+                postings[filled[term] - 1] += 1
+        start = row_ends[row]
+    return ends, postings
+
+
+@njit(nogil=True, cache=True)
+def _reordered(postings: NDArray[np.uint32], ends: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Return the postings with the terms in another order."""
+    reordered = np.empty_like(postings)
+    at = 0
+    for term in order:
+        start = ends[term - 1] if term > 0 else 0
+        size = ends[term] - start
+        reordered[at : at + size] = postings[start : start + size]
+        at += size
+    return reordered

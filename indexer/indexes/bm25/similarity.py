@@ -1,0 +1,124 @@
+"""The arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), digit for digit in float32, and its rounding to one-byte impacts.
+
+    score(query, row) = sum over distinct query terms t of  w - w / (1 + tf * inverse[length code of the row])
+    w = (how often the query has t) * ln(1 + (N - df + 0.5) / (df + 0.5))
+    inverse[c] = 1 / (k1 * (1 - b + b * length(c) / mean length))
+
+N and the mean length are of the rows that have a term at all. A length is kept in one byte: exact up to 40 terms, then four bits
+(org.apache.lucene.util.SmallFloat.intToByte4). Every term's part is a float32; they are added in float64 and the sum rounded to float32.
+
+An impact is tf's share of the weight, x = 1 - 1 / (1 + tf * inverse), rounded up to 255ths: 1 to 255. With the row's length code it
+gives tf back, but for some high ones, which share an impact with the tf below: of those the index keeps a list.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+MAX_TF = np.iinfo(np.uint16).max  # a term more frequent than this in one row counts as this: the score is flat there to 5 digits
+N_LENGTH_CODES = 256
+
+_N_EXACT = 24  # lengths below this are their own code: 255 - intToByte4's code for the largest int
+
+
+class TermFrequencies(NamedTuple):
+    """What an impact says of tf, both of shape (length codes, 256): the lowest tf that has it (0: none), and if the next has it too."""
+
+    lowest: NDArray[np.uint16]
+    is_shared: NDArray[np.bool_]
+
+
+@njit(nogil=True, cache=True)
+def length_code(length: int) -> int:
+    """Return the byte that stands for a length."""
+    rest = length - _N_EXACT
+    if rest < 8:
+        return length if rest < 0 else rest + _N_EXACT
+    shift = 0
+    while rest >> shift >= 16:
+        shift += 1
+    return _N_EXACT + (((rest >> shift) & 7) | ((shift + 1) << 3))
+
+
+@njit(nogil=True, cache=True)
+def coded_length(code: int) -> int:
+    """Return the length that a byte stands for: the lowest that has this code."""
+    rest = code - _N_EXACT
+    if rest < 8:
+        return code
+    return _N_EXACT + (((rest & 7) | 8) << ((rest >> 3) - 1))
+
+
+@njit(nogil=True, cache=True)
+def length_codes(lengths: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Return ``length_code`` of every length, uint8."""
+    codes = np.empty(len(lengths), dtype=np.uint8)
+    for i in range(len(lengths)):
+        codes[i] = length_code(np.int64(lengths[i]))
+    return codes
+
+
+def mean_length(n_tokens: int, n_rows: int) -> float:
+    """Return the mean length of the rows that have a term; 1 if there are none."""
+    return n_tokens / n_rows if n_rows else 1.0
+
+
+def inverse_norms(k1: float, b: float, mean_length: float) -> NDArray[np.float32]:
+    """Return ``inverse``, float32, shape (256,)."""
+    one, k, share = np.float32(1), np.float32(k1), np.float32(b)
+    lengths = np.array([coded_length(code) for code in range(N_LENGTH_CODES)], dtype=np.float32)
+    norms: NDArray[np.float32] = one / (k * ((one - share) + share * lengths / np.float32(mean_length)))
+    return norms
+
+
+def idf(n_rows: int, frequencies: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the weight of terms that so many of ``n_rows`` rows have, float32."""
+    df = frequencies.astype(np.float64)
+    return np.log(1 + (n_rows - df + 0.5) / (df + 0.5)).astype(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def impact(tf: int, inverse: np.float32) -> int:
+    """Return the impact of a term frequency, 1 to 255."""
+    one = np.float32(1)
+    share = one - one / (one + np.float32(tf) * inverse)
+    return int(max(np.float32(1), np.ceil(share * np.float32(255))))
+
+
+@njit(nogil=True, cache=True)
+def part(weight: np.float32, tf: int, inverse: np.float32) -> np.float32:
+    """Return what a term of this weight adds to the score of a row that has it ``tf`` times."""
+    return weight - weight / (np.float32(1) + np.float32(tf) * inverse)
+
+
+@njit(nogil=True, cache=True)
+def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
+    """Return what each impact says of tf in rows of each length code."""
+    lowest = np.zeros((len(inverse), 256), dtype=np.uint16)
+    is_shared = np.zeros((len(inverse), 256), dtype=np.bool_)
+    for code in range(len(inverse)):
+        tf = 1
+        while tf <= MAX_TF:
+            value = impact(tf, inverse[code])
+            lowest[code, value] = tf
+            following = _first_above(tf, value, inverse[code])
+            is_shared[code, value] = following > tf + 1
+            tf = following
+    return TermFrequencies(lowest, is_shared)
+
+
+@njit(nogil=True, cache=True)
+def _first_above(tf: int, value: int, inverse: np.float32) -> int:
+    """Return the lowest term frequency whose impact is above ``value``, that of ``tf``; MAX_TF + 1 if there is none."""
+    low, high = tf, MAX_TF + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if impact(middle, inverse) > value:
+            high = middle
+        else:
+            low = middle
+    return high

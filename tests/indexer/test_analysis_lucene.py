@@ -1,0 +1,241 @@
+"""Our analysis against Lucene's own, run in Java: the same terms for the same texts, without exception."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import itertools
+import json
+import os
+import random
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexer.analysis import TermNumbers, english
+from indexer.analysis.characters import CLASSES, class_table
+from indexer.jvm import in_java, java_class
+from tests.indexer.test_analysis import CASES, STEMS
+
+if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
+    pytest.skip("needs the extra 'lucene'", allow_module_level=True)
+
+SENTINEL = "zqz"  # a line of its own between texts; its term is the word itself
+BATCH_CHARACTERS = 1_000_000
+
+
+def batched(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch, size = list[str](), 0
+    for text in texts:
+        batch.append(text)
+        size += len(text) + len(SENTINEL) + 2
+        if size > BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def lucene_terms(texts: Sequence[str], analyzer: Any = None) -> list[list[str]]:  # noqa: ANN401 - a Java object
+    """Return each text's terms by Anserini's analyzer (or another), all in one call: every crossing into Java costs."""
+
+    def analyze() -> str:
+        used = analyzer or java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+        terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, f"\n{SENTINEL}\n".join(texts))
+        answer: str = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(terms)
+        return answer
+
+    by_text: list[list[str]] = [[]]
+    for term in json.loads(in_java(analyze)):
+        if term == SENTINEL:
+            by_text.append([])
+        else:
+            by_text[-1].append(term)
+    assert len(by_text) == len(texts)
+    return by_text
+
+
+def our_terms(texts: Sequence[str]) -> list[list[str]]:
+    numbers = TermNumbers()
+    in_order, ends = numbers.add(texts)
+    pool, term_ends = numbers.table()
+    terms = [term.tobytes().decode("utf-8") for term in np.split(pool, term_ends[:-1])]
+    return [[terms[number] for number in of_text] for of_text in np.split(in_order, ends[:-1])]
+
+
+def differences(texts: Iterable[str]) -> list[tuple[str, list[str], list[str]]]:
+    """Return the first texts whose terms differ, with ours and Lucene's."""
+    found = []
+    for batch in batched(texts):
+        ours, theirs = our_terms(batch), lucene_terms(batch)
+        found += [(text, our, their) for text, our, their in zip(batch, ours, theirs, strict=True) if our != their]
+        if len(found) > 5:
+            break
+    return found[:5]
+
+
+def corpus_texts(data: Path) -> Iterator[str]:
+    """Yield all texts of four public collections: Wikipedia twice, abstracts of computer science and of medicine."""
+    for name in ("dpr_union", "wiki_intro"):
+        with gzip.open(data / name / "passages.jsonl.gz", "rt", encoding="utf-8") as file:
+            yield from (f"{record['title']}\n{record['text']}" for record in map(json.loads, file))
+    with gzip.open(data / "cacm" / "cacm.json.gz", "rt", encoding="utf-8") as file:
+        yield from (json.loads(line)["contents"] for line in file)
+    with zipfile.ZipFile(data / "nfcorpus" / "nfcorpus.zip") as archive, archive.open("nfcorpus/corpus.jsonl") as raw:
+        yield from (f"{record['title']}\n{record['text']}" for record in map(json.loads, io.TextIOWrapper(raw, "utf-8")))
+
+
+class Strings:
+    """Seeded strings of what is hard: characters of all classes mixed, emoji, apostrophes, numbers, endings, words of any length."""
+
+    SUFFIXES = (
+        "s es ies sses eed ed ing ational tional enci anci izer bli abli alli entli eli ousli ization ation ator alism iveness fulness "
+        "ousness aliti iviti biliti logi icate ative alize iciti ical ful ness al ance ence er ic able ible ant ement ment ent sion tion "
+        "ion ou ism ate iti ous ive ize e ll y ying 's ’s ＇S s' 'd at bl iz"
+    ).split()
+    EMOJI = "👍 👍🏽 👩‍👩‍👧 👩🏽‍🚀 🏳️‍🌈 🏴󠁧󠁢󠁥󠁮󠁧󠁿 🇩🇪 🇩🇪🇫🇷🇬 1️⃣ #️⃣ *⃣ ☝︎ ❤️ ❤ ©️ ™ ℹ️ Ⓜ 🏿".split()
+    WORDS = "The of İt Kelvin U.S.A. can't O’Neill's rock'n'roll 1,000.5 3:45 1e-5 a_b __x C++ naïve ÉCOLE ΣΊΣΥΦΟΣ straße 𐐀𐐁ing".split()
+    SCRIPTS = "日本語 ひらがな カタカナ ｶﾀｶﾅ 한국어 ภาษาไทย ខ្មែរ မြန်မာ ລາວ צה״ל צה\"ל ג'ירפה العربية हिन्दी தமிழ் é y̆ e\u0301\u0327".split()
+    INVISIBLE = ["\u00ad", "\u200b", "\ufeff", "\u2028", "\x00", "\x85"]
+    MIXTURES = ("".join(CLASSES.values()), "plmzstox#r", "plzms", "ahnk_:,.'\"xz", "hn'\".")  # classes by their codes
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        classes = class_table()
+        self._members = {code: np.flatnonzero(classes == number) for number, code in enumerate(CLASSES.values())}
+        self._members[" "] = np.setdiff1d(self._members[" "], np.arange(0xD800, 0xE000))
+
+    def _mixture(self) -> str:
+        codes = self._random.choices(self._random.choice(self.MIXTURES), k=self._random.randrange(1, 8))
+        return "".join(chr(self._random.choice(self._members[code])) for code in codes)
+
+    def _word(self) -> str:
+        letters = "".join(self._random.choices("abcdeilnorstuwxyzéßđ𐐨", k=self._random.randrange(1, 6)))
+        return letters + "".join(self._random.choices(self.SUFFIXES, k=self._random.randrange(3)))
+
+    def _long(self) -> str:
+        characters = self._random.choice(
+            ["a", "é", "𐐨", "𐐨a", "7", "_", "カ", "ก", "가", "a.", "1,", "😀\u200d", "e\u0301", "\u0301", "z-"]
+        )
+        length = self._random.choice([253, 254, 255, 256, 257, 300, 509, 510, 511, 1000])
+        return ("x" * self._random.randrange(3) + characters * length)[:length] + self._random.choice(
+            ["", "b", "𐐨", "'s", "\u0301", "_a", ".b"]
+        )
+
+    def _piece(self) -> str:
+        kind = self._random.random()
+        if kind < 0.005:
+            return self._long()
+        if kind < 0.5:
+            return self._mixture()
+        if kind < 0.7:
+            return self._word()
+        return self._random.choice(self._random.choice([self.EMOJI, self.WORDS, self.SCRIPTS, self.INVISIBLE, list("'’.:,;\"_ \n-")]))
+
+    def some(self, n: int) -> Iterator[str]:
+        for _ in range(n):
+            pieces = [self._piece() for _ in range(self._random.randrange(1, 12))]
+            yield self._random.choice(["", "", " "]).join(pieces)
+
+
+def in_contexts(code_point: int) -> str:
+    """Return text with a character alone, doubled, and next to characters that it may join or part."""
+    it = chr(code_point)
+    contexts = (
+        "{0} {0}{0} a{0}b 1{0}2 א{0}ב カ{0}カ _{0}_ ก{0}ก 漢{0} 😀{0}😀 \u200d{0} 😀\u200d{0} 😀\ufe0f{0} {0}\u20e3 🇩{0}🇪 א{0} b{0}s {0}ing"
+    )
+    return contexts.format(it)
+
+
+def sequences_of_classes(length: int, seed: int) -> Iterator[str]:
+    """Yield texts for all sequences of classes, each with some member of each class, a hundred to a text."""
+    choose = random.Random(seed)
+    classes = class_table()
+    members = [np.flatnonzero(classes == number)[:500].tolist() for number in range(1, len(CLASSES))]
+    texts = ("".join(chr(choose.choice(of_class)) for of_class in sequence) for sequence in itertools.product(members, repeat=length))
+    while hundred := list(itertools.islice(texts, 100)):
+        yield " \n".join(hundred)
+
+
+@pytest.fixture
+def all_texts(shared_data: Path) -> list[str]:
+    return list(corpus_texts(shared_data))
+
+
+def test_terms_of_real_texts_are_those_of_lucene(all_texts: list[str]) -> None:
+    assert differences(random.Random(1).sample(all_texts, 5000)) == []
+
+
+@pytest.mark.slow
+def test_terms_of_all_real_texts_are_those_of_lucene(all_texts: list[str]) -> None:
+    assert len(all_texts) == 33_888 + 178_775 + 3_204 + 3_633
+    assert differences(all_texts) == []
+
+
+def test_terms_of_strange_texts_are_those_of_lucene() -> None:
+    assert differences(Strings(0).some(20_000)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_terms_of_many_strange_texts_are_those_of_lucene(seed: int) -> None:
+    assert differences(Strings(seed).some(200_000)) == []
+
+
+def test_characters_at_the_borders_of_classes_part_and_join_as_in_lucene() -> None:
+    borders = np.flatnonzero(np.diff(class_table()))
+    code_points = {int(border) + step for border in borders for step in (0, 1)}
+    assert differences(in_contexts(code_point) for code_point in sorted(code_points) if not 0xD800 <= code_point < 0xE000) == []
+
+
+@pytest.mark.slow
+def test_every_character_parts_and_joins_as_in_lucene() -> None:
+    assert differences(in_contexts(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point < 0xE000) == []
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
+def test_sequences_of_all_classes_part_and_join_as_in_lucene(length: int) -> None:
+    assert differences(sequences_of_classes(length, seed=length)) == []
+
+
+@pytest.mark.parametrize("characters", ["a", "é", "𐐨", "_", "カ", "ก", "👩\u200d", "\u0301", "1,"])
+def test_long_words_are_cut_as_in_lucene(characters: str) -> None:
+    texts = [f"{before}{characters * length} c" for before in ("", "b", "bb") for length in (*range(120, 131), *range(250, 261), 510, 1000)]
+    assert differences(texts) == []
+
+
+def test_texts_joined_have_the_terms_that_they_have_alone(all_texts: list[str]) -> None:
+    texts = [*random.Random(2).sample(all_texts, 50), *Strings(9).some(200)]
+    alone = [terms for text in texts for terms in lucene_terms([text])]
+    assert alone == lucene_terms(texts) == [english(text) for text in texts]
+
+
+def test_a_lone_surrogate_parts_words_as_in_lucene(tmp_path: Path) -> None:
+    """Such a string cannot be handed to Java, so Java is told to make surrogates of private characters."""
+    surrogates = [0xD800, 0xD83D, 0xDBFF, 0xDC00, 0xDE00, 0xDFFF]
+    (tmp_path / "mapping.txt").write_text("".join(f'"\\u{0xE000 + i:04X}" => "\\u{point:04X}"\n' for i, point in enumerate(surrogates)))
+
+    def with_surrogates() -> Any:  # noqa: ANN401 - a Java object
+        options, none = java_class("java.util.HashMap")(), java_class("java.util.HashMap")
+        options.put("mapping", "mapping.txt")
+        builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder(java_class("java.io.File")(str(tmp_path)).toPath())
+        builder = builder.addCharFilter("mapping", options).withTokenizer("standard", none())
+        for name in ("englishPossessive", "lowercase", "stop", "porterStem"):
+            builder = builder.addTokenFilter(name, none())
+        return builder.build()
+
+    mapped = ["{}", "a{}b", "ab{}", "{}ab", "1{}2 _{}_", "👩{}👩", "a{}ing's {}{}s x", "a" * 254 + "{}b", "a" * 255 + "{}b"]
+    texts = [text.replace("{}", chr(0xE000 + i)) for text in mapped for i in range(len(surrogates))]
+    lone = [text.replace("{}", chr(point)) for text in mapped for point in surrogates]
+    assert our_terms(lone) == lucene_terms(texts, in_java(with_surrogates))
+
+
+def test_the_hand_written_cases_are_what_lucene_answers() -> None:
+    assert lucene_terms([text for text, _ in CASES]) == [terms.split(" ") * (terms != "") for _, terms in CASES]
+    words, stems = zip(*(pair.split(":") for pair in STEMS), strict=True)
+    assert lucene_terms(words) == [[stemmed] for stemmed in stems]

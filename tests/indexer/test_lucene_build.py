@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import sys
+import tarfile
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.artifacts import Manifest, read_manifest
+from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from corpora.home import home as data_home
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.build import build_index, index_path, open_index
+from indexer.estimate import lucene_need
+from indexer.indexes import lucene_build
+from indexer.indexes.lucene import LuceneIndex
+
+if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
+    pytest.skip("needs the extra 'lucene'", allow_module_level=True)
+
+Build = Callable[..., PassageStore]
+
+
+def built(store: PassageStore, *, force: bool = False) -> LuceneIndex:
+    build_index("made", "lucene", store, force=force)
+    index = open_index("made", "lucene", store)
+    assert isinstance(index, LuceneIndex)
+    return index
+
+
+def manifest() -> Manifest:
+    return read_manifest(index_path("made", "lucene"), "lucene", 1, "")
+
+
+def test_strange_ids_keep_their_rows(build: Build) -> None:
+    ids = ["a b", "ü–“x”", "nul\0id", "q\"uo'te", "back\\slash", "new\nline", "tab\t", "x" * 500, "😀", " lead", '{"a": 1}', "\x7f", "�"]
+    store = build([Passage(id_, "", f"river word{n}") for n, id_ in enumerate(ids)])
+    hits = built(store).search([f"word{n}" for n in range(len(ids))], 2)
+    assert hits.rows.tolist() == [[n, -1] for n in range(len(ids))]
+
+
+def test_passages_without_terms_are_counted_and_never_found(build: Build) -> None:
+    texts = [("", ""), (" \t", "\n\x01 "), ("\xa0", "\u3000"), ("The", "of and a"), ("!!!", "..."), ("Rivers", ""), ("", "a river")]
+    index = built(build([Passage(str(n), *pair) for n, pair in enumerate(texts)]))
+    assert index.search(["river"], 7).rows[0].tolist() == [5, 6, -1, -1, -1, -1, -1]
+    assert dict(manifest().counts) == {"rows": 7, "documents": 5, "searchable": 2}
+
+
+def test_a_corpus_without_any_document_finds_nothing(build: Build) -> None:
+    index = built(build([Passage("1", "", " "), Passage("2", "", "")]))
+    assert index.search(["anything", ""], 3).rows.tolist() == [[-1, -1, -1]] * 2
+
+
+def test_a_killed_build_goes_on_after_its_finished_pieces(
+    build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lucene_build, "PIECE_ROWS", 100)
+    store = build(made_passages[:250])
+    undisturbed = built(store).search(["number 17 subject"], 300)
+    indexed: list[int] = []
+    run_anserini = lucene_build._run_anserini
+
+    def interrupted(source: Path, index: Path, n_documents: int) -> None:
+        indexed.append(n_documents)
+        if indexed == [100, 100]:
+            raise KeyboardInterrupt
+        run_anserini(source, index, n_documents)
+
+    monkeypatch.setattr(lucene_build, "_run_anserini", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_index("made", "lucene", store, force=True)
+    resumed = built(store, force=True)
+    assert sorted(indexed) == [50, 100, 100, 100]  # each finished piece once, the interrupted one twice
+    hits = resumed.search(["number 17 subject"], 300)
+    assert (hits.rows == undisturbed.rows).all()
+    assert hits.scores.tobytes() == undisturbed.scores.tobytes()
+
+
+def test_damaged_pieces_are_made_again(build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lucene_build, "PIECE_ROWS", 100)
+    store = build(made_passages[:150])
+    merge = lucene_build._merge
+    damaged: list[Path] = []
+
+    def damage_and_merge(pieces: Sequence[Path], target: Path) -> None:
+        if not damaged:
+            damaged.extend(pieces[1].glob("*.doc"))
+            damaged[0].write_bytes(damaged[0].read_bytes()[:-20] + bytes(20))
+        merge(pieces, target)
+
+    monkeypatch.setattr(lucene_build, "_merge", damage_and_merge)
+    assert len(built(store)) == 150
+    assert len(damaged) == 1
+
+
+def test_a_passage_too_long_for_the_indexer_is_named(build: Build) -> None:
+    store = build([Passage("1", "a", "river"), Passage("whole book", "b", "word " * 4_000_000)])
+    with pytest.raises(InputError, match="passage 'whole book' has 20,000,002 characters, .* at most 20,000,000: split it"):
+        build_index("made", "lucene", store)
+
+
+def test_a_program_out_of_memory_says_so(build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lucene_build, "PROGRAM_HEAP_BYTES", 6 << 20)
+    with pytest.raises(IdxError, match="Lucene could not index the passages: .*OutOfMemoryError"):
+        build_index("made", "lucene", build(made_passages))
+
+
+def test_a_full_disk_says_so(build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
+    def swallowing(*_: object, on_line: Callable[[str], None], **__: object) -> None:
+        on_line("java.io.IOException: No space left on device")  # what Anserini does with it: one line, and exit status 0
+
+    monkeypatch.setattr(lucene_build, "run_java", swallowing)
+    with pytest.raises(StorageError, match="No space left on device; what is finished is kept"):
+        build_index("made", "lucene", build(made_passages[:10]))
+
+
+def test_documents_that_get_lost_are_noticed(build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lucene_build, "is_blank", lambda passage: passage.id == "3")
+    with pytest.raises(IdxError, match="it made 10 documents of 9 passages"):
+        build_index("made", "lucene", build(made_passages[:10]))
+
+
+def test_without_the_extra_the_need_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyserini", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'wikidx\[lucene\]'"):
+        lucene_need(1000, 600)
+
+
+def test_the_need_covers_what_a_build_takes(build: Build, made_passages: list[Passage]) -> None:
+    n_bytes = sum(len(field.encode()) for passage in made_passages for field in passage)
+    built(build(made_passages))
+    need = lucene_need(3000, n_bytes / 3000)
+    assert 1.5 * manifest().n_bytes < need.disk_bytes < 20 * manifest().n_bytes
+
+
+def test_nothing_is_left_beside_a_finished_index(build: Build, made_passages: list[Passage]) -> None:
+    built(build(made_passages[:20]))
+    folder = data_home() / "made" / "indexes"
+    assert [path.name for path in folder.iterdir()] == ["lucene"]
+    assert {path.name for path in (folder / "lucene").iterdir()} == {"index", "manifest.json", "rows.i32"}
+    assert "write.lock" not in {path.name for path in (folder / "lucene" / "index").iterdir()}
+
+
+def test_the_published_figures_for_cacm_are_reached(shared_data: Path, build: Build) -> None:
+    """Anserini's regression on CACM as HTML: MAP .3123, P@30 .1942; Anserini breaks ties by id."""
+    folder = shared_data / "cacm"
+    with tarfile.open(folder / "cacm.tar.gz") as archive:
+        pages = {Path(member.name).stem: archive.extractfile(member) for member in archive}
+        texts = {id_: re.sub("</?(html|pre)>", "", page.read().decode("latin-1")) for id_, page in sorted(pages.items()) if page}
+    ids = list(texts)
+    topics = re.findall("</DOCNO>(.*?)</DOC>", (folder / "topics.cacm.txt").read_text(), re.DOTALL)
+    relevant: dict[int, set[str]] = defaultdict(set)
+    for line in (folder / "qrels.cacm.txt").read_text().splitlines():
+        topic, _, id_, _ = line.split()
+        relevant[int(topic) - 1].add(id_)
+    hits = built(build([Passage(id_, "", text) for id_, text in texts.items()])).search(topics, 1000)
+    precisions, at_30 = [], []
+    for n, wanted in relevant.items():
+        is_relevant = np.array([row >= 0 and ids[row] in wanted for row in hits.rows[n].tolist()])
+        ranks = np.flatnonzero(is_relevant) + 1
+        precisions.append(float((np.arange(1, len(ranks) + 1) / ranks).sum() / len(wanted)))
+        at_30.append(float(is_relevant[:30].mean()))
+    assert (round(float(np.mean(precisions)), 4), round(float(np.mean(at_30)), 4)) == (0.3123, 0.1942)
+
+
+@pytest.mark.slow
+def test_the_published_figures_for_nfcorpus_are_reached(shared_data: Path, build: Build) -> None:
+    """Anserini's regression on BEIR's NFCorpus, title and text in one field: nDCG@10 .3218, R@100 .2457."""
+    with zipfile.ZipFile(shared_data / "nfcorpus" / "nfcorpus.zip") as archive:
+        documents = sorted(map(json.loads, archive.read("nfcorpus/corpus.jsonl").splitlines()), key=lambda record: str(record["_id"]))
+        texts = {record["_id"]: record["text"] for record in map(json.loads, archive.read("nfcorpus/queries.jsonl").splitlines())}
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for line in (shared_data / "nfcorpus" / "test.qrels").read_text().splitlines():
+        query, _, id_, grade = line.split()
+        grades[query][id_] = int(grade)
+    index = built(build([Passage(record["_id"], record["title"], record["text"]) for record in documents]))
+    hits = index.search([texts[query] for query in grades], 100)
+    ndcgs, recalls = [], []
+    for line_of_query, wanted in zip(hits.rows.tolist(), grades.values(), strict=True):
+        gains = [wanted.get(documents[row]["_id"], 0) if row >= 0 else 0 for row in line_of_query]
+        ideal = sorted(wanted.values(), reverse=True)
+        ndcgs.append(discounted(gains[:10]) / discounted(ideal[:10]))
+        recalls.append(sum(gain > 0 for gain in gains) / sum(gain > 0 for gain in ideal))
+    assert (round(sum(ndcgs) / len(ndcgs), 4), round(sum(recalls) / len(recalls), 4)) == (0.3218, 0.2457)
+
+
+def discounted(gains: Sequence[int]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
