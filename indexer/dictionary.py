@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexer.compiled import kernel
 
 _SLOTS_PER_TERM = 2  # at least; a growing table has up to twice as many
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits
@@ -79,7 +80,7 @@ def _grown(array: NDArray[Any], n: int) -> NDArray[Any]:
     return larger
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def find(table: HashedTerms, text: NDArray[np.uint8]) -> np.int64:
     """Return the number of the term with these bytes; if there is none, -1 - (the slot it would take)."""
     hashed = _FNV_OFFSET
@@ -96,7 +97,7 @@ def find(table: HashedTerms, text: NDArray[np.uint8]) -> np.int64:
     return -1 - slot
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_term(table: HashedTerms, number: int, text: NDArray[np.uint8]) -> bool:
     start = np.int64(table.ends[number - 1]) if number > 0 else 0
     if np.int64(table.ends[number]) - start != len(text):
@@ -107,7 +108,7 @@ def _is_term(table: HashedTerms, number: int, text: NDArray[np.uint8]) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_terms: int, numbers: NDArray[np.int32]) -> int:
     """Number terms, adding the new ones behind the first ``n_terms`` of the table, which has room; return how many it then has."""
     start = np.int64(0)
@@ -126,7 +127,7 @@ def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_
     return n_terms
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill_slots(table: HashedTerms) -> None:
     """Enter all terms into free slots."""
     start = np.int64(0)
@@ -136,7 +137,7 @@ def _fill_slots(table: HashedTerms) -> None:
         start = end
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def find_all(table: HashedTerms, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int64]:
     """Return the numbers of terms, int64, shape (len(ends),); -1 for a term that the table does not have."""
     numbers = np.empty(len(ends), dtype=np.int64)

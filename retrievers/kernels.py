@@ -7,14 +7,15 @@ L lists of at most D places each, rows int64 (L, D) and scores float32 (L, D), e
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexer.compiled import kernel
 
 MAX, RRF = 0, 1  # how a row's value follows from its places in several lists
 RRF_K = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def combine(
     rows: NDArray[np.int64], scores: NDArray[np.float32], members: NDArray[np.int64], starts: NDArray[np.int64], rule: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -43,7 +44,7 @@ def combine(
     return out_rows, out_scores
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _combine_equal_rows(found_rows: NDArray[np.int64], found_values: NDArray[np.float64], n: int, rule: int) -> int:
     """Bring equal rows together, in place and by ascending row; values of one row combine in the order they were found. Return how many."""
     order = np.argsort(found_rows[:n], kind="mergesort")  # stable
@@ -63,7 +64,7 @@ def _combine_equal_rows(found_rows: NDArray[np.int64], found_values: NDArray[np.
     return last + 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _write_sorted(
     rows: NDArray[np.int64], values: NDArray[np.float64], out_rows: NDArray[np.int64], out_scores: NDArray[np.float32]
 ) -> None:
@@ -74,7 +75,7 @@ def _write_sorted(
         out_scores[i] = np.float32(values[order[i]])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def keep_first(rows: NDArray[np.int64], keys: NDArray[np.uint64], k: int, out_rows: NDArray[np.int64]) -> int:
     """Copy to ``out_rows`` the first k rows whose keys differ from all before; return how many. ``keys`` is indexed by row."""
     n = 0

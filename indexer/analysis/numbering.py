@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexer.analysis.terms import Rules, write_term
 from indexer.analysis.tokens import MAX_TOKEN_UNITS, next_token
 from indexer.analysis.utf import FIRST_NOT_ASCII, Units, write_utf8
+from indexer.compiled import kernel
 
 _MAX_TERM_BYTES = 3 * MAX_TOKEN_UNITS
 _FREE = -1
@@ -47,7 +47,7 @@ def empty_table() -> Table:
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def number_terms(
     points: NDArray[np.uint32], bounds: NDArray[np.int64], rules: Rules, table: Table, numbers: NDArray[np.int32], ends: NDArray[np.int64]
 ) -> Table:
@@ -78,7 +78,7 @@ def number_terms(
     return table
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _number_while_room(
     points: NDArray[np.uint32], rules: Rules, table: Table, units: Units, numbers: NDArray[np.int32]
 ) -> tuple[np.int64, int]:
@@ -102,7 +102,7 @@ def _number_while_room(
     return at, n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pack(points: NDArray[np.uint32], begin: int, end: int) -> np.int64:
     """Return a token of up to 8 ASCII characters as an integer, and 0 for any other."""
     packed = np.int64(0)
@@ -115,14 +115,14 @@ def _pack(points: NDArray[np.uint32], begin: int, end: int) -> np.int64:
     return packed
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _hash(packed: np.int64) -> np.int64:
     """Return 31 mixed bits."""
     mixed = ((packed ^ packed >> 32) & 0xFFFFFFFF) * 0x61C88647
     return (mixed ^ mixed >> 32) & 0x7FFFFFFF
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _number_of(units: Units, n: int, table: Table) -> np.int64:
     """Return the number of a term, a new one if it has none; the table has room."""
     new = table.size[0]
@@ -136,7 +136,7 @@ def _number_of(units: Units, n: int, table: Table) -> np.int64:
     return np.int64(table.slots[slot])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _slot_of(begin: int, end: int, slots: NDArray[np.int32], starts: NDArray[np.int64], pool: NDArray[np.uint8]) -> np.int64:
     """Return the slot of the term ``pool[begin:end]``: the one that holds its number, or the free one where that would go."""
     hashed = np.int64(0x811C9DC5)  # FNV-1a, 32 bits
@@ -148,7 +148,7 @@ def _slot_of(begin: int, end: int, slots: NDArray[np.int32], starts: NDArray[np.
     return slot
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_equal(begin: int, end: int, other_begin: int, other_end: int, pool: NDArray[np.uint8]) -> bool:
     if end - begin != other_end - other_begin:
         return False
@@ -158,13 +158,13 @@ def _is_equal(begin: int, end: int, other_begin: int, other_end: int, pool: NDAr
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _has_room(table: Table) -> bool:
     n = table.size[0]
     return bool(2 * (n + 1) <= len(table.slots) and table.starts[n] + _MAX_TERM_BYTES <= len(table.pool))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _enlarged(table: Table) -> Table:
     """Return a copy with twice the room."""
     n = table.size[0]

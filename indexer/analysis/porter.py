@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from indexer.analysis.utf import Units
+from indexer.compiled import kernel
 
 _A, _D, _E, _G, _I, _L, _N, _O, _S, _U, _W, _X, _Y, _Z = b"adegilnosuwxyz"
 _N_LETTERS = 26
@@ -57,7 +57,7 @@ _GROUP_START = np.searchsorted(_GROUP, np.arange(len(_RULES) * _N_LETTERS + 1)).
 _ABOVE = np.array([above for above, _ in _RULES], dtype=np.int64)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def stem(word: Units, n: int) -> int:
     """Stem the word ``word[:n]`` in place and return the length of the stem, which is never longer."""
     if n <= 2:
@@ -72,7 +72,7 @@ def stem(word: Units, n: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _replace(word: Units, n: int, step: int) -> int:
     """Replace the suffix that fits, if the measure of what stands before it allows."""
     if n < 2 or word[n - 2] < _A or word[n - 2] > _Z:
@@ -96,7 +96,7 @@ def _replace(word: Units, n: int, step: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _step_1a(word: Units, n: int) -> int:
     """Take off a plural."""
     if word[n - 1] != _S:
@@ -105,7 +105,7 @@ def _step_1a(word: Units, n: int) -> int:
     return n - 1 if shorter == n and word[n - 2] != _S else shorter
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _step_1b(word: Units, n: int) -> int:
     """Take off a past tense or a present participle."""
     before = n
@@ -121,7 +121,7 @@ def _step_1b(word: Units, n: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _repair(word: Units, n: int) -> int:
     """Give back an e, or take off one of two consonants, where step 1b has left no word."""
     longer: int = _replace(word, n, _END_OF_1B)
@@ -135,7 +135,7 @@ def _repair(word: Units, n: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _step_5(word: Units, n: int) -> int:
     """Take off a last e, and one of two last l."""
     if word[n - 1] == _E:
@@ -147,7 +147,7 @@ def _step_5(word: Units, n: int) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_vowel(word: Units, i: int) -> bool:
     """A y is a vowel after a consonant, be that another y."""
     is_turned = False
@@ -157,7 +157,7 @@ def _is_vowel(word: Units, i: int) -> bool:
     return is_turned != (word[i] in (_A, _E, _I, _O, _U))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _has_vowel(word: Units, n: int) -> bool:
     for i in range(n):
         if _is_vowel(word, i):
@@ -165,7 +165,7 @@ def _has_vowel(word: Units, n: int) -> bool:
     return False
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _measure(word: Units, n: int) -> int:
     """Return the paper's m of ``word[:n]``: how often a consonant follows a vowel."""
     measure = 0
@@ -175,12 +175,12 @@ def _measure(word: Units, n: int) -> int:
     return measure
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _ends_in_double_consonant(word: Units, n: int) -> bool:
     return n >= 2 and word[n - 1] == word[n - 2] and not _is_vowel(word, n - 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _ends_in_short_syllable(word: Units, n: int) -> bool:
     """Consonant, vowel, consonant, the last not w, x or y: the paper's *o."""
     if n < 3 or word[n - 1] in (_W, _X, _Y):

@@ -6,13 +6,13 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexer.analysis import characters
 from indexer.analysis.porter import stem
 from indexer.analysis.tokens import TokenRules, token_rules
 from indexer.analysis.utf import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Units
+from indexer.compiled import kernel
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 STOP_WORDS = frozenset(
@@ -49,14 +49,14 @@ def _stop_word_table() -> NDArray[np.int64]:
     return table
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_term(points: NDArray[np.uint32], begin: int, end: int, rules: Rules, units: Units) -> int:
     """Write the term of the token ``points[begin:end]`` to ``units`` and return its length: 0 for a stop word, or no token."""
     n: int = _write_lower(points, begin, _end_without_possessive(points, begin, end), rules.lower, units)
     return 0 if _is_stop_word(units, n, rules.stop_words) else int(stem(units, n))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _end_without_possessive(points: NDArray[np.uint32], begin: int, end: int) -> int:
     """Return where the token ends without a final 's."""
     if end - begin < 2 or points[end - 1] not in (_S, _CAPITAL_S):
@@ -64,7 +64,7 @@ def _end_without_possessive(points: NDArray[np.uint32], begin: int, end: int) ->
     return end - 2 if points[end - 2] in (_APOSTROPHE, _RIGHT_QUOTE, _WIDE_APOSTROPHE) else end
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _write_lower(points: NDArray[np.uint32], begin: int, end: int, lower: NDArray[np.uint32], units: Units) -> int:
     """Write the lower case of a token as UTF-16 and return its length."""
     n = 0
@@ -82,7 +82,7 @@ def _write_lower(points: NDArray[np.uint32], begin: int, end: int, lower: NDArra
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_stop_word(units: Units, n: int, stop_words: NDArray[np.int64]) -> bool:
     if n > _LONGEST_STOP_WORD:
         return False

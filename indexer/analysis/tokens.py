@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexer.analysis import automaton, characters, grammar
+from indexer.compiled import kernel
 
 MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; no match looks further either, so that a longer word is cut
 
@@ -30,7 +30,7 @@ def token_rules() -> TokenRules:
     return TokenRules(characters.class_table(), words.moves, words.accepting)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def next_token(points: NDArray[np.uint32], start: int, stop: int, rules: TokenRules) -> tuple[int, int]:
     """Return where the first token of ``points[start:stop]`` begins and ends; (stop, stop) if there is none.
 

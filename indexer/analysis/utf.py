@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexer.compiled import kernel
 
 Units = NDArray[np.uint16]
 
@@ -15,7 +16,7 @@ _AFTER_SURROGATES = 0xE000
 _FIRST_OF_THREE_BYTES = 0x800
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_utf8(units: Units, n: int, pool: NDArray[np.uint8], at: int) -> int:
     """Write ``units[:n]``, in which surrogates are paired, as UTF-8 to ``pool`` from ``at`` on, and return where it ends."""
     i = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexer.base import NO_ROW, Hits, Vectors, check_k
+from indexer.compiled import kernel
 
 from .selection import offer, sort_best
 
@@ -59,13 +59,13 @@ def _padded(hits: Hits, k: int) -> Hits:
     return Hits(np.pad(hits.rows, missing, constant_values=NO_ROW), np.pad(hits.scores, missing, constant_values=-np.inf))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _offer_tile(scores: NDArray[np.float32], first_row: int, best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
     for line in range(scores.shape[0]):
         offer(scores[line], first_row, np.float32(-np.inf), best_scores[line], best_rows[line])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sort_lines(best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
     for line in range(best_scores.shape[0]):
         sort_best(best_scores[line], best_rows[line])

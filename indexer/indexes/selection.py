@@ -7,16 +7,17 @@ displaces an earlier one.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexer.compiled import kernel
 
-@njit(nogil=True, cache=True)
+
+@kernel
 def _is_worse(score: np.float32, row: np.int64, other_score: np.float32, other_row: np.int64) -> bool:
     return bool(score < other_score or (score == other_score and row > other_row))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sift_down(scores: NDArray[np.float32], rows: NDArray[np.int64], start: int, n: int) -> None:
     """Restore the heap below ``start``: every parent is worse than its children."""
     parent = start
@@ -31,7 +32,7 @@ def _sift_down(scores: NDArray[np.float32], rows: NDArray[np.int64], start: int,
         parent = child
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def offer(
     candidates: NDArray[np.float32], first_row: int, floor: np.float32, best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
@@ -50,7 +51,7 @@ def offer(
             threshold = max(floor, best_scores[0])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def offer_rows(
     candidates: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
@@ -64,10 +65,35 @@ def offer_rows(
             threshold = max(np.float32(0), best_scores[0])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sort_best(best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
     """Turn the heap into the answer: best first, empty places last."""
     for n in range(len(best_scores) - 1, 0, -1):
         best_scores[0], best_scores[n] = best_scores[n], best_scores[0]
         best_rows[0], best_rows[n] = best_rows[n], best_rows[0]
         _sift_down(best_scores, best_rows, 0, n)
+
+
+@kernel
+def take_best(scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
+    """Fill in the best of some rows, ascending, given their scores, none below 0; only scores above 0 count.
+
+    A stable radix sort of the scores' bits, inverted: as integers they are in the order of the scores.
+    """
+    keys, order = ~scores.view(np.uint32), np.arange(len(rows))
+    moved = np.empty_like(order)
+    for shift in (np.uint32(0), np.uint32(8), np.uint32(16), np.uint32(24)):
+        places = np.zeros(257, dtype=np.int64)
+        for i in range(len(keys)):
+            places[((keys[i] >> shift) & np.uint32(255)) + 1] += 1
+        for digit in range(256):
+            places[digit + 1] += places[digit]
+        for key in order:
+            digits = (keys[key] >> shift) & np.uint32(255)
+            moved[places[digits]] = key
+            places[digits] += 1
+        order, moved = moved, order
+    for n in range(min(len(order), len(best_rows))):
+        if scores[order[n]] == 0:
+            break
+        best_scores[n], best_rows[n] = scores[order[n]], rows[order[n]]

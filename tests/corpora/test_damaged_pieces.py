@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,9 @@ from corpora.build import StoreOptions, build_store, open_store, store_path
 from corpora.errors import ArtifactDamaged
 from corpora.passage import Passage
 from corpora.staging import staging_path
+from corpora.store import PassageStore
 from indexer.build import build_index, index_path
-from indexer.indexes import bm25
+from indexer.indexes.bm25.files import BLOCK_ROWS
 from tests.conftest import corpus_of
 
 PASSAGES = [Passage(str(n), f"T{n // 4}", f"text of passage {n} " * 5) for n in range(600)]
@@ -46,32 +47,38 @@ def test_a_store_begins_again_over_damaged_pieces(
     assert list(open_store("made").read()) == PASSAGES
 
 
-@pytest.mark.parametrize("damage", [cut, scramble])
-def test_bm25_begins_again_over_damaged_pieces(home: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bm25, "PIECE_ROWS", 100)
-    build_store(corpus_of(PASSAGES), StoreOptions())
-    store = open_store("made")
-    undisturbed = build_index("made", "bm25", store)
-    with pytest.raises(KeyboardInterrupt):
-        build_index("made", "bm25", store, force=True, progress=stop)
-    damage(staging_path(index_path("made", "bm25")) / "pieces" / "00001.npz")
-    assert build_index("made", "bm25", store, force=True).files == undisturbed.files
+@pytest.fixture
+def store_of_three_pieces(home: Path) -> PassageStore:
+    passages = [Passage(str(n), "", f"text {n % 997} {n}") for n in range(2 * BLOCK_ROWS + 100)]
+    build_store(corpus_of(passages), StoreOptions())
+    return open_store("made")
 
 
-def test_a_damaged_store_costs_an_index_none_of_its_pieces(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bm25, "PIECE_ROWS", 100)
-    build_store(corpus_of(PASSAGES), StoreOptions())
-    store = open_store("made")
+def stop_after_two(done: int, total: int | None) -> None:
+    if done > BLOCK_ROWS:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("name", "damage"), [("00001.rows.npz", cut), ("00000.postings.npy", cut), ("00001.terms.npy", scramble)])
+def test_bm25_begins_again_over_damaged_pieces(store_of_three_pieces: PassageStore, name: str, damage: Callable[[Path], None]) -> None:
+    undisturbed = build_index("made", "bm25", store_of_three_pieces, force=True)
     with pytest.raises(KeyboardInterrupt):
-        build_index("made", "bm25", store, progress=stop)
+        build_index("made", "bm25", store_of_three_pieces, force=True, progress=stop_after_two)
+    damage(staging_path(index_path("made", "bm25")) / "pieces" / name)
+    assert build_index("made", "bm25", store_of_three_pieces, force=True).files == undisturbed.files
+
+
+def test_a_damaged_store_costs_an_index_none_of_its_pieces(store_of_three_pieces: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build_index("made", "bm25", store_of_three_pieces, force=True, progress=stop_after_two)
     pieces = staging_path(index_path("made", "bm25")) / "pieces"
     finished = sorted(path.name for path in pieces.iterdir())
-    assert len(finished) >= 2
+    assert len(finished) == 6  # three files each
 
-    def damaged(start: int = 0, stop: int | None = None) -> list[Passage]:
+    def damaged(rows: Sequence[int]) -> list[Passage]:
         raise ArtifactDamaged("the store is damaged")
 
-    monkeypatch.setattr(store, "read", damaged)
+    monkeypatch.setattr(store_of_three_pieces, "get_many", damaged)
     with pytest.raises(ArtifactDamaged, match="the store is damaged"):
-        build_index("made", "bm25", store)
+        build_index("made", "bm25", store_of_three_pieces, force=True)
     assert sorted(path.name for path in pieces.iterdir()) == finished

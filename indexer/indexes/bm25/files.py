@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
 from corpora.errors import ArtifactDamaged, StorageError
+from indexer.compiled import kernel
 
 BLOCK_ROWS = 65_536
 PAGE_BYTES = 65_536  # what one checksum is over
@@ -171,7 +171,7 @@ def _n_pages(array: NDArray[Any]) -> int:
     return -(-array.nbytes // PAGE_BYTES)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_sound(array: NDArray[Any], start: int, stop: int, pages: Pages) -> bool:
     """Return whether elements ``start`` to ``stop`` lie on pages with the right checksums; each page is compared once."""
     if start >= stop:
@@ -185,7 +185,7 @@ def is_sound(array: NDArray[Any], start: int, stop: int, pages: Pages) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def page_sums(array: NDArray[Any]) -> NDArray[np.uint64]:
     """Return the checksum of every page of an array."""
     size = PAGE_BYTES // array.itemsize
@@ -195,7 +195,7 @@ def page_sums(array: NDArray[Any]) -> NDArray[np.uint64]:
     return sums
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _page_sum(page: NDArray[Any]) -> np.uint64:
     """Return a checksum that differs whenever one 8-byte word does: each step can be undone, so no change is lost."""
     data = page.view(np.uint8)

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from corpora.artifacts import Manifest
@@ -17,13 +16,15 @@ from corpora.staging import PIECES
 from corpora.store import PassageStore
 from indexer.analysis import ANALYZER, TermNumbers
 from indexer.base import NO_ROW, Hits, IndexKind, check_k, n_threads
+from indexer.compiled import kernel
 from indexer.dictionary import HashedTerms, find_all
 
+from .bounds import Terms
 from .files import BLOCK_ROWS, Checks, IndexFiles, Postings, check_byte_order
 from .inversion import invert
 from .merging import merge
-from .search import Space, Statistics, Terms, answer, first_damage
-from .similarity import idf, inverse_norms, mean_length, term_frequencies
+from .search import Space, answer, first_damage
+from .similarity import Denominators, denominators, idf, inverse_norms, mean_length
 
 K1 = 0.9
 B = 0.4
@@ -37,8 +38,7 @@ class BM25Index:
     def __init__(self, files: IndexFiles, counts: Mapping[str, int]) -> None:
         self._files = files
         self._n_filled = counts["rows_with_terms"]
-        inverse = inverse_norms(K1, B, mean_length(counts["tokens"], counts["rows_with_terms"]))
-        self._statistics = Statistics(inverse, term_frequencies(inverse))
+        self._denominators = denominators(inverse_norms(K1, B, mean_length(counts["tokens"], counts["rows_with_terms"])))
 
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
@@ -65,7 +65,7 @@ class BM25Index:
             damage: int = _answer_some(
                 self._files.postings,
                 self._files.checks,
-                self._statistics,
+                self._denominators,
                 terms,
                 starts[first : first + _QUERIES_PER_TASK + 1],
                 Hits(hits.rows[some, :depth], hits.scores[some, :depth]),
@@ -100,7 +100,7 @@ class BM25Index:
         return Terms(numbers, np.where(is_dense, dense, -1), weights), starts
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _distinct(
     occurrences: NDArray[np.int32], ends: NDArray[np.int64], known: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -122,8 +122,10 @@ def _distinct(
     return numbers[:n], counts[:n], starts
 
 
-@njit(nogil=True, cache=True)
-def _answer_some(postings: Postings, checks: Checks, statistics: Statistics, terms: Terms, starts: NDArray[np.int64], hits: Hits) -> int:
+@kernel
+def _answer_some(
+    postings: Postings, checks: Checks, denominators: Denominators, terms: Terms, starts: NDArray[np.int64], hits: Hits
+) -> int:
     """Answer consecutive queries; return -1, or the place in ``Checks`` of a damaged file."""
     space = Space(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
     for q in range(len(starts) - 1):
@@ -132,7 +134,7 @@ def _answer_some(postings: Postings, checks: Checks, statistics: Statistics, ter
         damage: int = first_damage(postings, checks, mine)
         if damage >= 0:
             return damage
-        answer(postings, statistics, mine, space, hits.rows[q], hits.scores[q])
+        answer(postings, denominators, mine, space, hits.rows[q], hits.scores[q])
     return -1
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from corpora.durable import replacing
@@ -27,6 +26,7 @@ from corpora.progress import Progress
 from corpora.store import PassageStore
 from indexer.analysis import TermNumbers, TermTable
 from indexer.base import n_threads
+from indexer.compiled import kernel
 from indexer.dictionary import Dictionary
 
 from .files import BLOCK_ROWS
@@ -156,7 +156,7 @@ def _save(path: Path, array: NDArray[Any]) -> None:
         np.save(file, array)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _postings(occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_terms: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """Return where each term's postings end and the postings, given the terms of all rows one after the other."""
     last_row = np.full(n_terms, -1, dtype=np.int64)
@@ -186,7 +186,7 @@ def _postings(occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_ter
     return ends, postings
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _reordered(postings: NDArray[np.uint32], ends: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Return the postings with the terms in another order."""
     reordered = np.empty_like(postings)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexer.compiled import kernel
 from indexer.dictionary import Dictionary
 
 from .files import BLOCK_ROWS, write_sums
@@ -173,7 +173,7 @@ def _filled(part: Range, slices: Iterable[Slice], scoring: Scoring, dense: Dense
     return High(postings[order], frequencies[order])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _append(piece: Slice, part: Range, scoring: Scoring, dense: Dense) -> High:
     """Append what a piece has to what those before it have given, and return its high postings."""
     n_rows = len(scoring.lengths)

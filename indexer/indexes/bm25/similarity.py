@@ -16,8 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexer.compiled import kernel
 
 MAX_TF = np.iinfo(np.uint16).max  # a term more frequent than this in one row counts as this: the score is flat there to 5 digits
 N_LENGTH_CODES = 256
@@ -32,7 +33,14 @@ class TermFrequencies(NamedTuple):
     is_shared: NDArray[np.bool_]
 
 
-@njit(nogil=True, cache=True)
+class Denominators(NamedTuple):
+    """``1 + tf * inverse`` by length code and impact, float32, (256, 256): negative if further tf share the impact, 1 for no impact."""
+
+    values: NDArray[np.float32]
+    inverse: NDArray[np.float32]
+
+
+@kernel
 def length_code(length: int) -> int:
     """Return the byte that stands for a length."""
     rest = length - _N_EXACT
@@ -44,7 +52,7 @@ def length_code(length: int) -> int:
     return _N_EXACT + (((rest >> shift) & 7) | ((shift + 1) << 3))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def coded_length(code: int) -> int:
     """Return the length that a byte stands for: the lowest that has this code."""
     rest = code - _N_EXACT
@@ -53,7 +61,7 @@ def coded_length(code: int) -> int:
     return _N_EXACT + (((rest & 7) | 8) << ((rest >> 3) - 1))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def length_codes(lengths: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """Return ``length_code`` of every length, uint8."""
     codes = np.empty(len(lengths), dtype=np.uint8)
@@ -81,7 +89,7 @@ def idf(n_rows: int, frequencies: NDArray[np.int64]) -> NDArray[np.float32]:
     return np.log(1 + (n_rows - df + 0.5) / (df + 0.5)).astype(np.float32)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def impact(tf: int, inverse: np.float32) -> int:
     """Return the impact of a term frequency, 1 to 255."""
     one = np.float32(1)
@@ -89,13 +97,7 @@ def impact(tf: int, inverse: np.float32) -> int:
     return int(max(np.float32(1), np.ceil(share * np.float32(255))))
 
 
-@njit(nogil=True, cache=True)
-def part(weight: np.float32, tf: int, inverse: np.float32) -> np.float32:
-    """Return what a term of this weight adds to the score of a row that has it ``tf`` times."""
-    return weight - weight / (np.float32(1) + np.float32(tf) * inverse)
-
-
-@njit(nogil=True, cache=True)
+@kernel
 def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
     """Return what each impact says of tf in rows of each length code."""
     lowest = np.zeros((len(inverse), 256), dtype=np.uint16)
@@ -111,7 +113,14 @@ def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
     return TermFrequencies(lowest, is_shared)
 
 
-@njit(nogil=True, cache=True)
+def denominators(inverse: NDArray[np.float32]) -> Denominators:
+    """Return what the parts of a score are computed from: w - w / denominator."""
+    lowest, is_shared = term_frequencies(inverse)
+    values = np.float32(1) + lowest.astype(np.float32) * inverse[:, None]
+    return Denominators(np.where(is_shared, -values, values), inverse)
+
+
+@kernel
 def _first_above(tf: int, value: int, inverse: np.float32) -> int:
     """Return the lowest term frequency whose impact is above ``value``, that of ``tf``; MAX_TF + 1 if there is none."""
     low, high = tf, MAX_TF + 1

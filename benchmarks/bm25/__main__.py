@@ -1,0 +1,172 @@
+"""BM25 by this project, by Pyserini and by bm25s, side by side in one run: how fast, how large, and do they find the same?
+
+    python -m benchmarks.bm25                                    # wiki_intro, split at 100 words
+    python -m benchmarks.bm25 --synthetic 2500000
+    python -m benchmarks.bm25 --growth                           # builds and openings at three sizes
+
+Engines: ``bm25`` and ``lucene`` are the project's indexes, from strings to ``Hits``; ``pyserini`` is Pyserini's ``batch_search`` and
+``search``, from strings to docids and scores; ``bm25s`` has its numba backend and the terms of this project's analysis, given to it ready.
+
+Every engine is a process pinned to as many processors as it may use threads, and told the same number by its own option. Rounds go through
+all of them in turn, so that the noise of a shared machine meets them alike; ratios are medians of each round's ratio. What is measured has
+been asked once before. A slow engine is asked only the first of the mixed questions, as many as it answers in ``--seconds``.
+
+Results are compared with Lucene's raw scores (``lucene``). "same set": the share of questions whose k rows are Lucene's, but for rows that
+share the k-th score; "same rows": the share of all rows; "score difference": the largest relative one.
+
+Corpora, indexes and the figures of their builds are kept in ``--work``: after a change of an engine name it with ``--rebuild``. A small
+corpus is built and searched first, to fill numba's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.bm25 import tables
+from benchmarks.bm25.build import build
+from benchmarks.bm25.corpus import Measured, corpus_of, real_corpus, synthetic_corpus, warm_up_corpus, write_questions
+from benchmarks.bm25.engines import ENGINES, kind_of
+from benchmarks.bm25.search import Plan, agreements, batches, singles
+from benchmarks.bm25.tables import OURS, WIKI2018_PASSAGES, WIKI2018_TOKENS, Results
+from benchmarks.bm25.worker import Worker
+from benchmarks.report import circumstances, show
+from benchmarks.synthetic import data_folder
+from corpora.errors import IdxError, InputError
+
+GROWTH_SYNTHETIC = 2_500_000
+SINGLE_KS = (10, 100)
+_USERS_MISTAKE = 2  # exit status
+
+
+def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> Results:
+    """Build and open every engine's index of a corpus, and search it unless only growth is asked for."""
+    threads: list[int] = options.threads
+    engines: list[str] = options.engines
+    builds = {engine: build(engine, corpus.folder, max(threads), again=engine in options.rebuild) for engine in engines}
+    if options.growth:
+        openings = {}
+        for engine in engines:
+            with Worker(engine, corpus.folder, threads[0], questions) as worker:
+                openings[engine] = worker.opening
+        return Results(corpus, builds, openings, {}, {}, {})
+    plan = Plan(options.rounds, options.seconds, len(json.loads(questions.read_bytes())), options.sample)
+    with ExitStack() as running:
+        workers = {(engine, n): running.enter_context(Worker(engine, corpus.folder, n, questions)) for n in threads for engine in engines}
+        return Results(
+            corpus,
+            builds,
+            {engine: workers[engine, threads[0]].opening for engine in engines},
+            batches(workers, options.k, plan),
+            singles(workers, [k for k in options.k if k in SINGLE_KS], plan),
+            agreements(workers, options.k, plan),
+        )
+
+
+def _fill_caches(corpus: Measured, questions: Path, options: argparse.Namespace) -> None:
+    """Have numba compile what the project's index needs, for its cache: that happens once after an installation."""
+    if OURS in options.engines:
+        small = warm_up_corpus(corpus, options.work)
+        build(OURS, small.folder, 1, again=True)
+        with Worker(OURS, small.folder, 1, questions) as worker:
+            for k in options.k:
+                worker.batch(1, k)
+
+
+def report(results: Sequence[Results], options: argparse.Namespace) -> None:
+    """Print the tables, and write all figures as JSON if a path is given."""
+    about = circumstances("numba", "bm25s", "pyserini")
+    show("Corpora", tables.corpus_rows(results), about, None)
+    show(f"Indexes, built on {max(options.threads)} threads", tables.index_rows(results), about, None)
+    for result in results:
+        if result.batches:
+            show(f"Batches on {result.corpus.label}", list(tables.batch_rows(result)), about, None)
+        if result.singles:
+            show(f"Single questions on {result.corpus.label}", list(tables.single_rows(result)), about, None)
+    if len({result.corpus.counts.tokens for result in results}) > 1:
+        title = f"The {WIKI2018_PASSAGES:,} passages ({WIKI2018_TOKENS:,} terms) of the DPR Wikipedia, on the line through the two largest"
+        show(title, tables.wiki2018_rows(results), about, None)
+    if options.json:
+        options.json.write_text(json.dumps({"about": about, "corpora": [_raw(result) for result in results]}, indent=1) + "\n")
+
+
+def _raw(result: Results) -> dict[str, object]:
+    """Return all figures of a corpus as what JSON has."""
+    return {
+        "corpus": result.corpus.label,
+        "counts": asdict(result.corpus.counts),
+        "builds": [asdict(one) for one in result.builds.values()],
+        "openings": [{"engine": engine, **asdict(one)} for engine, one in result.openings.items()],
+        "batches": [{**setting._asdict(), **asdict(one)} for setting, one in result.batches.items()],
+        "singles": [{**setting._asdict(), **asdict(one)} for setting, one in result.singles.items()],
+        "agreements": [{**setting._asdict(), **one._asdict()} for setting, one in result.agreements.items()],
+    }
+
+
+def _corpora(options: argparse.Namespace) -> list[Measured]:
+    """Return the corpora that were asked for."""
+    work: Path = options.work
+    found = [corpus_of(file, work) for file in options.passages]
+    found += [synthetic_corpus(n, work) for n in options.synthetic]
+    if not found and options.growth:
+        found = [corpus_of(data_folder() / "dpr_union" / "passages.jsonl.gz", work)]
+        found += [real_corpus(work), synthetic_corpus(GROWTH_SYNTHETIC, work)]
+    return found or [real_corpus(work)]
+
+
+def _options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25")
+    parser.add_argument("--passages", nargs="+", type=Path, default=[], help="files of passages; default: wiki_intro, split at 100 words")
+    parser.add_argument("--synthetic", nargs="+", type=int, default=[], metavar="N", help="so many synthetic passages")
+    parser.add_argument("--growth", action="store_true", help="builds and openings only; default: dpr_union, wiki_intro, 2.5 M synthetic")
+    parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: those of HybridQA in wiki_intro")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="builds use the most of them")
+    parser.add_argument("--k", nargs="+", type=int, default=[10, 100, 1000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of one turn of a slow engine")
+    parser.add_argument("--sample", type=int, default=200, help="questions whose results are compared")
+    parser.add_argument("--rebuild", nargs="+", choices=ENGINES, default=[], help="build these again, though they are there")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-bm25", help="folder that is kept")
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace) -> None:
+    if not hasattr(os, "sched_setaffinity"):
+        raise InputError("this measurement pins processes to processors, which needs Linux")
+    n_processors = len(os.sched_getaffinity(0))
+    if not all(1 <= threads <= n_processors for threads in options.threads):
+        raise InputError(f"--threads {options.threads}: this process may use 1 to {n_processors} processors")
+    for engine in options.engines:
+        kind_of(engine).check()
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.work = options.work.resolve()
+    questions = options.work / "questions.json"
+    write_questions(options.questions or data_folder() / "wiki_intro" / "queries.hybridqa_dev.jsonl.gz", questions)
+    corpora = _corpora(options)
+    _fill_caches(corpora[0], questions, options)
+    report([measure(corpus, questions, options) for corpus in corpora], options)
+
+
+def main() -> int:
+    """Run the command line."""
+    options = _options()
+    try:
+        _run(options)
+    except IdxError as error:
+        print(error, file=sys.stderr)
+        return _USERS_MISTAKE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

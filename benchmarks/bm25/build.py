@@ -1,0 +1,111 @@
+"""Builds an engine's index in a process of its own and measures it; ``python -m benchmarks.bm25.build`` is that process.
+
+The memory of a build is the largest sum of what its process and those it starts hold at one moment, looked at five times a second, or what
+its process alone has held at its most, if that is more. Memory-mapped files count as far as they are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.bm25.engines import enter, kind_of, pin
+from corpora.errors import IdxError
+
+_LOOK_EVERY_S = 0.2
+_USERS_MISTAKE = 2  # exit status
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build's figures."""
+
+    engine: str
+    threads: int
+    seconds: float
+    index_bytes: int
+    peak_bytes: int
+
+
+def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Build:
+    """Return the figures of a build on so many processors; one that was measured before is not repeated, unless ``again``.
+
+    Raises:
+        IdxError: the build failed; what it says stands on standard error.
+    """
+    kept = folder / f"build-{engine}-{threads}.json"
+    if kept.exists() and not again:
+        return Build(**json.loads(kept.read_bytes()))
+    kept.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks.bm25.build", engine, str(folder), "--threads", str(threads), "--out", str(kept)]
+    peak = 0
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
+        try:
+            while process.poll() is None:
+                peak = max(peak, _held_bytes(process.pid))
+                time.sleep(_LOOK_EVERY_S)
+        finally:
+            process.kill()
+    if process.returncode:
+        raise IdxError(f"the index of '{engine}' in {folder} could not be built: see above")
+    found = Build(**json.loads(kept.read_bytes()))
+    found = Build(engine, threads, found.seconds, found.index_bytes, max(peak, found.peak_bytes))
+    kept.write_text(json.dumps(asdict(found)))
+    return found
+
+
+def _held_bytes(pid: int) -> int:
+    """Return the resident memory of a process and all that it started; of none that has ended."""
+    held = 0
+    with suppress(OSError, ValueError, IndexError):
+        held = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            held += sum(_held_bytes(int(child)) for child in children.read_text().split())
+    return held
+
+
+def _measured(engine: str, folder: Path, threads: int) -> Build:
+    """Build in this process."""
+    pin(threads)
+    enter(folder)
+    kind = kind_of(engine)
+    kind.prepare(folder)
+    started = time.perf_counter()
+    index = kind.build(folder, threads)
+    seconds = time.perf_counter() - started
+    n_bytes = sum(file.stat().st_size for file in index.rglob("*") if file.is_file())
+    return Build(engine, threads, seconds, n_bytes, _peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """Return the most that this process has held; ``getrusage`` would count the process that started it as well."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def main() -> int:
+    """Run the process that builds."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25.build")
+    parser.add_argument("engine")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    try:
+        found = _measured(options.engine, options.folder, options.threads)
+    except IdxError as error:
+        print(error, file=sys.stderr)
+        return _USERS_MISTAKE
+    options.out.write_text(json.dumps(asdict(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What BM25 is measured on: passages in a store of their own, counted, and questions."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bm25.engines import NAME, enter
+from benchmarks.synthetic import data_folder, real_passages, synthetic, write
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.compression import open_bytes
+from corpora.custom import Reading, custom_corpus
+from corpora.errors import InputError
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.analysis import TermNumbers, english
+from indexer.indexes.lucene_build import contents
+
+_COUNTS = "counts.json"
+_BATCH = 4096
+_WARM_UP_PASSAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How large a corpus is; ``postings`` counts the distinct terms of every passage."""
+
+    fingerprint: str
+    passages: int
+    tokens: int
+    postings: int
+    text_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A corpus to be measured on: its data home and the indexes lie in ``folder``."""
+
+    label: str
+    folder: Path
+    counts: Counts
+
+
+def real_corpus(work: Path) -> Measured:
+    """Return wiki_intro, split at 100 words."""
+    return _made("wiki_intro", work, lambda file: write(_wiki_intro(), file))
+
+
+def synthetic_corpus(n: int, work: Path) -> Measured:
+    """Return ``n`` synthetic passages of seed 0."""
+    return _made(f"synthetic-{n}", work, lambda file: write(synthetic(n, source=_wiki_intro()), file))
+
+
+def corpus_of(file: Path, work: Path) -> Measured:
+    """Return the corpus of a file of passages; it is named after the file and its folder.
+
+    Raises:
+        InputError: the file cannot be read.
+        ArtifactMismatch: the work folder has another corpus of this name.
+    """
+    label = f"{file.absolute().parent.name}-{file.name.partition('.')[0]}"
+    return _stored(label, work / label, file)
+
+
+def warm_up_corpus(measured: Measured, work: Path) -> Measured:
+    """Return the first passages of a corpus as one of their own, in ``<work>/warm-up``."""
+    enter(measured.folder)
+    passages = islice(open_store(NAME).read(), _WARM_UP_PASSAGES)
+    file = work / f"warm-up-{measured.label}" / "passages.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write(passages, file)
+    return _stored("warm-up", file.parent, file)
+
+
+def write_questions(source: Path, target: Path) -> int:
+    """Write the questions of a file of JSON lines that have a term, in a mixed order, as one JSON list; return how many there are.
+
+    Raises:
+        InputError: there are none, or the file is not there.
+    """
+    if not source.exists():
+        raise InputError(f"no questions at {source}: name a file with --questions")
+    with open_bytes(source) as lines:
+        questions = [json.loads(line)["question"] for line in lines]
+    questions = [question for question in questions if english(question)]
+    if not questions:
+        raise InputError(f"{source} has no question with a term in it")
+    random.Random(0).shuffle(questions)  # so that the first n are like all
+    target.write_text(json.dumps(questions))
+    return len(questions)
+
+
+def _wiki_intro() -> list[Passage]:
+    return real_passages(data_folder() / "wiki_intro" / "passages.jsonl.gz")
+
+
+def _made(label: str, work: Path, make: Callable[[Path], None]) -> Measured:
+    """Return a corpus whose file is made unless it is there."""
+    file = work / label / "passages.jsonl"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name("unfinished.jsonl")
+        make(unfinished)
+        unfinished.rename(file)
+    return _stored(label, file.parent, file)
+
+
+def _stored(label: str, folder: Path, file: Path) -> Measured:
+    enter(folder)
+    build_store(custom_corpus(file, NAME, Reading()), StoreOptions())
+    return Measured(label, folder, _counts(folder / _COUNTS, open_store(NAME)))
+
+
+def _counts(path: Path, store: PassageStore) -> Counts:
+    """Return the counts of a store, kept in a file."""
+    if path.exists():
+        kept = Counts(**json.loads(path.read_bytes()))
+        if kept.fingerprint == store.fingerprint:
+            return kept
+    terms = TermNumbers()
+    n_tokens = n_postings = n_bytes = 0
+    passages = store.read()
+    while texts := [contents(passage) for passage in islice(passages, _BATCH)]:
+        tokens, postings = _count_terms(terms, texts)
+        n_tokens, n_postings = n_tokens + tokens, n_postings + postings
+        n_bytes += sum(len(text.encode(errors="surrogatepass")) for text in texts)
+    counts = Counts(store.fingerprint, len(store), n_tokens, n_postings, n_bytes)
+    path.write_text(json.dumps(asdict(counts)))
+    return counts
+
+
+def _count_terms(terms: TermNumbers, texts: Sequence[str]) -> tuple[int, int]:
+    """Return how many terms texts have, and how many distinct ones each has, added up."""
+    numbers, ends = terms.add(texts)
+    text_of = np.repeat(np.arange(len(texts)), np.diff(ends, prepend=0))
+    return len(numbers), len(np.unique(text_of * len(terms) + numbers))

@@ -1,0 +1,57 @@
+"""The project's two indexes as ``benchmarks.bm25`` measures them: from strings to ``Hits``, analysis included.
+
+Both use as many threads as the process has processors; it is pinned to as many as it is to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.bm25.engines import NAME, Kind
+from corpora.build import open_store
+from corpora.registry import load
+from indexer import INDEXES
+from indexer.base import Hits, LexicalIndex
+from indexer.build import build_index, index_path, open_index
+from indexer.indexes.exact import ExactIndex
+from indexer.jvm import check_installed, java_class
+
+
+class OwnEngine:
+    """An index of the project's."""
+
+    def __init__(self, name: str, _folder: Path, _threads: int) -> None:
+        index = open_index(NAME, name, open_store(NAME))
+        if isinstance(index, ExactIndex):
+            raise TypeError(f"'{name}' is not a lexical index")
+        self._index: LexicalIndex = index
+        self._questions: list[str] = []
+
+    def ask(self, questions: Sequence[str]) -> None:
+        """Keep the questions as they are."""
+        self._questions = list(questions)
+
+    def batch(self, n: int, k: int) -> Hits:
+        """Search for n questions at once."""
+        return self._index.search(self._questions[:n], k)
+
+    def single(self, number: int, k: int) -> Hits:
+        """Search for one question."""
+        return self._index.search([self._questions[number]], k)
+
+    def hits(self, n: int, k: int) -> Hits:
+        """Return what ``batch`` does."""
+        return self.batch(n, k)
+
+
+def _build(name: str, _folder: Path, _threads: int) -> Path:
+    build_index(NAME, name, open_store(NAME), force=True)
+    return index_path(NAME, name)
+
+
+BM25 = Kind(build=partial(_build, "bm25"), open=partial(OwnEngine, "bm25"), load=partial(load, "index", "bm25", INDEXES))
+LUCENE = Kind(
+    build=partial(_build, "lucene"), open=partial(OwnEngine, "lucene"), load=partial(java_class, "java.lang.String"), check=check_installed
+)

@@ -1,0 +1,64 @@
+"""Do two engines find the same? What an engine found is compared with an exact reference that was asked for more.
+
+Rows that share the k-th score may stand for each other: which of them are among the k best is for every engine to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.base import Hits
+
+
+class Agreement(NamedTuple):
+    """How far an engine agrees with the reference.
+
+    Attributes:
+        same_sets: share of the questions whose k rows are the reference's, but for rows that share its k-th score.
+        same_rows: share of the reference's k rows that the engine has, over all questions.
+        score_difference: the largest relative difference between the scores of a row that both have.
+    """
+
+    same_sets: float
+    same_rows: float
+    score_difference: float
+
+
+def deep_enough(search: Callable[[int], Hits], k: int) -> Hits:
+    """Return what ``search`` finds at a depth beyond k at which, for each question, the rows of the k-th score are all there."""
+    depth = 2 * k
+    while True:
+        found = search(depth)
+        ends = found.scores[:, -1]
+        if ((ends < found.scores[:, k - 1]) | np.isneginf(ends)).all():
+            return found
+        depth *= 2
+
+
+def agreement(found: Hits, reference: Hits, k: int) -> Agreement:
+    """Compare what an engine found for Q questions, rows and scores of shape (Q, at most k), with the deeper reference."""
+    n_same_sets = n_shared = n_wanted = 0
+    difference = 0.0
+    for line in range(len(reference.rows)):
+        wanted = _scores(reference.rows[line], reference.scores[line])
+        mine = _scores(found.rows[line], found.scores[line])
+        n_best = min(k, len(wanted))
+        last = float(reference.scores[line][n_best - 1]) if n_best else 0.0
+        n_above = sum(score > last for score in wanted.values())
+        n_mine_above = sum(wanted.get(row, -np.inf) > last for row in mine)
+        n_tied = sum(wanted.get(row) == last for row in mine)
+        n_right = n_mine_above + min(n_tied, n_best - n_above)
+        n_same_sets += n_right == n_best == len(mine)
+        n_shared, n_wanted = n_shared + n_right, n_wanted + n_best
+        for row in mine.keys() & wanted.keys():
+            difference = max(difference, abs(mine[row] - wanted[row]) / wanted[row])
+    return Agreement(n_same_sets / max(1, len(reference.rows)), n_shared / max(1, n_wanted), difference)
+
+
+def _scores(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> dict[int, float]:
+    """Return the scores of the rows that were found."""
+    return {row: score for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row >= 0}

@@ -1,0 +1,128 @@
+"""How fast do engines search, and do they find the same? All are asked in turns, round by round, so that noise meets them alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.bm25.engines import REFERENCE
+from benchmarks.bm25.quality import Agreement, agreement, deep_enough
+from benchmarks.bm25.worker import Worker
+
+_FEWEST_IN_BATCH = 32
+_FEWEST_ALONE = 100
+
+
+class Setting(NamedTuple):
+    """What is asked how."""
+
+    engine: str
+    threads: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is asked.
+
+    Attributes:
+        rounds: how often.
+        seconds: what a slow engine's turn is to take: it is asked the first of the questions, as many as it then answers.
+        n_questions: how many there are; a fast engine answers all.
+        n_compared: how many of them have their results compared with the reference's.
+    """
+
+    rounds: int
+    seconds: float
+    n_questions: int
+    n_compared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Questions a second in each round, of batches of n questions."""
+
+    n: int
+    per_second: list[float]
+
+    @property
+    def median(self) -> float:
+        """Of the rounds."""
+        return statistics.median(self.per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class Singles:
+    """Seconds that one of n questions takes alone: the median and the 95th percentile of each round."""
+
+    n: int
+    p50: list[float]
+    p95: list[float]
+
+
+Workers = Mapping[tuple[str, int], Worker]  # by engine and threads
+
+
+def batches(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Batches]:
+    """Measure batches with each worker."""
+    found: dict[Setting, Batches] = {}
+    n_of: dict[tuple[str, int], int] = {}  # the same for all numbers of threads
+    for (engine, threads), worker in workers.items():
+        for k in ks:
+            if (engine, k) not in n_of:
+                n_of[engine, k] = _batch_size(worker, k, plan)
+            found[Setting(engine, threads, k)] = Batches(n_of[engine, k], [])
+            worker.batch(n_of[engine, k], k)  # warms up
+    for _ in range(plan.rounds):
+        for k in ks:
+            for (engine, threads), worker in workers.items():
+                batch = found[Setting(engine, threads, k)]
+                batch.per_second.append(batch.n / worker.batch(batch.n, k))
+    return found
+
+
+def singles(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Singles]:
+    """Measure questions asked alone, on the fewest threads there are."""
+    fewest = min(threads for _, threads in workers)
+    asked = {Setting(engine, threads, k): worker for k in ks for (engine, threads), worker in workers.items() if threads == fewest}
+    found = {setting: Singles(_n_alone(worker, setting.k, plan), [], []) for setting, worker in asked.items()}
+    for _ in range(plan.rounds):
+        for setting, worker in asked.items():
+            seconds = worker.singles(found[setting].n, setting.k)
+            for percentile, kept in ((50, found[setting].p50), (95, found[setting].p95)):
+                kept.append(float(np.percentile(seconds, percentile)))
+    return found
+
+
+def agreements(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Agreement]:
+    """Compare what each worker finds with the reference; nothing if that is not among them."""
+    reference = next((worker for (engine, _), worker in workers.items() if engine == REFERENCE), None)
+    if reference is None:
+        return {}
+    n = min(plan.n_compared, plan.n_questions)
+    found: dict[Setting, Agreement] = {}
+    for k in ks:
+        best = deep_enough(lambda depth: reference.hits(n, depth), k)
+        for (engine, threads), worker in workers.items():
+            found[Setting(engine, threads, k)] = agreement(worker.hits(n, k), best, k)
+    return found
+
+
+def _batch_size(worker: Worker, k: int, plan: Plan) -> int:
+    few = min(_FEWEST_IN_BATCH, plan.n_questions)
+    worker.batch(few, k)  # the first one also sets things up
+    return _as_many(few / worker.batch(few, k), few, plan)
+
+
+def _n_alone(worker: Worker, k: int, plan: Plan) -> int:
+    few = min(_FEWEST_ALONE, plan.n_questions)
+    worker.singles(few, k)
+    return _as_many(few / sum(worker.singles(few, k)), few, plan)
+
+
+def _as_many(per_second: float, fewest: int, plan: Plan) -> int:
+    return max(fewest, min(int(per_second * plan.seconds), plan.n_questions))

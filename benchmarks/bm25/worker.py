@@ -1,0 +1,175 @@
+"""A process that opens an engine's index and answers questions when it is told to; ``python -m benchmarks.bm25.worker`` is that process.
+
+It stays there, so that several engines can be asked in turns. Orders and answers are lines of JSON, on standard input and output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bm25.engines import Engine, enter, kind_of, pin
+from corpora.errors import IdxError
+from indexer.base import Hits
+
+_USERS_MISTAKE = 2  # exit status
+_FIRST_K = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a new process takes until its index is open, and what its first search takes.
+
+    Attributes:
+        ready_s: from the start of the process to the open index: imports, the start of Java where there is one, and ...
+        open_s: ... the opening.
+        rss_bytes: of the process when the index is open.
+        first_search_s: the first search, one question; bm25s compiles in it.
+    """
+
+    ready_s: float
+    open_s: float
+    rss_bytes: int
+    first_search_s: float
+
+
+class Worker:
+    """A process with an open engine."""
+
+    def __init__(self, engine: str, folder: Path, threads: int, questions: Path) -> None:
+        """Start the process and wait until it has answered one question.
+
+        Raises:
+            IdxError: it ended.
+        """
+        self.engine, self.threads = engine, threads
+        command = [sys.executable, "-m", "benchmarks.bm25.worker", engine, str(folder), str(questions), "--threads", str(threads)]
+        environment = os.environ | {"NUMBA_NUM_THREADS": str(threads)}
+        self._process = subprocess.Popen(
+            command, cwd=Path(__file__).parents[2], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            self.opening = Opening(**self._answer())
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def batch(self, n: int, k: int) -> float:
+        """Return the seconds that the first n questions take in one batch."""
+        seconds: float = self._told("batch", n, k)
+        return seconds
+
+    def singles(self, n: int, k: int) -> list[float]:
+        """Return the seconds that each of the first n questions takes alone."""
+        seconds: list[float] = self._told("singles", n, k)
+        return seconds
+
+    def hits(self, n: int, k: int) -> Hits:
+        """Return what the first n questions find in one batch."""
+        rows, scores = self._told("hits", n, k)
+        return Hits(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32))
+
+    def _told(self, order: str, n: int, k: int) -> Any:  # noqa: ANN401 - from JSON
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # there will be no answer
+                self._process.stdin.write(json.dumps([order, n, k]) + "\n")
+                self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:  # noqa: ANN401 - from JSON
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            status = self._process.wait()
+            raise IdxError(f"'{self.engine}' ended with status {status}, see above: if its index is at fault, --rebuild {self.engine}")
+        return json.loads(line)
+
+    def _end(self) -> None:
+        self._process.kill()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+def _obey(engine: Engine, order: str, n: int, k: int) -> object:
+    """Carry out an order."""
+    if order == "hits":
+        hits = engine.hits(n, k)
+        return hits.rows.tolist(), hits.scores.tolist()
+    if order == "batch":
+        return _seconds(lambda: engine.batch(n, k))
+    return [_seconds(partial(engine.single, number, k)) for number in range(n)]
+
+
+def _seconds(search: Callable[[], object]) -> float:
+    """Return what a search takes; what it takes to free its results is not counted."""
+    started = time.perf_counter()
+    found = search()
+    seconds = time.perf_counter() - started
+    del found
+    return seconds
+
+
+def _opened(name: str, folder: Path, threads: int, questions: Path) -> tuple[Engine, Opening]:
+    """Open an engine in this process and ask it one question."""
+    pin(threads)
+    enter(folder)
+    kind = kind_of(name)
+    kind.load()
+    started = time.perf_counter()
+    engine = kind.open(folder, threads)
+    open_s = time.perf_counter() - started
+    ready_s = time.time() - _process_began()
+    rss_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    engine.ask(json.loads(questions.read_bytes()))
+    return engine, Opening(ready_s, open_s, rss_bytes, _seconds(lambda: engine.single(0, _FIRST_K)))
+
+
+def _process_began() -> float:
+    """Return when this process was started, in seconds since 1970."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # since the machine was started
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    """Run the process that answers."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25.worker")
+    parser.add_argument("engine")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("questions", type=Path)
+    parser.add_argument("--threads", type=int, required=True)
+    options = parser.parse_args()
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else is printed is no answer
+        try:
+            engine, opening = _opened(options.engine, options.folder, options.threads, options.questions)
+            answers.write(json.dumps(asdict(opening)) + "\n")
+            answers.flush()
+            for line in sys.stdin:
+                answers.write(json.dumps(_obey(engine, *json.loads(line))) + "\n")
+                answers.flush()
+        except IdxError as error:
+            print(error, file=sys.stderr)
+            return _USERS_MISTAKE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The cache of compiled kernels: a kernel never runs with an earlier version of one that it calls."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import indexer.compiled
+
+CALLED = "from indexer.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
+CALLER = "from indexer.called import inner\nfrom indexer.compiled import kernel\n\n\n@kernel\ndef outer(x):\n    return inner(x)\n"
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package ``indexer`` of two kernels, one calling the other in another file."""
+    package = tmp_path / "indexer"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    shutil.copy(indexer.compiled.__file__, package / "compiled.py")
+    (package / "caller.py").write_text(CALLER)
+    return package
+
+
+def outer_of_10(package: Path) -> str:
+    code = "from indexer.caller import outer; print(outer(10), sum(outer.stats.cache_hits.values()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=package.parent, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_changed_callee_in_another_file_is_compiled_anew_and_an_unchanged_one_is_not(package: Path) -> None:
+    (package / "called.py").write_text(CALLED.format(1))
+    assert [outer_of_10(package), outer_of_10(package)] == ["11 0", "11 1"]
+    (package / "called.py").write_text(CALLED.format(2))
+    assert outer_of_10(package) == "12 0"
+    assert len(list((package / "__pycache__").glob("kernels-*"))) == 1
