@@ -17,8 +17,8 @@ from .jvm import check_installed
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 90)  # share of a passage's bytes after compression, and bytes of tables per passage
-_BM25_PASSAGES_PER_S = 15_000
-_BM25_BYTES = 0.6  # index bytes per byte of text, while pieces and the merged index lie beside each other
+_BM25_BYTES_PER_S = 10e6
+_BM25_BYTES = 0.9  # index bytes per byte of text, while pieces and the merged index lie beside each other
 _LUCENE_PASSAGES_PER_S = 5_500  # of one program
 _LUCENE_BYTES = 0.5  # as for BM25
 _SAMPLE_PASSAGES = 64
@@ -43,7 +43,7 @@ def store_need(n_passages: int, passage_bytes: float) -> Need:
 def bm25_need(n_passages: int, passage_bytes: float) -> Need:
     """Return what BM25 over them needs; its vocabulary is held in memory."""
     n_bytes = n_passages * passage_bytes
-    return Need("bm25", _BM25_BYTES * n_bytes, 0.5e9 + 0.15 * n_bytes, n_passages / _BM25_PASSAGES_PER_S)
+    return Need("bm25", _BM25_BYTES * n_bytes, 0.5e9 + 0.15 * n_bytes, n_bytes / _BM25_BYTES_PER_S)
 
 
 def lucene_need(n_passages: int, passage_bytes: float) -> Need:

@@ -25,7 +25,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_ships_exactly_the_four_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"corpora", "indexer", "retrievers", "runtimes"}
-    assert {"corpora/sample/facts/elements.tsv", "corpora/sample/facts/questions.jsonl"} <= set(names)
+    data = {"corpora/sample/facts/elements.tsv", "corpora/sample/facts/questions.jsonl", "indexer/analysis/word_breaks.txt"}
+    assert data <= set(names)
     assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[0]]
 
 

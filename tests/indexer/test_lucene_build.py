@@ -1,18 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import math
 import os
-import re
 import sys
-import tarfile
-import zipfile
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from corpora.artifacts import Manifest, read_manifest
@@ -149,50 +142,3 @@ def test_nothing_is_left_beside_a_finished_index(build: Build, made_passages: li
     assert [path.name for path in folder.iterdir()] == ["lucene"]
     assert {path.name for path in (folder / "lucene").iterdir()} == {"index", "manifest.json", "rows.i32"}
     assert "write.lock" not in {path.name for path in (folder / "lucene" / "index").iterdir()}
-
-
-def test_the_published_figures_for_cacm_are_reached(shared_data: Path, build: Build) -> None:
-    """Anserini's regression on CACM as HTML: MAP .3123, P@30 .1942; Anserini breaks ties by id."""
-    folder = shared_data / "cacm"
-    with tarfile.open(folder / "cacm.tar.gz") as archive:
-        pages = {Path(member.name).stem: archive.extractfile(member) for member in archive}
-        texts = {id_: re.sub("</?(html|pre)>", "", page.read().decode("latin-1")) for id_, page in sorted(pages.items()) if page}
-    ids = list(texts)
-    topics = re.findall("</DOCNO>(.*?)</DOC>", (folder / "topics.cacm.txt").read_text(), re.DOTALL)
-    relevant: dict[int, set[str]] = defaultdict(set)
-    for line in (folder / "qrels.cacm.txt").read_text().splitlines():
-        topic, _, id_, _ = line.split()
-        relevant[int(topic) - 1].add(id_)
-    hits = built(build([Passage(id_, "", text) for id_, text in texts.items()])).search(topics, 1000)
-    precisions, at_30 = [], []
-    for n, wanted in relevant.items():
-        is_relevant = np.array([row >= 0 and ids[row] in wanted for row in hits.rows[n].tolist()])
-        ranks = np.flatnonzero(is_relevant) + 1
-        precisions.append(float((np.arange(1, len(ranks) + 1) / ranks).sum() / len(wanted)))
-        at_30.append(float(is_relevant[:30].mean()))
-    assert (round(float(np.mean(precisions)), 4), round(float(np.mean(at_30)), 4)) == (0.3123, 0.1942)
-
-
-@pytest.mark.slow
-def test_the_published_figures_for_nfcorpus_are_reached(shared_data: Path, build: Build) -> None:
-    """Anserini's regression on BEIR's NFCorpus, title and text in one field: nDCG@10 .3218, R@100 .2457."""
-    with zipfile.ZipFile(shared_data / "nfcorpus" / "nfcorpus.zip") as archive:
-        documents = sorted(map(json.loads, archive.read("nfcorpus/corpus.jsonl").splitlines()), key=lambda record: str(record["_id"]))
-        texts = {record["_id"]: record["text"] for record in map(json.loads, archive.read("nfcorpus/queries.jsonl").splitlines())}
-    grades: dict[str, dict[str, int]] = defaultdict(dict)
-    for line in (shared_data / "nfcorpus" / "test.qrels").read_text().splitlines():
-        query, _, id_, grade = line.split()
-        grades[query][id_] = int(grade)
-    index = built(build([Passage(record["_id"], record["title"], record["text"]) for record in documents]))
-    hits = index.search([texts[query] for query in grades], 100)
-    ndcgs, recalls = [], []
-    for line_of_query, wanted in zip(hits.rows.tolist(), grades.values(), strict=True):
-        gains = [wanted.get(documents[row]["_id"], 0) if row >= 0 else 0 for row in line_of_query]
-        ideal = sorted(wanted.values(), reverse=True)
-        ndcgs.append(discounted(gains[:10]) / discounted(ideal[:10]))
-        recalls.append(sum(gain > 0 for gain in gains) / sum(gain > 0 for gain in ideal))
-    assert (round(sum(ndcgs) / len(ndcgs), 4), round(sum(recalls) / len(recalls), 4)) == (0.3218, 0.2457)
-
-
-def discounted(gains: Sequence[int]) -> float:
-    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))

@@ -1,12 +1,9 @@
 """The filter: which rows may be among the k best of a query, from upper bounds in 16 bits. Kernels on plain arrays.
 
-A row's bound is the sum of its terms' impacts times integer weights, added up term by term over a block of 65,536 rows at a time; the
-dense terms, which are in many rows and weigh little, are added only where the others leave a row a chance. Bounds are in steps of 1/65,535
-of what the query's terms weigh together, and lie in a band around the true score, whose width the rounding of impacts and weights gives:
-
-    bound - below  <=  score in these steps  <=  bound + above
-
-So a row whose bound is more than ``below + above`` under the k-th highest is not among the k best. Hardly more than k rows are left.
+A row's bound is the sum of its terms' impacts times integer weights, each product rounded up, over a block of 65,536 rows at a time; the
+dense terms, which are in many rows and weigh little, are added only where the others leave a row a chance. In steps of 1/65,535 of what the
+query's terms weigh together, a row's score is at most its bound, and less than ``slack`` below it, for all that is rounded. So a row whose
+bound is more than ``slack`` below the k-th highest is not among the k best. Hardly more than k rows are left.
 """
 
 from __future__ import annotations
@@ -34,12 +31,10 @@ class Terms(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """How scores become bounds: integer weights, steps in a score of 1, and the band of a bound."""
+    """The integer weights of a query's terms, and how far below its bound a score may be."""
 
     weights: NDArray[np.int64]
-    scale: float
-    below: int
-    above: int
+    slack: int
 
 
 class Cursors(NamedTuple):
@@ -63,14 +58,13 @@ def _steps(terms: Terms) -> Steps:
 
     Weights add up to 65,535 less one for each at most: so no sum of products impact * weight / 256, each rounded up, overflows 16 bits.
     """
-    scale = (65535 - 2 * len(terms.weights)) / terms.weights.astype(np.float64).sum()
+    total = terms.weights.astype(np.float64).sum()
     weights = np.empty(len(terms.weights), np.int64)
-    below, above = 0, 1  # 1 for the rounding of float32
+    slack = 1  # for the rounding of float32
     for t in range(len(weights)):
-        weights[t] = np.int64(np.ceil(np.float64(terms.weights[t]) * scale))
-        below += (weights[t] >> 8) + 3  # an impact is rounded up by less than 1; its product with the weight, and the weight, too
-        above += 1 if terms.dense[t] >= 0 else 0  # the product is rounded down
-    return Steps(weights, scale * 255 / 256, below, above)
+        weights[t] = np.int64(np.ceil(np.float64(terms.weights[t]) * (65535 - 2 * len(weights)) / total))
+        slack += (weights[t] >> 8) + 3  # an impact is rounded up by less than 1; the weight, and the product, too
+    return Steps(weights, slack)
 
 
 @kernel
@@ -129,9 +123,12 @@ def candidates(postings: Postings, terms: Terms, k: int, bounds: NDArray[np.uint
                 _look_up_dense(
                     postings.dense_impacts[start : start + n_rows], steps.weights[d], kept.rows[n_kept:n_new], kept.bounds[n_kept:n_new]
                 )
-        floor = _raised(floor, kept.bounds[:n_new], k, steps)
-        n_kept = _drop_below(floor, kept, n_new)
-    return kept.rows[:n_kept]
+        n_kept = n_new
+        if n_kept > k + k // 2:
+            floor = _raised(floor, kept.bounds[:n_kept], k, steps)
+            n_kept = _drop_below(floor, kept, n_kept)
+    floor = _raised(floor, kept.bounds[:n_kept], k, steps)
+    return kept.rows[: _drop_below(floor, kept, n_kept)]
 
 
 @kernel
@@ -145,11 +142,11 @@ def _add_segment(rows: NDArray[np.uint16], impacts: NDArray[np.uint8], weight: i
 
 @kernel
 def _add_dense(impacts: NDArray[np.uint8], weight: int, bounds: NDArray[np.uint16]) -> None:
-    """Add impact * weight / 256, rounded down, to the bounds of all rows of a block."""
+    """Add impact * weight / 256, rounded up, or 1 more, to the bounds of all rows of a block; nothing for impact 0."""
     factor = np.uint32(np.uint16(weight))
     for row in range(len(impacts)):
         product = np.uint32(np.uint32(np.uint32(impacts[row]) << np.uint32(8)) * factor) >> np.uint32(16)  # one instruction for 16 rows
-        bounds[row] = np.uint16(bounds[row] + np.uint16(product))
+        bounds[row] = np.uint16(bounds[row] + np.uint16(product) + np.uint16(impacts[row] > 0))
 
 
 @kernel
@@ -157,7 +154,8 @@ def _look_up_dense(impacts: NDArray[np.uint8], weight: int, rows: NDArray[np.int
     """Add what ``_add_dense`` adds to the bounds of a few rows, given the impacts of all."""
     factor = np.uint32(weight)
     for i in range(len(rows)):
-        bounds[i] = np.uint16(bounds[i] + np.uint16((np.uint32(impacts[rows[i]]) * factor) >> np.uint32(8)))
+        impact = np.uint32(impacts[rows[i]])
+        bounds[i] = np.uint16(bounds[i] + np.uint16((impact * factor) >> np.uint32(8)) + np.uint16(impact > 0))
 
 
 @kernel
@@ -189,19 +187,19 @@ def _keep(
     bounds: NDArray[np.uint16], peaks: NDArray[np.uint16], first_row: int, lowest: int, kept: Candidates, n_kept: int
 ) -> tuple[Candidates, int]:
     """Add the rows of a block whose bounds are at least ``lowest`` to those kept; return what is kept then, and how many."""
-    chunks = np.flatnonzero(peaks >= np.uint16(lowest))
-    n = np.int64(n_kept)
-    for chunk in chunks:
-        n += np.count_nonzero(bounds[chunk * _CHUNK : (chunk + 1) * _CHUNK] >= np.uint16(lowest))
-    if n > len(kept.rows):
-        larger = Candidates(np.empty(2 * n, np.int64), np.empty(2 * n, np.uint16))
+    limit = np.uint16(lowest)
+    n_at_most = n_kept + _CHUNK * np.count_nonzero(peaks >= limit)
+    if n_at_most > len(kept.rows):
+        larger = Candidates(np.empty(2 * n_at_most, np.int64), np.empty(2 * n_at_most, np.uint16))
         larger.rows[:n_kept], larger.bounds[:n_kept] = kept.rows[:n_kept], kept.bounds[:n_kept]
         kept = larger
-    for chunk in chunks:
-        for i in range(int(chunk) * _CHUNK, min((int(chunk) + 1) * _CHUNK, len(bounds))):
-            if bounds[i] >= lowest:
-                kept.rows[n_kept], kept.bounds[n_kept] = first_row + i, bounds[i]
-                n_kept += 1
+    rows, values = kept.rows, kept.bounds
+    for chunk in range(len(peaks)):
+        if peaks[chunk] >= limit:
+            for i in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(bounds))):
+                if bounds[i] >= limit:
+                    rows[n_kept], values[n_kept] = first_row + i, bounds[i]
+                    n_kept += 1
     return kept, n_kept
 
 
@@ -220,7 +218,7 @@ def _raised(floor: int, bounds: NDArray[np.uint16], k: int, steps: Steps) -> int
     if np.count_nonzero(bounds >= np.uint16(floor)) <= k:
         return floor
     kth: int = _kth_highest(bounds, k)
-    return max(floor, kth - steps.below - steps.above)
+    return max(floor, kth - steps.slack)
 
 
 @kernel

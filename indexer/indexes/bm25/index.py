@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +34,23 @@ B = 0.4
 _QUERIES_PER_TASK = 32
 
 
+class Tables(NamedTuple):
+    """What all searches read."""
+
+    postings: Postings
+    checks: Checks
+    denominators: Denominators
+
+
 class BM25Index:
     """A memory-mapped BM25 index; searches may run at once in any number of threads and processes."""
 
     def __init__(self, files: IndexFiles, counts: Mapping[str, int]) -> None:
         self._files = files
         self._n_filled = counts["rows_with_terms"]
-        self._denominators = denominators(inverse_norms(K1, B, mean_length(counts["tokens"], counts["rows_with_terms"])))
+        self._spaces = deque[Space]()  # not in use; a deque may be shared by threads
+        inverse = inverse_norms(K1, B, mean_length(counts["tokens"], counts["rows_with_terms"]))
+        self._tables = Tables(files.postings, files.checks, denominators(inverse))
 
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
@@ -62,14 +74,10 @@ class BM25Index:
 
         def work(first: int) -> int:
             some = slice(first, first + _QUERIES_PER_TASK)
-            damage: int = _answer_some(
-                self._files.postings,
-                self._files.checks,
-                self._denominators,
-                terms,
-                starts[first : first + _QUERIES_PER_TASK + 1],
-                Hits(hits.rows[some, :depth], hits.scores[some, :depth]),
-            )
+            space = self._free_space()
+            queries = starts[first : first + _QUERIES_PER_TASK + 1]
+            damage: int = _answer_some(self._tables, terms, queries, space, Hits(hits.rows[some, :depth], hits.scores[some, :depth]))
+            self._spaces.append(space)
             return damage
 
         depth = min(k, len(self))
@@ -83,6 +91,12 @@ class BM25Index:
             if damage >= 0:
                 raise self._files.damaged(Checks._fields[damage])
         return hits
+
+    def _free_space(self) -> Space:
+        try:
+            return self._spaces.pop()
+        except IndexError:
+            return Space(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
 
     def _terms(self, queries: Sequence[str]) -> tuple[Terms, NDArray[np.int64]]:
         """Return the known terms of all queries, and where each query's begin, (len(queries) + 1)."""
@@ -123,18 +137,15 @@ def _distinct(
 
 
 @kernel
-def _answer_some(
-    postings: Postings, checks: Checks, denominators: Denominators, terms: Terms, starts: NDArray[np.int64], hits: Hits
-) -> int:
+def _answer_some(tables: Tables, terms: Terms, starts: NDArray[np.int64], space: Space, hits: Hits) -> int:
     """Answer consecutive queries; return -1, or the place in ``Checks`` of a damaged file."""
-    space = Space(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
     for q in range(len(starts) - 1):
         start, end = starts[q], starts[q + 1]
         mine = Terms(terms.numbers[start:end], terms.dense[start:end], terms.weights[start:end])
-        damage: int = first_damage(postings, checks, mine)
+        damage: int = first_damage(tables.postings, tables.checks, mine)
         if damage >= 0:
             return damage
-        answer(postings, denominators, mine, space, hits.rows[q], hits.scores[q])
+        answer(tables.postings, tables.denominators, mine, space, hits.rows[q], hits.scores[q])
     return -1
 
 

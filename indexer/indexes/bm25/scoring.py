@@ -77,14 +77,14 @@ def _gather(dense_impacts: NDArray[np.uint8], rows: NDArray[np.int64], impacts: 
 def _look_up(
     segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], inside: NDArray[np.uint16], impacts: NDArray[np.uint8]
 ) -> None:
-    """Find each row's impact, 0 if the term is not in it, by a bisection without branches: the processor runs several at once."""
+    """Find each row's impact, 0 if the term is not in it, by a bisection without branches, of which processors run several at once."""
     for i in range(len(inside)):
-        row, base, n = inside[i], np.intp(0), len(segment)
+        row, place, n = inside[i], np.intp(0), len(segment)
         while n > 1:
             half = n >> 1
-            base = base + half if segment[base + half] <= row else base
+            place = place + half if segment[place + half] <= row else place
             n -= half
-        impacts[i] = segment_impacts[base] if segment[base] == row else np.uint8(0)
+        impacts[i] = segment_impacts[place] if segment[place] == row else np.uint8(0)
 
 
 @kernel

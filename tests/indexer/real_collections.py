@@ -1,0 +1,107 @@
+"""Four public collections of the test data, and both BM25 indexes, Lucene's and ours, built over the same passages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.passage import Passage
+from indexer.build import build_index, index_path, open_index
+from indexer.indexes.bm25 import BM25Index
+from indexer.indexes.lucene import LuceneIndex
+from tests.conftest import corpus_of
+
+
+class Collection(NamedTuple):
+    """Passages, and queries by their ids."""
+
+    passages: list[Passage]
+    queries: dict[str, str]
+
+
+class Pair(NamedTuple):
+    """The same passages in both indexes, and the directories of these."""
+
+    passages: list[Passage]
+    bm25: BM25Index
+    lucene: LuceneIndex
+    bm25_path: Path
+    lucene_path: Path
+
+
+def dpr_union(data: Path) -> Collection:
+    """33,888 Wikipedia passages of 100 words, and 2,655 questions of Natural Questions."""
+    folder = data / "dpr_union"
+    queries = {record["qid"]: record["question"] for record in _records(folder / "queries.nq_oracle.jsonl.gz")}
+    return Collection([_passage(record) for record in _records(folder / "passages.jsonl.gz")], queries)
+
+
+def wiki_intro(data: Path) -> Collection:
+    """178,775 first paragraphs of Wikipedia articles, and 3,466 questions of HybridQA."""
+    folder = data / "wiki_intro"
+    queries = {record["qid"]: record["question"] for record in _records(folder / "queries.hybridqa_dev.jsonl.gz")}
+    return Collection([_passage(record) for record in _records(folder / "passages.jsonl.gz")], queries)
+
+
+def cacm(data: Path) -> Collection:
+    """3,204 titles and abstracts of the Communications of the ACM by ascending id, and 64 requests.
+
+    The pages are those that the published figures were measured with; copies of CACM as JSON lack some of their text.
+    """
+    with tarfile.open(data / "cacm" / "cacm.tar.gz") as archive:
+        pages = {Path(member.name).stem: archive.extractfile(member) for member in archive}
+        texts = {id_: re.sub("</?(html|pre)>", "", page.read().decode("ascii")) for id_, page in sorted(pages.items()) if page}
+    topics = (data / "cacm" / "topics.cacm.txt").read_text(encoding="ascii")
+    queries = dict(re.findall(r"<DOCNO> (\d+) </DOCNO>(.*?)</DOC>", topics, re.DOTALL))
+    return Collection([Passage(id_, "", text) for id_, text in texts.items()], queries)
+
+
+def nfcorpus(data: Path) -> Collection:
+    """3,633 titles and abstracts of PubMed by ascending id, and 3,237 questions and titles of articles on nutrition."""
+    with zipfile.ZipFile(data / "nfcorpus" / "nfcorpus.zip") as archive:
+        documents = [json.loads(line) for line in archive.read("nfcorpus/corpus.jsonl").splitlines()]
+        queries = [json.loads(line) for line in archive.read("nfcorpus/queries.jsonl").splitlines()]
+    passages = sorted(Passage(record["_id"], record["title"], record["text"]) for record in documents)
+    return Collection(passages, {record["_id"]: record["text"] for record in queries})
+
+
+COLLECTIONS = {"dpr_union": dpr_union, "wiki_intro": wiki_intro, "cacm": cacm, "nfcorpus": nfcorpus}
+
+
+def sampled(passages: Sequence[Passage], n: int) -> list[Passage]:
+    """Return ``n`` of the passages, or all if they are fewer, in their order."""
+    places = range(len(passages))
+    return [passages[place] for place in sorted(random.Random(n).sample(places, min(n, len(places))))]
+
+
+def index_both(passages: Sequence[Passage], home: Path) -> Pair:
+    """Build and open both indexes in a data home of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(home))
+        build_store(corpus_of(passages, "made"), StoreOptions())
+        store = open_store("made")
+        for name in ("bm25", "lucene"):
+            build_index("made", name, store)
+        bm25, lucene = open_index("made", "bm25", store), open_index("made", "lucene", store)
+        assert isinstance(bm25, BM25Index)
+        assert isinstance(lucene, LuceneIndex)
+        return Pair(list(passages), bm25, lucene, index_path("made", "bm25"), index_path("made", "lucene"))
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def _passage(record: dict[str, Any]) -> Passage:
+    return Passage(record["id"], record["title"], record["text"])

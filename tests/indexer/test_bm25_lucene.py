@@ -1,0 +1,278 @@
+"""Our BM25 against Lucene's: the same rows in the same order with the same bits of scores, whatever is asked.
+
+``LuceneIndex`` hands on the scores of Lucene's raw ``IndexSearcher``, which one test here asks with nothing of ours between. Its documents
+are in the order of the rows, so rows that tie at rank k must be the same as well: no tolerance is needed, and none is given.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from corpora.passage import Passage
+from indexer.analysis import TermNumbers
+from indexer.base import Hits
+from indexer.jvm import in_java, java_class
+from tests.indexer.real_collections import COLLECTIONS, Pair, dpr_union, index_both, sampled
+
+if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
+    pytest.skip("needs the extra 'lucene'", allow_module_level=True)
+
+SAMPLE = 5_000
+BLOCK_ROWS = 65_536  # our index is searched so many rows at a time
+FOXES = (0, 3, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 2_999)  # rows of the same text
+
+LUCENE = "org.apache.lucene"
+
+
+class Asked(NamedTuple):
+    """Both indexes over some passages, queries that belong to these, and all their words, those that most passages have first."""
+
+    pair: Pair
+    queries: list[str]
+    words: list[str]
+
+
+def ask(passages: Sequence[Passage], queries: Mapping[str, str], home: Path) -> Asked:
+    n_passages_with = Counter(word for passage in passages for word in dict.fromkeys(passage.text.split()))
+    return Asked(index_both(passages, home), list(queries.values()), [word for word, _ in n_passages_with.most_common()])
+
+
+@pytest.fixture(scope="module", params=COLLECTIONS)
+def asked(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """Each of the collections; of the two that are larger, 5,000 passages."""
+    collection = COLLECTIONS[request.param](shared_data)
+    return ask(sampled(collection.passages, SAMPLE), collection.queries, tmp_path_factory.mktemp("both"))
+
+
+@pytest.fixture(scope="module", params=["dpr_union", "wiki_intro"])
+def whole(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """All of the two larger collections."""
+    collection = COLLECTIONS[request.param](shared_data)
+    return ask(collection.passages, collection.queries, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)], ids=lambda n: f"{n} blocks")
+def scraps(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """Ten words each, so that most tie with others; and foxes at the borders of blocks. The last block is not full."""
+    collection = dpr_union(shared_data)
+    words = itertools.chain.from_iterable(passage.text.split() for passage in collection.passages)
+    texts = [" ".join(itertools.islice(words, 10)) for _ in range((request.param - 1) * BLOCK_ROWS + 3_000)]
+    for row in FOXES:
+        texts[row] = "qxqx fox"
+    texts[40_000], texts[BLOCK_ROWS + 7] = "qxqx qxqx fox", "fox qxqx hound"
+    passages = [Passage(str(row), "", text) for row, text in enumerate(texts)]
+    return ask(passages, collection.queries, tmp_path_factory.mktemp("scraps"))
+
+
+def assert_equal(pair: Pair, queries: Sequence[str], k: int) -> Hits:
+    """Assert that both indexes return the same bits, and return them."""
+    ours, lucenes = pair.bm25.search(queries, k), pair.lucene.search(queries, k)
+    assert ours.rows.shape == ours.scores.shape == (len(queries), k)
+    differing = [
+        (query[:80], place, ours.rows[line, place], ours.scores[line, place], lucenes.rows[line, place], lucenes.scores[line, place])
+        for line, query in enumerate(queries)
+        for place in np.flatnonzero((ours.rows[line] != lucenes.rows[line]) | (ours.scores[line] != lucenes.scores[line]))[:1]
+    ]
+    assert not differing, f"{len(differing)} of {len(queries)} queries differ, first at these places: {differing[:3]}"
+    return ours
+
+
+def n_found(hits: Hits) -> int:
+    return int((hits.rows >= 0).sum())
+
+
+def mixed_queries(words: Sequence[str], n: int) -> list[str]:
+    """Return queries of one to sixty words, common ones and rare ones, some of them repeated."""
+    chooses = random.Random(n)
+
+    def some_words() -> Iterator[str]:
+        for _ in range(chooses.choice([1, 2, 3, 5, 8, 13, 30, 60])):
+            word = words[int(len(words) ** chooses.random()) - 1]
+            yield from [word] * chooses.choice([1, 1, 1, 1, 2, 7])
+
+    return [" ".join(some_words()) for _ in range(n)]
+
+
+def distinct_terms(words: Sequence[str], n: int) -> str:
+    """Return a query of exactly ``n`` distinct terms."""
+    terms, ends = TermNumbers().add(words)
+    are_single = np.diff(ends, prepend=0) == 1
+    _, places = np.unique(terms[ends[are_single] - 1], return_index=True)
+    chosen = np.random.default_rng(n).choice(np.flatnonzero(are_single)[places], size=n, replace=False)
+    return " ".join(words[place] for place in chosen)
+
+
+def raw_hits(reader: Any, query: str, k: int) -> list[tuple[float, str]]:  # noqa: ANN401 - an IndexReader
+    """Return (score, id) of what Lucene finds, best first, with all that tie at rank k; within ``in_java``."""
+    searcher = java_class(f"{LUCENE}.search.IndexSearcher")(reader.getContext())
+    searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(0.9, 0.4))
+    analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    parsed = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")().buildQuery("contents", analyzer, query)
+    depth = k + 1
+    hits = searcher.search(parsed, depth).scoreDocs
+    while len(hits) == depth and hits[-1].score == hits[k - 1].score:
+        depth *= 2
+        hits = searcher.search(parsed, depth).scoreDocs
+    stored = reader.storedFields()
+    return [(hit.score, stored.document(hit.doc).get("id")) for hit in hits]
+
+
+def test_rows_and_scores_are_those_of_the_raw_index_searcher(asked: Asked) -> None:
+    pair, k = asked.pair, 50
+    rows = {passage.id: row for row, passage in enumerate(pair.passages)}
+    queries = [*asked.queries[::200], *mixed_queries(asked.words, 20)]
+    hits = pair.bm25.search(queries, k)
+
+    def search() -> list[list[tuple[float, str]]]:
+        directory = java_class(f"{LUCENE}.store.FSDirectory").open(java_class("java.io.File")(str(pair.lucene_path / "index")).toPath())
+        reader = java_class(f"{LUCENE}.index.DirectoryReader").open(directory)
+        try:
+            return [raw_hits(reader, query, k) for query in queries]
+        finally:
+            reader.close()
+
+    for query, our_rows, our_scores, raw in zip(queries, *hits, in_java(search), strict=True):
+        best = sorted((-score, rows[id_]) for score, id_ in raw)[:k]
+        assert our_rows[: len(best)].tolist() == [row for _, row in best], query
+        assert our_scores[: len(best)].tolist() == [-score for score, _ in best], query
+        assert (our_rows[len(best) :] == -1).all(), query
+
+
+@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+def test_own_queries(asked: Asked, k: int) -> None:
+    queries = asked.queries[:: 1 + len(asked.queries) // 1000]
+    assert n_found(assert_equal(asked.pair, queries, k)) > 0.2 * k * len(queries)
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_mixtures_of_common_and_rare_words(asked: Asked, k: int) -> None:
+    assert_equal(asked.pair, mixed_queries(asked.words, 300), k)
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_common_words_alone(asked: Asked, k: int) -> None:
+    assert_equal(asked.pair, asked.words[:300], k)
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_whole_passages_as_queries(asked: Asked, k: int) -> None:
+    passages = sampled(asked.pair.passages, 100)
+    hits = assert_equal(asked.pair, [f"{passage.title}\n{passage.text}" for passage in passages], k)
+    itself = [asked.pair.passages[row].text == passage.text for row, passage in zip(hits.rows[:, 0], passages, strict=True)]
+    assert sum(itself) > 90
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_repeated_terms(asked: Asked, k: int) -> None:
+    repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in asked.queries[::50]]
+    assert_equal(asked.pair, repeated, k)
+
+
+@pytest.mark.parametrize("k", [1, 5, 10, 100, 1000, 5000])
+def test_terms_that_weigh_next_to_nothing_beside_others(asked: Asked, k: int) -> None:
+    """Whatever a term is repeated, rows that have only the others come in their order behind those that have it."""
+    for trio in ((40, 400, -1), (60, 90, -7), (70, 1500, 3000)):
+        queries = [
+            " ".join(itertools.chain.from_iterable([asked.words[place]] * n for place, n in zip(trio, counts, strict=True)))
+            for counts in itertools.permutations([70_000, 20, 1])
+        ]
+        assert_equal(asked.pair, queries, k)
+
+
+@pytest.mark.parametrize("n_terms", [255, 256, 257, 999, 1000, 1001, 1023, 1024, 1025, 4000])
+def test_thousands_of_distinct_terms(asked: Asked, n_terms: int) -> None:
+    query = distinct_terms(asked.words, n_terms)
+    for k in (10, 1000):
+        assert n_found(assert_equal(asked.pair, [query, asked.queries[0], query], k)) > 2 * k
+
+
+def test_a_query_of_a_megabyte(asked: Asked) -> None:
+    texts = itertools.cycle(passage.text for passage in asked.pair.passages)
+    query = "\n".join(itertools.islice(texts, SAMPLE))[: 1 << 20]
+    assert len(query) == 1 << 20
+    for k in (10, 1000):
+        assert n_found(assert_equal(asked.pair, [query], k)) == k
+
+
+def test_queries_without_a_known_term(asked: Asked) -> None:
+    queries = ["", " \t\n", "the of and", "\0", "\0\0 \0", "!?", "qqxzzq", "qqxzzq zqzqz", "\ud800", "😀\u200d"]
+    hits = assert_equal(asked.pair, queries, 10)
+    assert (hits.rows == -1).all()
+    assert (hits.scores == -np.inf).all()
+
+
+def test_unknown_terms_and_control_characters_change_nothing(asked: Asked) -> None:
+    for query in asked.queries[::100]:
+        words = query.split()
+        variants = [query, f"qqxzzq {query} zqzqz", "\0".join(words), "\0 \0".join(words), "\ud800".join(words), f"\0{query}\0"]
+        hits = assert_equal(asked.pair, variants, 10)
+        assert hits.rows[:2].tolist() == [hits.rows[0].tolist()] * 2
+        assert hits.scores[0].tobytes() == hits.scores[1].tobytes()
+
+
+def test_k_beyond_the_corpus_finds_all_that_match(asked: Asked) -> None:
+    n = len(asked.pair.passages)
+    hits = assert_equal(asked.pair, [*asked.queries[:20], distinct_terms(asked.words, 4000)], n + 1000)
+    assert n_found(hits) > n
+    assert (hits.rows[:, n:] == -1).all()
+
+
+@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+def test_ties_over_many_blocks(scraps: Asked, k: int) -> None:
+    pair, queries = scraps.pair, [*scraps.queries[::5], *mixed_queries(scraps.words, 200)]
+    hits = assert_equal(pair, queries, k)
+    assert np.unique(hits.rows[hits.rows >= 0] // BLOCK_ROWS).tolist() == list(range(len(pair.passages) // BLOCK_ROWS + 1))
+    beyond = pair.bm25.search(queries, k + 1)
+    n_tied = np.count_nonzero((beyond.scores[:, k - 1] == beyond.scores[:, k]) & (beyond.rows[:, k] >= 0))
+    assert n_tied > len(queries) / 10
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 5, 6, 7, 10])
+def test_equal_passages_of_several_blocks(scraps: Asked, k: int) -> None:
+    hits = assert_equal(scraps.pair, ["qxqx", "fox qxqx", "qxqx year"], k)
+    assert hits.rows[0].tolist() == [40_000, *FOXES, BLOCK_ROWS + 7, -1, -1, -1][:k]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+def test_own_queries_over_all_passages(whole: Asked, k: int) -> None:
+    assert n_found(assert_equal(whole.pair, whole.queries, k)) > 0.9 * k * len(whole.queries)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [10, 100, 1000])
+def test_mixtures_and_whole_passages_over_all_passages(whole: Asked, k: int) -> None:
+    passages = whole.pair.passages
+    texts = [f"{passage.title}\n{passage.text}" for passage in sampled(passages, 500)]
+    assert_equal(whole.pair, [*mixed_queries(whole.words, 1000), *whole.words[:500], *texts], k)
+
+
+@pytest.mark.slow
+def test_long_queries_over_all_passages(whole: Asked) -> None:
+    passages = whole.pair.passages
+    queries = [distinct_terms(whole.words, n_terms) for n_terms in (999, 1000, 1001, 1024, 1025, 4000, 30_000)]
+    megabyte = "\n".join(passage.text for passage in passages[:SAMPLE])[: 1 << 20]
+    for k in (10, 1000):
+        assert_equal(whole.pair, [*queries, megabyte], k)
+    assert_equal(whole.pair, [*queries, megabyte, *whole.queries[:3]], len(passages) + 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [10, 100, 1000])
+def test_all_own_queries(asked: Asked, k: int) -> None:
+    assert_equal(asked.pair, asked.queries, k)
+
+
+@pytest.mark.slow
+def test_every_passage_as_a_query(asked: Asked) -> None:
+    assert_equal(asked.pair, [f"{passage.title}\n{passage.text}" for passage in asked.pair.passages], 100)
