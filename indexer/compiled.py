@@ -11,7 +11,7 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from numba import config, njit
 
@@ -20,15 +20,21 @@ _PACKAGES = ("indexer", "retrievers")
 _PREFIX = "kernels-"
 
 
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of arrays and numbers when it is first called; divisions by zero give inf and nan, as numpy's do.
+class Kernel(Protocol):
+    """A compiled function, and the Python that it was. Its callers see no types: numba mixes int and np.int64, which mypy keeps apart."""
 
-    Its callers see no types: numba mixes int and np.int64, which mypy keeps apart.
-    """
+    py_func: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401
+        """Run it."""
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Compile a function of arrays and numbers when it is first called; divisions by zero give inf and nan, as numpy's do."""
     of_user = config.CACHE_DIR
     config.CACHE_DIR = str(_cache_folder(of_user))  # numba looks at it here only; where it cannot write, it takes its own default
     try:
-        compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")(function)
+        compiled: Kernel = njit(nogil=True, cache=True, error_model="numpy")(function)
         return compiled
     finally:
         config.CACHE_DIR = of_user

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
@@ -15,6 +16,9 @@ from corpora.readers import OnBad
 from corpora.store import PassageStore
 
 ROOT = Path(__file__).parent.parent
+
+hypothesis.settings.register_profile("idx", deadline=None)  # a first example may compile kernels
+hypothesis.settings.load_profile("idx")
 
 
 @pytest.fixture(autouse=True)

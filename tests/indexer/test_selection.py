@@ -42,3 +42,12 @@ def test_kernel_equals_its_python_twin(seed: int) -> None:
 
 def test_nan_is_never_selected() -> None:
     assert select([np.nan, 1.0, np.nan], 2, -np.inf, 3, compiled=True) == [(1.0, 1), (-np.inf, -1)]
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1e-30, 2.0, 2.0000002, 3e30]), max_size=60), st.integers(1, 70), st.integers(1, 5))
+def test_taking_the_best_is_the_sorted_prefix(scores: list[float], k: int, step: int) -> None:
+    best_scores, best_rows = np.full(k, -np.inf, dtype=np.float32), np.full(k, -1, dtype=np.int64)
+    given_scores = np.array(scores, dtype=np.float32)
+    selection.take_best(given_scores, np.arange(len(scores)) * step, best_scores, best_rows)
+    expected = [(score, row * step if row >= 0 else -1) for score, row in slow_best(given_scores.tolist(), k, 0.0)]
+    assert list(zip(best_scores.tolist(), best_rows.tolist(), strict=True)) == expected
