@@ -1,7 +1,8 @@
 """``kernel``: how the inner loops are compiled. They run without the GIL and are cached on disk, in machine code.
 
-numba itself takes a cached kernel for fresh as long as the kernel's own file is unchanged, even if a kernel that it calls, in another file,
-is not. Therefore the cache is a folder named by a hash of all files with kernels: whatever changes in them, nothing stale runs.
+numba itself takes a cached kernel for fresh as long as the kernel's own file is unchanged, even if a kernel that it calls or a constant
+that it uses, in another file, is not. Therefore the cache is a folder named by a hash of all sources: whatever changes in them, nothing
+stale runs. Constants are frozen when a kernel is compiled; what a test would vary is an argument.
 """
 
 from __future__ import annotations
@@ -42,20 +43,21 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 @functools.cache
 def _cache_folder(of_user: str) -> Path:
-    """Return the folder for the sources as they are, below the one that NUMBA_CACHE_DIR names; those of earlier sources are removed."""
-    base = Path(of_user) if of_user else Path(__file__).parent / "__pycache__"
-    folder = base / f"{_PREFIX}{sources_hash(_ROOT)}"
-    if not folder.exists():
-        for old in base.glob(f"{_PREFIX}*"):
+    """Return the folder for the sources as they are: below the one that NUMBA_CACHE_DIR names, or here, where earlier ones are removed."""
+    name = f"{_PREFIX}{sources_hash(_ROOT)}"
+    if of_user:
+        return Path(of_user) / name
+    here = Path(__file__).parent / "__pycache__"
+    if not (here / name).exists():
+        for old in here.glob(f"{_PREFIX}*"):
             shutil.rmtree(old, ignore_errors=True)
-    return folder
+    return here / name
 
 
 def sources_hash(root: Path) -> str:
-    """Return a hash of all files with kernels in a checkout or an installation."""
+    """Return a hash of the packages with kernels, in a checkout or an installation."""
     hashed = hashlib.sha256()
     for path in sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py")):
         content = path.read_bytes()
-        if b"@kernel" in content:
-            hashed.update(f"{path.relative_to(root).as_posix()}\n{len(content)}\n".encode() + content)
+        hashed.update(f"{path.relative_to(root).as_posix()}\n{len(content)}\n".encode() + content)
     return hashed.hexdigest()[:16]

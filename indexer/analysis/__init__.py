@@ -5,9 +5,6 @@ automaton    the grammar as tables                       tokens       text -> wo
 terms        word -> term: possessive, case, stop words  porter       the stemmer
 numbering    texts -> term numbers, in one kernel        analyzer     the front of it: english() and TermNumbers
 utf          UTF-16 and UTF-8
-
-All kernels end up inside ``numbering.number_terms``, and numba's cache of that looks at its own file alone: after a change to one of the
-others, delete ``__pycache__``.
 """
 
 from indexer.analysis.analyzer import TermNumbers, TermTable, english

@@ -51,13 +51,15 @@ def check(
 def _opening_problem(corpus: str, name: str, fingerprint: str | None) -> list[str]:
     """Open a part whose files are whole: its manifest may still promise something else."""
     from corpora.build import open_store
-    from corpora.errors import ArtifactError
+    from corpora.errors import ArtifactError, MissingExtraError
     from indexer.build import open_index
 
     try:
         store = open_store(corpus)
         if name != "passages" and fingerprint is not None:
             open_index(corpus, name, store)
+    except MissingExtraError as error:
+        note(f"{name}: the files are as built, but it was not opened: {error}")
     except ArtifactError as error:
         return [str(error)]
     return []

@@ -19,7 +19,7 @@ _SHOWN_CHARACTERS = 300
 def search(
     corpus: Annotated[str, typer.Argument(help="A built corpus.")],
     queries: Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY...")],
-    retriever: Annotated[str, typer.Option("--retriever", "-r", help="bm25, lucene, an encoder's name, or several joined with +.")] = "bm25",
+    retriever: Annotated[str, typer.Option("--retriever", "-r", help="bm25, lucene, an encoder, or several joined with +.")] = "bm25",
     k: Annotated[int, typer.Option("-k", min=1, help="Passages to return.")] = 10,
     depth: Annotated[int, typer.Option(min=1, help="Candidates from each retriever for each query.")] = 100,
     merge: Annotated[str, typer.Option(help="How the queries' lists are merged: max or rrf.")] = "max",

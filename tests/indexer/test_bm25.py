@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from corpora.build import open_store
+from corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.analysis import english
 from indexer.build import build_index, index_path, open_index
 from indexer.dictionary import Dictionary
-from indexer.indexes.bm25 import BM25Index, files, inversion, search
+from indexer.indexes.bm25 import BM25Index, files, inversion
+from indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
 
 Build = Callable[..., PassageStore]
 
@@ -83,11 +86,9 @@ def built(build: Build, passages: list[Passage]) -> BM25Index:
 
 @pytest.mark.parametrize("k", [1, 10, 1000])
 @pytest.mark.parametrize("max_terms", [0, 1000], ids=["all rows scored", "filtered"])
-def test_scores_and_ranking_are_lucenes_bit_by_bit(
-    build: Build, passages: list[Passage], k: int, max_terms: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = built(build, passages)
-    monkeypatch.setattr(search, "MAX_FILTERED_TERMS", max_terms)
+def test_scores_and_ranking_are_lucenes_bit_by_bit(build: Build, passages: list[Passage], k: int, max_terms: int) -> None:
+    built(build, passages)
+    index = BM25Index(IndexFiles(index_path("made", "bm25")), max_terms)
     hits = index.search(QUERIES, k)
     for line, query in enumerate(QUERIES):
         expected = slow_bm25(passages, query)[:k]
@@ -103,6 +104,15 @@ def test_equal_passages_tie_and_come_by_ascending_row(build: Build) -> None:
     hits = built(build, passages).search(["red"], 5)
     assert hits.rows.tolist() == [[0, 2, 4, -1, -1]]
     assert hits.scores[0, 0] == hits.scores[0, 1] == hits.scores[0, 2]
+
+
+@pytest.mark.parametrize("n_rows", [BLOCK_ROWS, BLOCK_ROWS + 1, 2 * BLOCK_ROWS])
+def test_ties_across_full_blocks_come_by_ascending_row(build: Build, n_rows: int) -> None:
+    index = built(build, [Passage(str(n), "", "fox" if n % 50 else "fox owl") for n in range(n_rows)])
+    foxes, owls = [n for n in range(n_rows) if n % 50], list(range(0, n_rows, 50))
+    assert index.search(["fox"], 10).rows[0].tolist() == foxes[:10]
+    assert index.search(["owl"], n_rows).rows[0].tolist() == owls + [-1] * (n_rows - len(owls))
+    assert index.search(["owl fox"], n_rows).rows[0].tolist() == owls + foxes
 
 
 def test_results_do_not_depend_on_the_batch_or_on_other_threads(build: Build, passages: list[Passage]) -> None:
@@ -174,6 +184,17 @@ def test_a_truncated_postings_file_is_refused(build: Build, passages: list[Passa
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(ArtifactDamaged, match=r"lengths has .* bytes instead of"):
         open_index("made", "bm25", store)
+
+
+@pytest.mark.parametrize("name", ["tokens", "rows_with_terms", "k1", "b"])
+def test_a_manifest_that_says_something_else_is_refused(build: Build, passages: list[Passage], name: str) -> None:
+    built(build, passages)
+    manifest = index_path("made", "bm25") / "manifest.json"
+    changed = re.sub(rf'("{name}": [\d.]*)(\d)', lambda found: found[1] + str(9 - int(found[2])), manifest.read_text())
+    assert changed != manifest.read_text()
+    manifest.write_text(changed)
+    with pytest.raises(ArtifactError, match=name):
+        open_index("made", "bm25", open_store("made"))
 
 
 def test_k_below_one_is_refused(build: Build, passages: list[Passage]) -> None:

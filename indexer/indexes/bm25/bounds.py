@@ -1,9 +1,9 @@
 """The filter: which rows may be among the k best of a query, from upper bounds in 16 bits. Kernels on plain arrays.
 
 A row's bound is the sum of its terms' impacts times integer weights, each product rounded up, over a block of 65,536 rows at a time; the
-dense terms, which are in many rows and weigh little, are added only where the others leave a row a chance. In steps of 1/65,535 of what the
-query's terms weigh together, a row's score is at most its bound, and less than ``slack`` below it, for all that is rounded. So a row whose
-bound is more than ``slack`` below the k-th highest is not among the k best. Hardly more than k rows are left.
+dense terms, which are in many rows and weigh little, are added only where the others leave a row a chance. In the bounds' unit, 255/256 of
+the integer weights', a row's score is at most its bound, and less than ``slack`` below it, for all that is rounded. So a row whose bound is
+more than ``slack`` below the k-th highest is not among the k best. Hardly more than k rows are left.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def candidates(postings: Postings, terms: Terms, k: int, bounds: NDArray[np.uint
     n_rows, steps = len(postings.lengths), _steps(terms)
     cursors = first_segments(postings.segment_starts, postings.posting_starts, terms.numbers)
     dense = np.flatnonzero(terms.dense >= 0)
-    kept, n_kept, floor = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)), 0, 1
+    kept, n_kept, n_at_cut, floor = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)), 0, 0, 1
     for first_row in range(0, n_rows, BLOCK_ROWS):
         enter(postings, terms, cursors, first_row // BLOCK_ROWS)
         missing = steps.weights[dense].sum()  # what the dense terms, which are not yet added, can add to a bound
@@ -124,9 +124,9 @@ def candidates(postings: Postings, terms: Terms, k: int, bounds: NDArray[np.uint
                     postings.dense_impacts[start : start + n_rows], steps.weights[d], kept.rows[n_kept:n_new], kept.bounds[n_kept:n_new]
                 )
         n_kept = n_new
-        if n_kept > k + k // 2:
+        if n_kept > max(k + k // 2, n_at_cut + n_at_cut // 2):  # seldom enough that very many equal rows cost no quadratic time
             floor = _raised(floor, kept.bounds[:n_kept], k, steps)
-            n_kept = _drop_below(floor, kept, n_kept)
+            n_kept = n_at_cut = _drop_below(floor, kept, n_kept)
     floor = _raised(floor, kept.bounds[:n_kept], k, steps)
     return kept.rows[: _drop_below(floor, kept, n_kept)]
 

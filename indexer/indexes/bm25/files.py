@@ -44,6 +44,7 @@ class Postings(NamedTuple):
         dense_impacts: (dense terms * rows): term by term.
         high_postings: term * rows of the corpus + row, ascending, of postings whose tf the impact does not tell, and ...
         high_frequencies: ... that tf.
+        totals: rows that have a term, and the tokens of all rows.
     """
 
     pool: NDArray[np.uint8]
@@ -61,6 +62,7 @@ class Postings(NamedTuple):
     dense_impacts: NDArray[np.uint8]
     high_postings: NDArray[np.int64]
     high_frequencies: NDArray[np.uint16]
+    totals: NDArray[np.int64]
 
 
 DTYPES: dict[str, DTypeLike] = {
@@ -79,6 +81,7 @@ DTYPES: dict[str, DTypeLike] = {
     "dense_impacts": np.uint8,
     "high_postings": np.int64,
     "high_frequencies": np.uint16,
+    "totals": np.int64,
 }
 _IN_STRETCHES = ("segment_blocks", "segment_sizes", "rows", "impacts", "dense_impacts")  # checked as far as they are read
 
@@ -138,7 +141,7 @@ class IndexFiles:
 
     def damaged(self, name: str) -> ArtifactDamaged:
         """Return the error that says a file is damaged."""
-        return ArtifactDamaged(f"{self._path / name} is damaged, its checksums differ: build it again with --force")
+        return ArtifactDamaged(f"{self._path / name} or its checksums in {SUMS} are damaged: build it again with --force")
 
 
 def map_array(path: Path, dtype: DTypeLike) -> NDArray[Any]:
@@ -197,7 +200,7 @@ def page_sums(array: NDArray[Any]) -> NDArray[np.uint64]:
 
 @kernel
 def _page_sum(page: NDArray[Any]) -> np.uint64:
-    """Return a checksum that differs whenever one 8-byte word does: each step can be undone, so no change is lost."""
+    """Return a checksum that differs whenever a single 8-byte word does: each step can be undone. It is no defence against intent."""
     data = page.view(np.uint8)
     n_words = len(data) // 8
     words = data[: 8 * n_words].view(np.uint64)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,11 @@ from indexer.compiled import kernel
 from indexer.dictionary import HashedTerms, find_all
 
 from .bounds import Terms
-from .files import BLOCK_ROWS, Checks, IndexFiles, Postings, check_byte_order
+from .files import BLOCK_ROWS, Checks, IndexFiles, check_byte_order
 from .inversion import invert
 from .merging import merge
-from .search import Space, answer, first_damage
-from .similarity import Denominators, denominators, idf, inverse_norms, mean_length
+from .search import MAX_FILTERED_TERMS, Space, Tables, answer, first_damage
+from .similarity import denominators, idf, inverse_norms, mean_length
 
 K1 = 0.9
 B = 0.4
@@ -34,23 +33,15 @@ B = 0.4
 _QUERIES_PER_TASK = 32
 
 
-class Tables(NamedTuple):
-    """What all searches read."""
-
-    postings: Postings
-    checks: Checks
-    denominators: Denominators
-
-
 class BM25Index:
     """A memory-mapped BM25 index; searches may run at once in any number of threads and processes."""
 
-    def __init__(self, files: IndexFiles, counts: Mapping[str, int]) -> None:
+    def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
         self._files = files
-        self._n_filled = counts["rows_with_terms"]
+        self._n_filled, n_tokens = files.postings.totals.tolist()
         self._spaces = deque[Space]()  # not in use; a deque may be shared by threads
-        inverse = inverse_norms(K1, B, mean_length(counts["tokens"], counts["rows_with_terms"]))
-        self._tables = Tables(files.postings, files.checks, denominators(inverse))
+        inverse = inverse_norms(K1, B, mean_length(n_tokens, self._n_filled))
+        self._tables = Tables(files.postings, files.checks, denominators(inverse), max_filtered_terms)
 
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
@@ -59,7 +50,7 @@ class BM25Index:
         """Return the k rows with the highest scores above 0 for each query.
 
         Scores are those of Lucene's BM25Similarity, bit by bit; a term that the query repeats counts each time. They do not depend on the
-        batch. Several queries are spread over the processors.
+        batch. Queries are spread over the processors.
 
         Raises:
             ValueError: k < 1.
@@ -72,16 +63,18 @@ class BM25Index:
         self._files.check_tables()
         terms, starts = self._terms(queries)
 
+        depth = min(k, len(self))
+        per_task = max(1, min(_QUERIES_PER_TASK, -(-len(queries) // n_threads())))
+
         def work(first: int) -> int:
-            some = slice(first, first + _QUERIES_PER_TASK)
+            some = slice(first, first + per_task)
             space = self._free_space()
-            queries = starts[first : first + _QUERIES_PER_TASK + 1]
-            damage: int = _answer_some(self._tables, terms, queries, space, Hits(hits.rows[some, :depth], hits.scores[some, :depth]))
+            mine = Hits(hits.rows[some, :depth], hits.scores[some, :depth])
+            damage: int = _answer_some(self._tables, terms, starts[first : first + per_task + 1], space, mine)
             self._spaces.append(space)
             return damage
 
-        depth = min(k, len(self))
-        tasks = range(0, len(queries), _QUERIES_PER_TASK)
+        tasks = range(0, len(queries), per_task)
         if len(tasks) == 1:
             damages = [work(0)]
         else:
@@ -145,7 +138,7 @@ def _answer_some(tables: Tables, terms: Terms, starts: NDArray[np.int64], space:
         damage: int = first_damage(tables.postings, tables.checks, mine)
         if damage >= 0:
             return damage
-        answer(tables.postings, tables.denominators, mine, space, hits.rows[q], hits.scores[q])
+        answer(tables, mine, space, hits.rows[q], hits.scores[q])
     return -1
 
 
@@ -166,17 +159,20 @@ def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
         ArtifactMismatch: its analyzer is not known.
     """
     check_byte_order()
-    analyzer = manifest.recipe.parameters.get("analyzer")
-    if analyzer != ANALYZER:
+    parameters = {name: manifest.recipe.parameters.get(name) for name in KIND.parameters}
+    if parameters != KIND.parameters:
         raise ArtifactMismatch(
-            f"{path} was built with the analyzer '{analyzer}', this version of idx has '{ANALYZER}': build it again with --force"
+            f"{path} was built with {parameters}, this version of idx has {KIND.parameters}: build it again with --force"
         )
     files = IndexFiles(path)
-    found = {"terms": len(files.postings.ends), "rows": len(files.postings.lengths)}
-    promised = {name: manifest.count(name) for name in (*found, "rows_with_terms", "tokens")}
-    if found != {name: promised[name] for name in found}:
+    if len(files.postings.totals) != 2:
+        raise ArtifactDamaged(f"{path / 'totals'} does not hold two numbers: build it again with --force")
+    n_filled, n_tokens = files.postings.totals.tolist()
+    found = {"terms": len(files.postings.ends), "rows": len(files.postings.lengths), "rows_with_terms": n_filled, "tokens": n_tokens}
+    promised = {name: manifest.count(name) for name in found}
+    if found != promised:
         raise ArtifactDamaged(f"{path} holds {found}, its manifest says {promised}: build it again with --force")
-    return BM25Index(files, promised)
+    return BM25Index(files)
 
 
-KIND = IndexKind(name="bm25", format_version=2, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)
+KIND = IndexKind(name="bm25", format_version=3, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)

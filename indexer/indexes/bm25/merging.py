@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -101,6 +102,7 @@ def merge(folder: Path, pieces: Path, dictionary: Dictionary, k1: float, b: floa
         "lengths": scoring.lengths,
         "dense_terms": dense_terms,
         "dense_frequencies": dense_frequencies,
+        "totals": np.array([counts["rows_with_terms"], counts["tokens"]], dtype=np.int64),
     }
     for name, array in small.items():
         (folder / name).write_bytes(array.tobytes())
@@ -131,8 +133,11 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _new_array(path: Path, n_bytes: int) -> NDArray[np.uint8]:
-    path.write_bytes(b"")
-    return np.memmap(path, dtype=np.uint8, mode="w+", shape=(n_bytes,)) if n_bytes else np.empty(0, dtype=np.uint8)
+    with path.open("wb") as file:
+        file.truncate(n_bytes)
+        if n_bytes and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, n_bytes)  # a full disk is an error here, and not a crash when the map is written
+    return np.memmap(path, dtype=np.uint8, mode="r+") if n_bytes else np.empty(0, dtype=np.uint8)
 
 
 def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

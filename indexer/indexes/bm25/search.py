@@ -22,6 +22,15 @@ from .similarity import Denominators
 MAX_FILTERED_TERMS = 1000
 
 
+class Tables(NamedTuple):
+    """What all searches read, and up to how many terms they use the filter."""
+
+    postings: Postings
+    checks: Checks
+    denominators: Denominators
+    max_filtered_terms: int
+
+
 class Space(NamedTuple):
     """Working memory of one thread: (BLOCK_ROWS) bounds, all 0 between uses, and places, all -1."""
 
@@ -30,18 +39,12 @@ class Space(NamedTuple):
 
 
 @kernel
-def answer(
-    postings: Postings,
-    denominators: Denominators,
-    terms: Terms,
-    space: Space,
-    best_rows: NDArray[np.int64],
-    best_scores: NDArray[np.float32],
-) -> None:
+def answer(tables: Tables, terms: Terms, space: Space, best_rows: NDArray[np.int64], best_scores: NDArray[np.float32]) -> None:
     """Fill in the best rows of one query and their scores, both of shape (k,), given as -1 and -inf."""
+    postings, denominators = tables.postings, tables.denominators
     if len(terms.numbers) == 0:
         return
-    if len(terms.numbers) > MAX_FILTERED_TERMS:
+    if len(terms.numbers) > tables.max_filtered_terms:
         for first_row in range(0, len(postings.lengths), BLOCK_ROWS):
             rows = np.arange(first_row, min(first_row + BLOCK_ROWS, len(postings.lengths)))
             offer_rows(scores(postings, denominators, terms, rows, space.places), rows, best_scores, best_rows)

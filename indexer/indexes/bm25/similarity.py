@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from indexer.compiled import kernel
 
-MAX_TF = np.iinfo(np.uint16).max  # a term more frequent than this in one row counts as this: the score is flat there to 5 digits
+MAX_TF = np.iinfo(
+    np.uint16
+).max  # a term that a row has more often counts as this often; Lucene counts on, and its scores differ in the third digit
 N_LENGTH_CODES = 256
 
 _N_EXACT = 24  # lengths below this are their own code: 255 - intToByte4's code for the largest int
