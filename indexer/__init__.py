@@ -2,7 +2,9 @@
 
 errors     what indexes add to the error tree     base      Hits, Encoder, VectorIndex, LexicalIndex, array aliases
 analysis   text -> terms                          encoders/ one family a file over one forward pass
-embed      store -> vector shards, resumable      indexes/  one kind a file, and the selection of the k best
+embed      store -> vectors, on all devices       pipeline  one device's share: batching, workers, devices it is named by
+vectors    shards on disk                         published import of embeddings: embedding_formats, pickles, addresses
+indexes/   one kind a file, and the selection of the k best
 jvm        Java, and loops inside it (java_functions)
 build      build_index() and open_index(): the only writer and reader of index directories
 """
@@ -12,7 +14,20 @@ from .base import Encoder, Hits, LexicalIndex, VectorIndex
 __all__ = ["ENCODERS", "INDEXES", "Encoder", "Hits", "LexicalIndex", "VectorIndex"]
 
 ENCODERS = {
+    "contriever": "indexer.encoders.contriever:SPEC",
+    "contriever-base": "indexer.encoders.contriever:BASE",
+    "dpr": "indexer.encoders.dpr:SPEC",
+    "dpr-multiset": "indexer.encoders.dpr:MULTISET",
+    "dpr-since-2021": "indexer.encoders.dpr:SINCE_2021",
+    "gtr": "indexer.encoders.gtr:SPEC",
+    "gtr-base": "indexer.encoders.gtr:SPEC",
+    "gtr-large": "indexer.encoders.gtr:LARGE",
+    "gtr-xl": "indexer.encoders.gtr:XL",
+    "gtr-xxl": "indexer.encoders.gtr:XXL",
+    "simlm": "indexer.encoders.simlm:SPEC",
     "minilm": "indexer.encoders.minilm:SPEC",
+    "e5": "indexer.encoders.e5:SPEC",
+    "bge": "indexer.encoders.bge:SPEC",
 }
 INDEXES = {
     "bm25": "indexer.indexes.bm25:KIND",
