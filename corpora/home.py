@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .errors import InputError
 
-RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads"})
+RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 
 _MAX_NAME = 100  # file systems stop at 255 bytes, and more is added to it
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import fcntl
 import importlib.metadata
+import json
 import os
 import shutil
 import socket
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file
+from .artifacts import MANIFEST, FileRecord, Manifest, Parameters, Recipe, manifest_from_json, missing_file
 from .durable import file_sha256, sync, write_durably
 from .errors import InputError, LockedError, PiecesDamaged, StorageError
 from .home import home
@@ -99,6 +100,16 @@ def staged_bytes(target: Path) -> int:
         with contextlib.suppress(FileNotFoundError):  # a build may be going on
             n_bytes += file.stat().st_size
     return n_bytes
+
+
+def staged_parameters(target: Path) -> Parameters | None:
+    """Return the parameters of the stopped build of the artefact ``target`` of which pieces may be left, None if there is none."""
+    try:
+        recipe = json.loads((staging_path(target) / _RECIPE).read_bytes())
+        parameters: Parameters = recipe["parameters"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return parameters
 
 
 def discard(path: Path) -> None:

@@ -1,27 +1,35 @@
-"""Store -> vector shards: each a finished ``.npy`` file of ``SHARD_ROWS`` consecutive rows, so that a killed build loses at most one."""
+"""Store -> encoder -> vector shards, on one device or several, going on from the last finished shard."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+import contextlib
+import queue
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from corpora.artifacts import Manifest
-from corpora.durable import replacing
-from corpora.errors import ArtifactDamaged, IdxError
-from corpora.progress import Progress
+from corpora.progress import Progress, silent
 from corpora.registry import load
-from corpora.store import PassageStore
 
 from . import ENCODERS
-from .base import Encoder, IndexKind, Vectors
-from .encoders.transformer import EncoderSpec, TransformerEncoder
-from .indexes.exact import ExactIndex
+from .encoders.spec import EncoderSpec
+from .pipeline import Job, Report, embed_shards
+from .workers import processes
 
-SHARD_ROWS = 16_384
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+    from multiprocessing.sharedctypes import Synchronized
 
-_REPORT_ROWS = 512  # passages between two reports of progress; a whole number of batches
+_POLL_S = 0.2
+
+
+class EmbedProgress(NamedTuple):
+    """What ``embed`` reports to: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None)."""
+
+    passages: Progress = silent
+    tokens: Progress = silent
 
 
 def encoder_spec(name: str) -> EncoderSpec:
@@ -34,69 +42,100 @@ def encoder_spec(name: str) -> EncoderSpec:
     return spec
 
 
-def vectors_kind(spec: EncoderSpec, device: str = "cpu") -> IndexKind[ExactIndex]:
-    """Return how the vectors of one encoder are built and opened for exact search."""
+def embed(job: Job, progress: EmbedProgress) -> None:
+    """Encode every passage of a store into shards; finished ones are kept.
 
-    def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str, int]:
-        write_shards(store, TransformerEncoder(spec, device), staging, progress)
-        return {"rows": len(store), "dim": spec.dim}
-
-    parameters: Mapping[str, str | int] = {
-        "encoder": spec.name,
-        "weights_sha256": spec.weights_sha256,
-        "dtype": "float32",
-        "shard_rows": SHARD_ROWS,
-    }
-    return IndexKind(name="vectors", format_version=1, parameters=parameters, write=write, open=open_shards)
-
-
-def write_shards(store: PassageStore, encoder: Encoder, staging: Path, progress: Progress) -> None:
-    """Encode every passage of the store into shards in ``staging``; finished shards are kept.
+    Args:
+        job: what to do.
+        progress: see ``EmbedProgress``.
 
     Raises:
-        IdxError: the encoder gave a vector that is not finite.
+        IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory.
+        InputError, MissingExtraError: the checkpoint, a device or a package is not there.
+        OSError: the disk refuses.
     """
-    for first in range(0, len(store), SHARD_ROWS):
-        shard = _shard_path(staging, first)
-        end = min(first + SHARD_ROWS, len(store))
-        if not shard.exists():
-            vectors = np.empty((end - first, encoder.dim), dtype=np.float32)
-            for start in range(first, end, _REPORT_ROWS):
-                stop = min(start + _REPORT_ROWS, end)
-                vectors[start - first : stop - first] = encoder.encode_passages(store.get_many(range(start, stop)))
-                progress(stop, len(store))
-            _write_shard(shard, vectors, first)
-        progress(end, len(store))
+    todo = job.shards.unfinished()
+    meter = _Meter(job.shards.n_rows, job.shards.n_rows - sum(map(len, todo)), progress)
+    if len(job.resources.devices) == 1:
+        embed_shards(job, job.resources.devices[0], iter(todo), meter.report)
+    elif todo:
+        _embed_on_several(job, todo, meter.report)
 
 
-def open_shards(path: Path, manifest: Manifest) -> ExactIndex:
-    """Open the shards for exact search, memory-mapped.
+class _Meter:
+    """Adds up what the devices report."""
 
-    Raises:
-        ArtifactDamaged: they do not hold what their manifest says.
-    """
-    n_rows, dim = manifest.count("rows"), manifest.count("dim")
-    shards = [_map_shard(_shard_path(path, first), (min(SHARD_ROWS, n_rows - first), dim)) for first in range(0, n_rows, SHARD_ROWS)]
-    return ExactIndex(shards)
+    def __init__(self, n_rows: int, n_done: int, progress: EmbedProgress) -> None:
+        self._n_rows, self._n_done, self._n_tokens = n_rows, n_done, 0
+        self._progress = progress
+        self.report(0, 0)
 
-
-def _shard_path(folder: Path, first_row: int) -> Path:
-    return folder / f"shard-{first_row // SHARD_ROWS:05d}.npy"
-
-
-def _write_shard(path: Path, vectors: Vectors, first_row: int) -> None:
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        raise IdxError(f"the encoder gave a vector that is not finite for row {first_row + int(np.argmin(finite))}: nothing is written")
-    with replacing(path) as file:
-        np.save(file, vectors)
+    def report(self, n_passages: int, n_tokens: int) -> None:
+        self._n_done += n_passages
+        self._n_tokens += n_tokens
+        self._progress.passages(self._n_done, self._n_rows)
+        self._progress.tokens(self._n_tokens, None)
 
 
-def _map_shard(path: Path, shape: tuple[int, int]) -> Vectors:
-    try:
-        shard: Vectors = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise ArtifactDamaged(f"{path} cannot be read ({error}): build it again with --force") from error
-    if shard.shape != shape or shard.dtype != np.float32:
-        raise ArtifactDamaged(f"{path} holds {shard.dtype} {shard.shape} instead of float32 {shape}: build it again with --force")
-    return shard
+class _Share(NamedTuple):
+    """What a device's process shares with the others: the shards that are to be made, the number of the next one, and reports."""
+
+    job: Job
+    todo: list[range]
+    next_shard: Synchronized[int]
+    reports: Queue[tuple[int, int]]
+
+    def shards(self) -> Iterator[range]:
+        while True:
+            with self.next_shard.get_lock():
+                number = self.next_shard.value
+                self.next_shard.value += 1
+            if number >= len(self.todo):
+                return
+            yield self.todo[number]
+
+    def stop(self) -> None:
+        self.next_shard.value = len(self.todo)
+
+
+def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
+    context = get_context("spawn")
+    share = _Share(job, todo, context.Value("q", 0), context.Queue())
+    devices = job.resources.devices
+    with processes(len(devices), "embeds", _set_up_device, *share) as pool:
+        try:
+            running = [pool.submit(_embed_on, device) for device in devices]
+            while running:
+                running = [future for future in running if not _is_done(future)]
+                _hand_on(share.reports, report)
+        finally:
+            share.stop()  # after the shard that each is busy with
+
+
+def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
+    """Hand on the reports of the next fraction of a second."""
+    until = time.monotonic() + _POLL_S
+    with contextlib.suppress(queue.Empty):
+        while (seconds := until - time.monotonic()) > 0:
+            report(*reports.get(timeout=seconds))
+
+
+def _is_done(future: Future[None]) -> bool:
+    """Return whether a device has finished; raises what it raised."""
+    is_done = future.done()
+    if is_done:
+        future.result()
+    return is_done
+
+
+_in_this_process: list[_Share] = []
+
+
+def _set_up_device(job: Job, todo: list[range], next_shard: Synchronized[int], reports: Queue[tuple[int, int]]) -> None:
+    reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
+    _in_this_process.append(_Share(job, todo, next_shard, reports))
+
+
+def _embed_on(device: str) -> None:
+    (share,) = _in_this_process
+    embed_shards(share.job, device, share.shards(), lambda n_passages, n_tokens: share.reports.put((n_passages, n_tokens)))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import disk_usage
 
-from corpora.errors import StorageError
+import numpy as np
+
 from corpora.home import home
 from corpora.passage import Passage
 
-from .encoders.transformer import EncoderSpec, TransformerEncoder
+from .addresses import PublishedVectors
+from .devices import EmbedOptions, resources
+from .encoders.spec import EncoderSpec
 from .indexes.lucene_build import PIECE_ROWS, PROGRAM_HEAP_BYTES, programs_at_once
 from .jvm import check_installed
+from .pipeline import PassageEncoder
+from .published import ImportOptions
+from .vectors import SHARD_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 90)  # share of a passage's bytes after compression, and bytes of tables per passage
@@ -21,7 +29,11 @@ _BM25_BYTES_PER_S = 10e6
 _BM25_BYTES = 0.9  # index bytes per byte of text, while pieces and the merged index lie beside each other
 _LUCENE_PASSAGES_PER_S = 5_500  # of one program
 _LUCENE_BYTES = 0.5  # as for BM25
-_SAMPLE_PASSAGES = 64
+_IMPORT_BYTES_PER_S = 150e6  # read and written
+_WARM_UP_PASSAGES = 8
+_TOKENIZING_BYTES = 0.4e9  # of the processes beside a GPU, each
+
+SAMPLE_PASSAGES = 200  # that an encoder is timed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +70,43 @@ def lucene_need(n_passages: int, passage_bytes: float) -> Need:
     return Need("lucene", disk_bytes, 0.5e9 + n_programs * PROGRAM_HEAP_BYTES, n_passages / (n_programs * _LUCENE_PASSAGES_PER_S))
 
 
-def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, device: str) -> Need:
-    """Return what one encoder's vectors need, timed on up to 64 sample passages; time goes by bytes of text.
+def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, options: EmbedOptions) -> Need:
+    """Return what one encoder's vectors need, timed on up to 200 sample passages; time goes by bytes of text.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
     """
-    encoder = TransformerEncoder(spec, device)
-    passages = sample[:_SAMPLE_PASSAGES]
+    found = resources(options, spec)
+    encoder = PassageEncoder(spec, found)
+    passages = sample[:SAMPLE_PASSAGES]
     n_bytes = sum(len(field.encode()) for passage in passages for field in passage)
-    encoder.encode_passages(passages[:8])  # the first call also sets things up
+    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
     started = time.perf_counter()
-    encoder.encode_passages(passages)
+    vectors = encoder.encode(passages)
     seconds_per_byte = (time.perf_counter() - started) / n_bytes
-    return Need(spec.name, n_passages * spec.dim * 4, 1.5e9, n_passages * passage_bytes * seconds_per_byte)
+    row_bytes = vectors.shape[1] * np.dtype(found.precision.stored).itemsize
+    memory_bytes = _peak_bytes() + 3 * SHARD_ROWS * vectors[0].nbytes + found.n_tokenizing * _TOKENIZING_BYTES
+    return Need(spec.name, n_passages * row_bytes, memory_bytes, n_passages * passage_bytes * seconds_per_byte / len(found.devices))
 
 
-def check_disk(needs: Sequence[Need], download_bytes: int) -> None:
-    """Raise ``StorageError`` if the disk of the data home has not enough space for all steps together."""
+def import_need(n_passages: int, spec: EncoderSpec, published: PublishedVectors, options: ImportOptions) -> Need:
+    """Return what importing published vectors needs, besides the download itself."""
+    n_bytes = n_passages * spec.dim * (np.dtype(options.dtype).itemsize if options.dtype else published.stored_bytes)
+    return Need(spec.name, n_bytes, 0.5e9 + 100 * n_passages, (n_bytes + published.about_bytes) / _IMPORT_BYTES_PER_S)
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def disk_shortage(needs: Sequence[Need], download_bytes: int) -> str | None:
+    """Return what to tell the user if the disk of the data home has not enough space for all steps together, None if it has."""
     folder = home()
     while not folder.exists():
         folder = folder.parent
     free = disk_usage(folder).free
     needed = download_bytes + sum(need.disk_bytes for need in needs)
-    if needed > free:
-        raise StorageError(
-            f"about {needed / 1e9:.1f} GB are needed under {home()}, {free / 1e9:.1f} GB are free: set IDX_HOME to a larger disk"
-        )
+    if needed <= free:
+        return None
+    return f"about {needed / 1e9:.1f} GB are needed under {home()}, {free / 1e9:.1f} GB are free: set IDX_HOME to a larger disk"

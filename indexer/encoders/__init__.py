@@ -1,1 +1,8 @@
-"""Text encoders. ``transformer``: what a checkpoint needs to be told and the one forward pass; one file a family besides."""
+"""Text encoders: what their authors fixed, one family a file, over one way of tokenising and one forward pass.
+
+contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
+spec         EncoderSpec, Tokens               checkpoints   where the files of a checkpoint are
+tokenizing   texts -> token ids                config        sizes of a network
+model        token ids -> vectors              bert  t5      the networks
+weights      checkpoint -> network             transformer   tokenizer and model as one Encoder
+"""

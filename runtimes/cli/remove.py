@@ -42,7 +42,7 @@ def remove(
         folder, downloads = corpus_path(corpus), downloads_path(corpus)
         interrupted = folder.with_name(f".{folder.name}.old")  # what a removal that was killed left
         paths = [path for path in (folder, downloads, interrupted) if path.exists()]
-        in_use = [downloads, store_path(corpus), *(index_path(corpus, name) for name in (*INDEXES, *ENCODERS))]
+        in_use = [downloads, store_path(corpus), *{index_path(corpus, name) for name in (*INDEXES, *ENCODERS)}]
         if not paths:
             require_built(corpus)
     if not yes:

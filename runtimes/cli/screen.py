@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from corpora.progress import Progress
@@ -57,6 +57,11 @@ def size(n_bytes: float) -> str:
             return f"{n_bytes:.{0 if unit == 'B' else 1}f} {unit}"
         n_bytes /= 1000
     return f"{n_bytes:.1f} GB"
+
+
+def coverage(counts: Mapping[str, int]) -> str:
+    """Return how many rows an index has, and how many of them without a vector, as its manifest counts them."""
+    return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
 
 
 def duration(seconds: float) -> str:

@@ -19,18 +19,42 @@ from corpora.build import (
     store_path,
 )
 from corpora.corpus import Corpus
-from corpora.errors import InputError
+from corpora.errors import ArtifactMismatch, InputError, StorageError
 from corpora.forecast import Forecast, forecast_corpus, forecast_store
 from corpora.staging import staged_bytes
+from corpora.store import PassageStore
 from indexer import ENCODERS
-from indexer.build import build_index, index_path
-from indexer.embed import encoder_spec
-from indexer.estimate import Need, bm25_need, check_disk, lucene_need, store_need, vectors_need
+from indexer.addresses import PUBLISHED, PublishedVectors, fetch
+from indexer.build import build_index, build_vectors, index_manifest, index_path
+from indexer.devices import EmbedOptions
+from indexer.embed import EmbedProgress, encoder_spec
+from indexer.encoders.spec import EncoderSpec
+from indexer.estimate import SAMPLE_PASSAGES, Need, bm25_need, disk_shortage, import_need, lucene_need, store_need, vectors_need
+from indexer.published import ImportOptions, import_vectors
 
 from .resolve import name_source
 from .screen import duration, note, size, steps
 
 _SHOWN_SKIPPED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorOptions:
+    """Where an encoder's vectors come from.
+
+    Attributes:
+        origin: "published" or "encode"; None: published ones, if there are any of the whole corpus.
+        allow_missing: take published vectors that lack some passages.
+        verify: how many passages are encoded again and compared with published vectors.
+    """
+
+    origin: str | None
+    allow_missing: bool
+    verify: int
+
+    def __post_init__(self) -> None:
+        if self.origin not in (None, "published", "encode"):
+            raise InputError(f"--vectors {self.origin}: say published or encode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +65,16 @@ class Task:
         corpus: what the store holds.
         options: of the store.
         indexes: to be built over the store.
-        device: where encoders run.
+        embedding: how encoders embed.
+        vectors: where their vectors come from.
         keeps_store: a store built from a user's file was named, not its file: what is there is used as it is.
     """
 
     corpus: Corpus
     options: StoreOptions
     indexes: tuple[str, ...]
-    device: str
+    embedding: EmbedOptions
+    vectors: VectorOptions
     keeps_store: bool
 
     @property
@@ -56,13 +82,53 @@ class Task:
         """The corpus's name on disk."""
         return store_name(self.corpus, self.options.limit)
 
+    def published(self, encoder: str) -> PublishedVectors | None:
+        """Return which published vectors are to be taken for an encoder; None if the passages are to be embedded, or its vectors are there.
+
+        Raises:
+            ArtifactMismatch: its vectors are there and are not what was asked for.
+            InputError: none are published, or those that are lack passages and that is not allowed.
+        """
+        if self.is_kept(encoder):
+            origin = index_manifest(self.name, encoder, None).recipe.parameters.get("origin", "encoded")
+            if origin != {"published": "imported", "encode": "encoded"}.get(self.vectors.origin or "", origin):
+                raise ArtifactMismatch(f"the vectors of '{encoder}' over '{self.name}' are there, {origin}: --force replaces them")
+            return None
+        is_subset = self.options.limit is not None
+        if self.vectors.origin == "encode" or (self.vectors.origin is None and is_subset):
+            return None
+        published = PUBLISHED.get((self.corpus.name, encoder))
+        if published is None and self.vectors.origin == "published":
+            known = ", ".join(name for corpus, name in PUBLISHED if corpus == self.corpus.name) or "no encoder"
+            raise InputError(f"of '{self.corpus.name}' the vectors of {known} are published, not of '{encoder}': say --vectors encode")
+        if published is not None and published.n_missing and not (is_subset or self.vectors.allow_missing):
+            raise InputError(
+                f"the published vectors of '{encoder}' lack {published.n_missing} passages of '{self.corpus.name}', which no search would "
+                "find: say --allow-missing to take them all the same, or --vectors encode"
+            )
+        return published
+
+    def import_options(self) -> ImportOptions:
+        """Return how published vectors are imported; raises ``InputError`` for a type that they are not stored in."""
+        return ImportOptions(
+            allow_missing=self.vectors.allow_missing,
+            verify=self.vectors.verify,
+            dtype=self.embedding.dtype,
+            device=self.embedding.device,
+            force=self.options.replace,
+        )
+
+    def is_kept(self, index: str) -> bool:
+        """Return whether an index is there and not to be replaced."""
+        return is_finished(index_path(self.name, index)) and not self.options.replace
+
     def kept_store(self) -> Manifest | None:
         """Return the manifest of the store that is there and stays, None if it has to be built; raises as ``kept_store`` does."""
         return kept_store(self.corpus, self.options, holds_source=not self.keeps_store)
 
 
-def plan(task: Task) -> list[Need]:
-    """Say what each step of the task needs, and refuse what does not fit on the disk.
+def plan(task: Task, *, is_dry_run: bool) -> list[Need]:
+    """Say what each step of the task needs, and refuse what does not fit on the disk; in a dry run only say so.
 
     Raises:
         StorageError: the disk is too small.
@@ -76,15 +142,26 @@ def plan(task: Task) -> list[Need]:
     needs = list(_needs(task, forecast, has_store=has_store))
     note(f"corpus '{task.name}': {task.corpus.summary}")
     note(f"about {forecast.n_passages:,} passages of {size(forecast.passage_bytes)}")
-    if forecast.download_bytes:
-        note(f"download {size(forecast.download_bytes)}")
+    download_bytes = forecast.download_bytes + _published_bytes(task)
+    if download_bytes:
+        note(f"download {size(download_bytes)}")
     if needs:
         note(f"{'to build':<12}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
     for need in needs:
         note(f"{need.step:<12}{size(need.disk_bytes):>12}{size(need.memory_bytes):>12}{duration(need.time_s):>12}")
     n_staged = sum(map(staged_bytes, (store_path(task.name), *(index_path(task.name, index) for index in task.indexes))))
-    check_disk(needs, forecast.download_bytes - n_staged)
+    shortage = disk_shortage(needs, download_bytes - n_staged)
+    if shortage and not is_dry_run:
+        raise StorageError(shortage)
+    if shortage:
+        note(shortage)
     return needs
+
+
+def _published_bytes(task: Task) -> int:
+    """Return about how many bytes of published vectors are still to be downloaded."""
+    found = {encoder: task.published(encoder) for encoder in task.indexes if encoder in ENCODERS}
+    return sum(published.missing_bytes(task.corpus.name, encoder) for encoder, published in found.items() if published is not None)
 
 
 def carry_out(task: Task) -> dict[str, Manifest]:
@@ -99,12 +176,25 @@ def carry_out(task: Task) -> dict[str, Manifest]:
         manifests = {"passages": kept or build_store(task.corpus, task.options, fetching=fetching, storing=storing)}
     _report_skipped(task.name, manifests["passages"].count("skipped"))
     store = open_store(task.name)
-    force = task.options.replace
     for index in task.indexes:
-        with steps() as step:
-            report = step(index, "passages")
-            manifests[index] = build_index(task.name, index, store, device=task.device, force=force, progress=report)
+        manifests[index] = _vectors(task, index, store) if index in ENCODERS else _index(task, index, store)
     return manifests
+
+
+def _index(task: Task, index: str, store: PassageStore) -> Manifest:
+    with steps() as step:
+        return build_index(task.name, index, store, force=task.options.replace, progress=step(index, "passages"))
+
+
+def _vectors(task: Task, encoder: str, store: PassageStore) -> Manifest:
+    """Embed the passages, or fetch and import what is published."""
+    spec, published = encoder_spec(encoder), task.published(encoder)
+    with steps() as step:
+        if published is None:
+            progress = EmbedProgress(step(encoder, "passages"), step(f"{encoder}, tokens", "tokens"))
+            return build_vectors(task.name, spec, store, task.embedding, force=task.options.replace, progress=progress)
+        source = fetch(task.corpus.name, encoder, published, step(f"fetching {encoder}", "B"))
+        return import_vectors(task.name, spec, store, source, task.import_options(), step(encoder, "passages"))
 
 
 def _needs(task: Task, forecast: Forecast, *, has_store: bool) -> Iterator[Need]:
@@ -112,15 +202,24 @@ def _needs(task: Task, forecast: Forecast, *, has_store: bool) -> Iterator[Need]
     if not has_store:
         yield store_need(forecast.n_passages, forecast.passage_bytes)
     for index in task.indexes:
-        if is_finished(index_path(task.name, index)) and not task.options.replace:
+        if task.is_kept(index):
             continue
         if index in ENCODERS:
-            # While nothing of the corpus is here, the encoder is timed on passages of the sample corpus.
-            passages = forecast.sample or list(islice(sample.passages(), 64))
-            yield vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder_spec(index), task.device)
+            yield _vectors_need(task, encoder_spec(index), forecast)
         else:
             need = lucene_need if index == "lucene" else bm25_need
             yield need(forecast.n_passages, forecast.passage_bytes)
+
+
+def _vectors_need(task: Task, spec: EncoderSpec, forecast: Forecast) -> Need:
+    published = task.published(spec.name)
+    if published is not None:
+        return import_need(forecast.n_passages, spec, published, task.import_options())
+    # While nothing of the corpus is here, the encoder is timed on passages of the sample corpus.
+    passages = forecast.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
+    with steps() as step:
+        spec.folder("passage", step(f"checkpoint of {spec.name}", "B"))  # before the clock runs
+    return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, spec, task.embedding)
 
 
 def _report_skipped(name: str, n_skipped: int) -> None:

@@ -1,91 +1,242 @@
+"""The pipeline from store to shards, with an encoder that is nothing but arithmetic."""
+
 from __future__ import annotations
 
-import hashlib
+import errno
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
 
-from corpora.errors import ArtifactDamaged, IdxError
+from corpora.build import open_store
+from corpora.errors import IdxError
 from corpora.passage import Passage
+from corpora.progress import Progress, silent
 from corpora.store import PassageStore
-from indexer import embed
+from indexer import batching, pipeline
 from indexer.base import Vectors
+from indexer.devices import Precision, Resources
+from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.encoders.spec import Tokens
+from indexer.pipeline import Job
+from indexer.vectors import Shards, Stored
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+DIM = 16
 
 
-class FakeHashEncoder:
-    """Turns a text into the bits of its hash; counts the passages it was given."""
+class FakeTokenizer:
+    """A text's tokens are its bytes; counts the passages."""
 
-    dim = 16
+    n_passages = 0
 
-    def __init__(self) -> None:
-        self.n_passages = 0
+    def __init__(self, spec: object, side: str) -> None:
+        pass
 
-    def encode_queries(self, queries: Sequence[str]) -> Vectors:
-        bits = [np.unpackbits(np.frombuffer(hashlib.sha256(query.encode()).digest()[:2], dtype=np.uint8)) for query in queries]
-        return np.array(bits, dtype=np.float32).reshape(len(queries), self.dim)
+    def passages(self, passages: Sequence[Passage]) -> Tokens:
+        FakeTokenizer.n_passages += len(passages)
+        texts = [passage.text.encode() for passage in passages]
+        ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        return Tokens(np.frombuffer(b"".join(texts), dtype=np.uint8).astype(np.int32), ends, None)
 
-    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-        self.n_passages += len(passages)
-        return self.encode_queries([passage.text for passage in passages])
+
+class FakeBatch(NamedTuple):
+    texts: list[bytes]
+
+
+def vector_of(text: bytes) -> Vectors:
+    """The polynomials of the bytes at 16 places: no two of these texts have the same."""
+    return np.array([sum(byte * pow(place + 3, n, 8191) for n, byte in enumerate(text)) % 8191 for place in range(DIM)], dtype=np.float32)
+
+
+class FakeModel:
+    """Takes batches as the real one does, and keeps their sizes; ``spoil`` changes the vectors of a batch."""
+
+    dim = DIM
+    batches: list[int] = []
+    spoil: Callable[[list[bytes], Vectors], Vectors] = staticmethod(lambda texts, vectors: vectors)
+
+    def __init__(self, spec: object, side: str, device: str, dtype: str) -> None:
+        pass
+
+    def pad(self, tokens: Tokens, which: np.typing.NDArray[np.int64]) -> FakeBatch:
+        starts = tokens.ends - tokens.lengths()
+        return FakeBatch([tokens.ids[starts[i] : tokens.ends[i]].astype(np.uint8).tobytes() for i in which])
+
+    def forward(self, batch: FakeBatch) -> torch.Tensor:
+        FakeModel.batches.append(len(batch.texts) * max(map(len, batch.texts)))
+        return torch.from_numpy(FakeModel.spoil(batch.texts, np.array([vector_of(text) for text in batch.texts])))
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "Tokenizer", FakeTokenizer)
+    monkeypatch.setattr(pipeline, "Model", FakeModel)
+    monkeypatch.setattr(FakeTokenizer, "n_passages", 0)
+    monkeypatch.setattr(FakeModel, "batches", [])
+    monkeypatch.setattr(batching, "WINDOW_ROWS", 300)
 
 
 @pytest.fixture
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "SHARD_ROWS", 1000)
+def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
+    return build(made_passages)
 
 
-def shards(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+def job(folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32") -> Job:
+    folder.mkdir(exist_ok=True)
+    resources = Resources(("cpu",), Precision("float32", stored), batch_tokens, 0)
+    return Job(encoder_spec("minilm"), partial(open_store, "made"), Shards(folder, n_rows, 1000), resources)
 
 
-@pytest.mark.usefixtures("small_shards")
+def run(made: Job, *, passages: Progress = silent, tokens: Progress = silent) -> None:
+    embed(made, EmbedProgress(passages, tokens))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npy"))}
+
+
 def test_shards_hold_every_rows_vector(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
-    embed.write_shards(build(made_passages), FakeHashEncoder(), tmp_path, lambda done, total: None)
+    build(made_passages)
+    reports: dict[str, list[tuple[int, int | None]]] = {"passages": [], "tokens": []}
+    run(job(tmp_path), passages=lambda *done: reports["passages"].append(done), tokens=lambda *done: reports["tokens"].append(done))
     written = np.concatenate([np.load(path) for path in sorted(tmp_path.glob("shard-*.npy"))])
-    np.testing.assert_array_equal(written, FakeHashEncoder().encode_passages(made_passages))
+    texts = [passage.text.encode() for passage in made_passages]
+    np.testing.assert_array_equal(written, [vector_of(text) for text in texts])
+    assert reports["passages"][0] == (0, 3000)
+    assert reports["passages"][-1] == (3000, 3000)
+    assert reports["tokens"][-1] == (sum(map(len, texts)), None)
+    assert all(sorted(found) == found for found in reports.values())
+    assert max(FakeModel.batches) <= 1000
 
 
-@pytest.mark.usefixtures("small_shards")
-def test_an_interrupted_run_encodes_no_finished_shard_again(
+def test_half_precision_is_stored(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
+    build(made_passages[:7])
+    run(job(tmp_path, 7, stored="float16"))
+    expected = np.array([vector_of(passage.text.encode()) for passage in made_passages[:7]]).astype(np.float16)
+    np.testing.assert_array_equal(np.load(tmp_path / "shard-00000.npy"), expected)
+
+
+def test_no_batch_crosses_shards_so_that_a_resumed_run_makes_the_same(
     build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path
 ) -> None:
-    store = build(made_passages)
-    for folder in ("whole", "resumed"):
-        (tmp_path / folder).mkdir()
-    embed.write_shards(store, FakeHashEncoder(), tmp_path / "whole", lambda done, total: None)
+    build(made_passages)
+    run(job(tmp_path / "whole"))
+    batches = list(FakeModel.batches)
 
     def interrupt(done: int, total: int | None) -> None:
-        if done >= 1500:
+        if done >= 2300:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed.write_shards(store, FakeHashEncoder(), tmp_path / "resumed", interrupt)
-    encoder = FakeHashEncoder()
-    embed.write_shards(store, encoder, tmp_path / "resumed", lambda done, total: None)
-    assert encoder.n_passages == 2000
-    assert shards(tmp_path / "resumed") == shards(tmp_path / "whole")
+        run(job(tmp_path / "resumed"), passages=interrupt)
+    n_kept = len(list((tmp_path / "resumed").glob("shard-*.npy")))
+    assert n_kept >= 1  # the second may still have been written when the third was interrupted
+    FakeTokenizer.n_passages = 0
+    FakeModel.batches.clear()
+    run(job(tmp_path / "resumed"))
+    assert FakeTokenizer.n_passages == 3000 - 1000 * n_kept
+    assert batches[-len(FakeModel.batches) :] == FakeModel.batches
+    assert files(tmp_path / "resumed") == files(tmp_path / "whole")
+    FakeModel.batches.clear()
+    run(job(tmp_path / "resumed"))  # nothing is left to do
+    assert FakeModel.batches == []
 
 
-def test_a_vector_that_is_not_finite_stops_the_build_with_its_row(
+def spoiled(number: int, value: float, texts: list[bytes], made: Vectors) -> Vectors:
+    made[[n for n, text in enumerate(texts) if text.startswith(b"Passage number %d about" % number)], 3] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("stored", "value", "reason"),
+    [
+        ("float32", np.nan, "the vector of row 1234 is not finite"),
+        ("float16", -np.inf, "the vector of row 1234 is not finite"),
+        ("float16", 1e5, "the vector of row 1234 has a component too large for float16: use --dtype float32"),
+    ],
+)
+def test_a_vector_that_cannot_be_stored_stops_the_build_with_its_row(
+    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, value: float, reason: str
+) -> None:
+    monkeypatch.setattr(FakeModel, "spoil", partial(spoiled, 1234, value))
+    with pytest.raises(IdxError, match=f"{reason}.*; the finished shards are kept"):
+        run(job(tmp_path, stored=stored))
+    assert list(files(tmp_path)) == ["shard-00000.npy"]
+
+
+@pytest.mark.parametrize("shape", [(1, 15), (2, 16), (16,)], ids=str)
+def test_vectors_of_another_shape_stop_the_build_with_the_row(
+    build: Callable[..., PassageStore],
+    made_passages: list[Passage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+) -> None:
+    build(made_passages[:10])
+    monkeypatch.setattr(FakeModel, "spoil", lambda texts, made: np.zeros(shape, dtype=np.float32))
+    with pytest.raises(IdxError, match=rf"vectors of shape \({shape[0]}.* instead of \(1, 16\) for row \d and others of its length"):
+        run(job(tmp_path, 10, batch_tokens=1))
+    assert files(tmp_path) == {}
+
+
+def test_a_full_disk_stops_the_build_and_the_finished_shards_stay(
     build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path
 ) -> None:
-    class FakeBrokenEncoder(FakeHashEncoder):
-        def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-            vectors = super().encode_passages(passages)
-            vectors[[n for n, passage in enumerate(passages) if passage.id == "1235"], 3] = np.nan
-            return vectors
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    build(made_passages)
+    full = tmp_path / ".shard-00001.npy.tmp"
+    full.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        run(job(tmp_path))
+    assert raised.value.errno == errno.ENOSPC
+    assert (tmp_path / "shard-00000.npy").exists()
+    assert not (tmp_path / "shard-00001.npy").exists()
+    full.unlink()
+    run(job(tmp_path))
+    run(job(tmp_path / "whole"))
+    assert files(tmp_path) == files(tmp_path / "whole")
 
-    with pytest.raises(IdxError, match="not finite for row 1234"):
-        embed.write_shards(build(made_passages), FakeBrokenEncoder(), tmp_path, lambda done, total: None)
-    assert list(tmp_path.glob("shard-*")) == []
+
+def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
+    """No stage runs far ahead of the next one: tokenised is little more than what has gone through the model."""
+    build(made_passages)
+    ahead = []
+
+    def watch(done: int, total: int | None) -> None:
+        ahead.append(FakeTokenizer.n_passages - done)
+
+    run(job(tmp_path, batch_tokens=200), passages=watch)
+    assert max(ahead) <= 2 * batching.WINDOW_ROWS
 
 
-def test_a_shard_of_another_shape_is_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "shard-00000.npy", np.zeros((3, 4), dtype=np.float32))
-    with pytest.raises(ArtifactDamaged, match=r"holds float32 \(3, 4\) instead of float32 \(3, 5\)"):
-        embed._map_shard(tmp_path / "shard-00000.npy", (3, 5))
-    (tmp_path / "shard-00001.npy").write_bytes(b"not an array")
-    with pytest.raises(ArtifactDamaged, match="cannot be read"):
-        embed._map_shard(tmp_path / "shard-00001.npy", (3, 5))
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory"),
+            "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller",
+        ),
+        (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished shards are kept"),
+    ],
+)
+def test_a_device_that_fails_is_named(
+    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    def fail(texts: list[bytes], made: Vectors) -> Vectors:
+        if any(text.startswith(b"Passage number 1500 ") for text in texts):
+            raise error
+        return made
+
+    monkeypatch.setattr(FakeModel, "spoil", fail)
+    with pytest.raises(IdxError, match=message):
+        run(job(tmp_path))
+    assert list(files(tmp_path)) == ["shard-00000.npy"]

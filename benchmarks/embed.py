@@ -1,0 +1,264 @@
+"""How fast are passages embedded: beside sentence-transformers on a CPU, and as a share of what a GPU can multiply?
+
+    python -m benchmarks.embed                      # minilm, 2,000 real passages, beside sentence-transformers at its best batch size
+    python -m benchmarks.embed --device cuda        # bert-base with random weights in bfloat16
+
+The passages are those of the test data (``IDX_TEST_DATA``, or ``../shared/data``). Models are loaded before the clock runs.
+
+On the CPU the two take turns, each time over all passages; figures are medians. "overhead" is the share of our run that is not spent in the
+forward pass: reading the store, tokenising, padding, writing shards.
+
+On a GPU "FLOP/s" counts the matrix products of the real tokens, without padding: 24 d² a token and layer, and 4 d n for each token of a
+text of n tokens (d = 768, 12 layers). It is compared with bfloat16 products of square matrices in the same run. "idle" is the share of the
+time in which nothing runs on the GPU, from torch's profiler over a second run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.report import Figure, circumstances, show
+from benchmarks.synthetic import data_folder, synthetic
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.custom import Reading, custom_corpus
+from corpora.passage import Passage
+from corpora.store import PassageStore, Rows
+from indexer.base import Vectors
+from indexer.devices import EmbedOptions, resources
+from indexer.embed import encoder_spec
+from indexer.encoders.model import Batch, Model
+from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from indexer.encoders.tokenizing import Tokenizer
+from indexer.pipeline import Job, run_pipeline
+from indexer.vectors import SHARD_ROWS, Shards
+
+if TYPE_CHECKING:
+    import torch
+
+BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
+_TRIED = 200  # passages on which the best batch size is found
+_LAYERS, _WIDTH = 12, 768
+_MATRIX = 8192
+_PROFILED = 50_000  # passages; a profile of more takes long to read
+
+
+class TimedModel:
+    """A model that is loaded already, with the time of its forward passes."""
+
+    def __init__(self, model: Model) -> None:
+        self.dim = model.dim
+        self.forward_s = 0.0
+        self._model = model
+
+    def pad(self, tokens: Tokens, which: Rows) -> Batch:
+        """Return one padded batch."""
+        return self._model.pad(tokens, which)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return its vectors."""
+        started = time.perf_counter()
+        vectors = self._model.forward(batch)
+        self.forward_s += time.perf_counter() - started
+        return vectors
+
+
+class Ours:
+    """The whole way from the store to shards, with one model that is loaded once."""
+
+    def __init__(self, spec: EncoderSpec, options: EmbedOptions) -> None:
+        self.spec, self.resources = spec, resources(options, spec)
+        self.model = TimedModel(Model(spec, "passage", self.resources.devices[0], self.resources.precision.computed))
+
+    def run(self, corpus: str, n_passages: int) -> tuple[float, Vectors]:
+        """Embed a built corpus; return the seconds and the vectors."""
+        with tempfile.TemporaryDirectory() as folder:
+            shards = Shards(Path(folder), n_passages, SHARD_ROWS)
+            job = Job(self.spec, partial(open_store, corpus), shards, self.resources)
+            self.model.forward_s = 0.0
+            started = time.perf_counter()
+            run_pipeline(job, self.model, shards.rows(), lambda n_passages, n_tokens: None)
+            seconds = time.perf_counter() - started
+            return seconds, shards.read(np.arange(n_passages))
+
+
+def real_passages(n: int) -> list[Passage]:
+    """Return the first passages of the DPR-style ones; beyond their number, passages joined of the longer source's."""
+    with gzip.open(data_folder() / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in islice(lines, n)]
+    passages = [Passage(record["id"], record["title"], record["text"]) for record in records]
+    return passages if len(passages) == n else list(synthetic(n, source=passages))
+
+
+@contextmanager
+def built(passages: Sequence[Passage]) -> Iterator[PassageStore]:
+    """Build the store of some passages in a data home of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "passages.jsonl")
+        source.write_text("".join(json.dumps(passage._asdict()) + "\n" for passage in passages))
+        os.environ["IDX_HOME"] = folder
+        build_store(custom_corpus(source, "measured", Reading()), StoreOptions())
+        yield open_store("measured")
+
+
+def beside_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> list[dict[str, Figure]]:
+    """Embed with minilm by both libraries in turn."""
+    import sentence_transformers
+    import torch
+
+    spec = encoder_spec("minilm")
+    passages = real_passages(n)
+    texts = [str(spec.passage_text(passage)) for passage in passages]
+    model = sentence_transformers.SentenceTransformer(str(spec.folder("passage")), device="cpu")
+
+    def theirs(texts: Sequence[str], batch_size: int) -> tuple[float, Vectors]:
+        started = time.perf_counter()
+        vectors: Vectors = model.encode(texts, batch_size=batch_size, show_progress_bar=False)
+        return time.perf_counter() - started, vectors
+
+    with built(passages):
+        ours = Ours(spec, options)
+        best = min(BATCH_SIZES, key=lambda size: min(theirs(texts[:_TRIED], size)[0] for _ in range(2)))
+        _, expected = theirs(texts, best)
+        _, found = ours.run("measured", n)
+        times: dict[str, list[float]] = {"theirs": [], "ours": [], "forward": []}
+        for _ in range(rounds):
+            times["theirs"].append(theirs(texts, best)[0])
+            times["ours"].append(ours.run("measured", n)[0])
+            times["forward"].append(ours.model.forward_s)
+    cosine = (found * expected).sum(axis=1) / (np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1))
+    median = {name: statistics.median(values) for name, values in times.items()}
+    ratios = [theirs_s / ours_s for theirs_s, ours_s in zip(times["theirs"], times["ours"], strict=True)]
+    overheads = [1 - forward_s / ours_s for forward_s, ours_s in zip(times["forward"], times["ours"], strict=True)]
+    return [
+        {
+            "passages": n,
+            "threads": torch.get_num_threads(),
+            "sentence-transformers passages/s": n / median["theirs"],
+            "(batch size)": best,
+            "idx passages/s": n / median["ours"],
+            "(batch tokens)": ours.resources.batch_tokens,
+            "ratio": statistics.median(ratios),
+            "(lowest)": min(ratios),
+            "overhead %": 100 * statistics.median(overheads),
+            "max difference": float(np.abs(found - expected).max()),
+            "1 - cosine": float((1 - cosine).max()),
+        }
+    ]
+
+
+def on_gpu(n: int, options: EmbedOptions) -> list[dict[str, Figure]]:
+    """Embed with a bert-base of random weights on one GPU."""
+    with tempfile.TemporaryDirectory() as folder, built(real_passages(n)) as store:
+        spec = random_bert_base(Path(folder))
+        ours = Ours(spec, options)
+        ours.run("measured", min(n, 2000))  # compiles, allocates
+        seconds, _ = ours.run("measured", n)
+        lengths = Tokenizer(spec, "passage").passages(store.get_many(range(n))).lengths()
+        flops = float(_LAYERS * (24 * _WIDTH**2 * lengths + 4 * _WIDTH * lengths**2).sum())
+        matrix_rate = matrix_flops_per_s(ours.resources.devices[0])
+        idle = idle_share(partial(ours.run, "measured", min(n, _PROFILED)))
+    return [
+        {
+            "card": device_name(ours.resources.devices[0]),
+            "passages": n,
+            "tokens a passage": float(lengths.mean()),
+            "computed in": ours.resources.precision.computed,
+            "batch tokens": ours.resources.batch_tokens,
+            "passages/s": n / seconds,
+            "tokens/s": float(lengths.sum()) / seconds,
+            "TFLOP/s": flops / seconds / 1e12,
+            "matrix TFLOP/s": matrix_rate / 1e12,
+            "share %": 100 * flops / seconds / matrix_rate,
+            "idle %": 100 * idle,
+            "21,015,324 passages, min": 21_015_324 * seconds / n / 60,
+        }
+    ]
+
+
+def random_bert_base(folder: Path) -> EncoderSpec:
+    """Write a bert-base with random weights and BERT's vocabulary, and return Contriever with it."""
+    import transformers
+
+    vocabulary = data_folder() / "golden_encoders" / "contriever" / "checkpoint"
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((vocabulary / name).read_bytes())
+    transformers.BertModel(transformers.BertConfig()).save_pretrained(folder)
+    return with_checkpoint(encoder_spec("contriever"), folder)
+
+
+def matrix_flops_per_s(device: str) -> float:
+    """Return how fast a device multiplies large square matrices of bfloat16, the median of twenty products."""
+    import torch
+
+    left, right = (torch.randn(_MATRIX, _MATRIX, device=device, dtype=torch.bfloat16) for _ in range(2))
+    seconds = []
+    for _ in range(25):
+        torch.cuda.synchronize(device)
+        started = time.perf_counter()
+        torch.matmul(left, right)
+        torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - started)
+    return 2 * _MATRIX**3 / statistics.median(seconds[5:])
+
+
+def idle_share(work: Callable[[], object]) -> float:
+    """Return the share of the time, from the first to the last that runs on the GPU, in which nothing does."""
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        work()
+    events = [event for event in profile.events() or () if event.device_type.name == "CUDA"]
+    spans = sorted((float(event.time_range.start), float(event.time_range.end)) for event in events)
+    busy, reached = 0.0, spans[0][0]
+    for start, end in spans:
+        busy += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return 1 - busy / (reached - spans[0][0])
+
+
+def device_name(device: str) -> str:
+    """Return what a GPU is called."""
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.embed")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--passages", type=int, help="2,000 on a CPU, 200,000 on a GPU")
+    parser.add_argument("--rounds", type=int, default=3, help="on a CPU")
+    parser.add_argument("--threads", type=int, help="of torch on a CPU, for a machine that others use as well")
+    parser.add_argument("--dtype", help="float32 on a CPU, bfloat16 on a GPU")
+    parser.add_argument("--batch-tokens", type=int)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    is_cpu = given.device == "cpu"
+    options = EmbedOptions(device=given.device, dtype=given.dtype or (None if is_cpu else "bfloat16"), batch_tokens=given.batch_tokens)
+    if is_cpu:
+        import torch
+
+        torch.set_num_threads(given.threads or torch.get_num_threads())
+        rows = beside_sentence_transformers(given.passages or 2000, given.rounds, options)
+    else:
+        rows = on_gpu(given.passages or 200_000, options)
+    show("Embedding", rows, circumstances("torch", "transformers", "sentence-transformers"), given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Where passages are embedded and in which numbers: what ``--device``, ``--dtype`` and ``--batch-tokens`` mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from corpora.errors import InputError
+
+from .base import n_threads
+from .encoders.spec import Dtype, EncoderSpec
+from .vectors import Stored
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+_MAX_TOKENIZING = 12  # processes beside one GPU
+_CPU_BATCH_TOKENS = 1_024  # what stays in the caches
+_GPU_BATCH_TOKENS = 32_768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedOptions:
+    """How a user wants passages embedded.
+
+    Attributes:
+        device: "auto" (the first GPU, else the CPU), "cpu", "mps", "cuda", "cuda:1", several as "cuda:0,1", or "all" GPUs.
+        dtype: None: float32 on a CPU; on a GPU computed in the encoder's own half precision and stored as float16. "float32" is both;
+            "float16" is stored, and computed on a GPU as well; "bfloat16" is computed, and stored as float16.
+        batch_tokens: tokens of a batch, padding included; None: what suits the device.
+    """
+
+    device: str = "auto"
+    dtype: str | None = None
+    batch_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_devices(self.device)
+        if self.dtype not in (None, *DTYPES):
+            raise InputError(f"--dtype {self.dtype}: say one of {', '.join(DTYPES)}")
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise InputError(f"--batch-tokens {self.batch_tokens}: at least one token is needed")
+
+
+class Precision(NamedTuple):
+    """The numbers of the forward pass (pooling is always in float32) and those of the stored vectors."""
+
+    computed: Dtype
+    stored: Stored
+
+
+class Resources(NamedTuple):
+    """What ``EmbedOptions`` come to on this machine.
+
+    Attributes:
+        devices: torch's names; a process for each if there are several.
+        precision: of the numbers.
+        batch_tokens: tokens of a batch, padding included.
+        n_tokenizing: processes that tokenise for each device; on a CPU none, because the model has use for every core.
+    """
+
+    devices: tuple[str, ...]
+    precision: Precision
+    batch_tokens: int
+    n_tokenizing: int
+
+
+def check_devices(device: str) -> None:
+    """Raise ``InputError`` unless ``device`` names one or several devices as ``EmbedOptions`` says."""
+    if not re.fullmatch(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?", device):
+        raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, cuda:<number>,<number>, all, mps")
+
+
+def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
+    """Return what the options come to on this machine.
+
+    Raises:
+        InputError: "all" GPUs are named and there is none.
+    """
+    devices = _devices(options.device)
+    on_gpu = devices[0] != "cpu"
+    batch_tokens = options.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
+    n_tokenizing = max(1, min(_MAX_TOKENIZING, n_threads() // len(devices) - 1)) if on_gpu else 0
+    return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing)
+
+
+def _devices(device: str) -> tuple[str, ...]:
+    if device in ("auto", "all"):
+        n_gpus = _n_gpus()
+        if device == "all" and not n_gpus:
+            raise InputError("--device all: there is no GPU that torch can use: say cpu, or auto")
+        return tuple(f"cuda:{number}" for number in range(n_gpus if device == "all" else min(n_gpus, 1))) or ("cpu",)
+    kind, _, numbers = device.partition(":")
+    return tuple(f"{kind}:{number}" for number in dict.fromkeys(numbers.split(","))) if numbers else (kind,)
+
+
+def _precision(dtype: str | None, spec: EncoderSpec, *, on_gpu: bool) -> Precision:
+    if dtype == "float32" or (dtype is None and not on_gpu):
+        return Precision("float32", "float32")
+    if dtype == "bfloat16":
+        return Precision("bfloat16", "float16")
+    return Precision(spec.gpu_dtype if on_gpu else "float32", "float16")
+
+
+def _n_gpus() -> int:
+    try:
+        import torch
+    except ImportError:  # said when the model is loaded
+        return 0
+    return torch.cuda.device_count()

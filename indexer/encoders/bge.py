@@ -1,0 +1,32 @@
+"""BGE-base-en-v1.5 (Xiao et al., 2024): the first token of a BERT, normalised, with an instruction before queries.
+
+The model card of BAAI/bge-base-en-v1.5. It says nothing about titles; passages are written as for ``e5``.
+"""
+
+from __future__ import annotations
+
+from .checkpoints import HubCheckpoint
+from .e5 import contents
+from .spec import EncoderSpec
+
+_BASE_V1_5 = HubCheckpoint("BAAI/bge-base-en-v1.5", "a5beb1e3e68b9ab74eb54cfd186867f64f240e1a")
+_INSTRUCTION = "Represent this sentence for searching relevant passages: "
+
+
+def instructed_query(query: str) -> str:
+    """Return the query behind the instruction that BGE was trained with."""
+    return _INSTRUCTION + query
+
+
+SPEC = EncoderSpec(
+    name="bge",
+    query_checkpoint=_BASE_V1_5,
+    passage_checkpoint=_BASE_V1_5,
+    dim=768,
+    pooling="cls",
+    normalize=True,
+    max_query_tokens=512,
+    max_passage_tokens=512,
+    query_text=instructed_query,
+    passage_text=contents,
+)

@@ -1,0 +1,67 @@
+"""DPR (Karpukhin et al., 2020): two BERTs, one for questions and one for passages; the first token, not normalised, inner product.
+
+facebookresearch/DPR as it was when the checkpoints and the published vectors were made (2020): ``dpr/models/hf_models.py``,
+``dpr/utils/data_utils.py``, ``generate_dense_embeddings.py``. All token types are 0, and a passage without a title is its text alone.
+Questions have U+2019 replaced, as in training. ``as_since_2021`` is what the code has done after its commits of March 2021 and February
+2022. No commit of the single-nq repositories on the hub is recorded with published results: what their main branch has is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from corpora.passage import Passage
+
+from .checkpoints import HubCheckpoint
+from .spec import EncoderSpec, Pair
+
+
+def question(query: str) -> str:
+    """Return the question with straight apostrophes."""
+    return query.replace("\u2019", "'").strip()
+
+
+def title_then_text(passage: Passage) -> str | Pair:
+    """Return title and text, or the text alone if there is no title."""
+    text = passage.text.strip()
+    return (passage.title, text) if passage.title else text
+
+
+def title_then_unquoted_text(passage: Passage) -> str | Pair:
+    """Return the same as ``title_then_text`` without double quotes at the edges of the text."""
+    return title_then_text(passage._replace(text=passage.text.strip('"')))
+
+
+def as_since_2021(spec: EncoderSpec) -> EncoderSpec:
+    """Return an encoder as the authors' later code computes it; its vectors are not those that are published.
+
+    A text shorter than 256 tokens gets one more separator at position 255, which all its tokens look at, and double quotes at the edges
+    of a passage are dropped.
+    """
+    return replace(spec, name=f"{spec.name}-since-2021", passage_text=title_then_unquoted_text, last_position=spec.max_passage_tokens - 1)
+
+
+SPEC = EncoderSpec(
+    name="dpr",
+    query_checkpoint=HubCheckpoint("facebook/dpr-question_encoder-single-nq-base", "main", "question_encoder"),
+    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-single-nq-base", "main", "ctx_encoder"),
+    query_prefix="question_encoder.bert_model.",
+    passage_prefix="ctx_encoder.bert_model.",
+    dim=768,
+    pooling="cls",
+    normalize=False,
+    max_query_tokens=256,
+    max_passage_tokens=256,
+    query_text=question,
+    passage_text=title_then_text,
+    odd_token_to="first",
+)
+MULTISET = replace(
+    SPEC,
+    name="dpr-multiset",
+    query_checkpoint=HubCheckpoint(
+        "facebook/dpr-question_encoder-multiset-base", "5325e4ee906435291d63046f535476cb3fc60d43", "question_encoder"
+    ),
+    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-multiset-base", "fdb3d46584386d2f20aa00724ae31cebc348d16b", "ctx_encoder"),
+)
+SINCE_2021 = as_since_2021(SPEC)

@@ -1,0 +1,43 @@
+"""E5-base-v2 (Wang et al., 2022): masked mean of a BERT, normalised, with a word before each text that says what it is.
+
+The model card of intfloat/e5-base-v2. It says nothing about titles; passages are written as in FlashRAG's and Search-R1's corpora, so that
+their published indexes are ours: the title in double quotes on a line of its own.
+"""
+
+from __future__ import annotations
+
+from corpora.passage import Passage
+
+from .checkpoints import HubCheckpoint
+from .spec import EncoderSpec
+
+_BASE_V2 = HubCheckpoint("intfloat/e5-base-v2", "f52bf8ec8c7124536f0efb74aca902b2995e5bcd")
+
+
+def contents(passage: Passage) -> str:
+    """Return the passage as FlashRAG and Search-R1 write it, or the text alone if there is no title."""
+    return f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
+
+
+def labelled_query(query: str) -> str:
+    """Return the query as E5 was trained on it."""
+    return f"query: {query}"
+
+
+def labelled_passage(passage: Passage) -> str:
+    """Return the passage as E5 was trained on it."""
+    return f"passage: {contents(passage)}"
+
+
+SPEC = EncoderSpec(
+    name="e5",
+    query_checkpoint=_BASE_V2,
+    passage_checkpoint=_BASE_V2,
+    dim=768,
+    pooling="mean",
+    normalize=True,
+    max_query_tokens=512,
+    max_passage_tokens=512,
+    query_text=labelled_query,
+    passage_text=labelled_passage,
+)

@@ -1,0 +1,44 @@
+"""GTR (Ni et al., 2022): the encoder half of a T5, masked mean, a matrix, normalised.
+
+The files of sentence-transformers/gtr-t5-*, and princeton-nlp/ALCE, ``retrieval.py``, for how passages of Wikipedia are written. The
+weights are stored in float16, but a T5 can leave the range of float16 when it computes: on a GPU bfloat16 is safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from corpora.passage import Passage
+
+from .checkpoints import HubCheckpoint
+from .spec import EncoderSpec
+
+
+def title_above_text(passage: Passage) -> str:
+    """Return title and text, each a line."""
+    return f"{passage.title}\n{passage.text}"
+
+
+def _of_size(name: str, size: str, revision: str) -> EncoderSpec:
+    checkpoint = HubCheckpoint(f"sentence-transformers/gtr-t5-{size}", revision)
+    return replace(SPEC, name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint)
+
+
+_BASE = HubCheckpoint("sentence-transformers/gtr-t5-base", "7027e9594267928589816394bdd295273ddc0739")
+SPEC = EncoderSpec(
+    name="gtr",
+    query_checkpoint=_BASE,
+    passage_checkpoint=_BASE,
+    architecture="t5",
+    dim=768,
+    pooling="mean",
+    has_projection=True,
+    normalize=True,
+    max_query_tokens=512,
+    max_passage_tokens=512,
+    passage_text=title_above_text,
+    gpu_dtype="bfloat16",
+)
+LARGE = _of_size("gtr-large", "large", "a2c8ac47f998531948d4cbe32a0b577a7037a5e3")
+XL = _of_size("gtr-xl", "xl", "23a8d667a1ad2578af181ce762867003c498d1bf")
+XXL = _of_size("gtr-xxl", "xxl", "73f2a9156a3dcc2194dfdb2bf201cd7d17e17884")

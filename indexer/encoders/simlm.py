@@ -1,0 +1,34 @@
+"""SimLM (Wang et al., 2023): the first token of a BERT, normalised; title and text as a pair with token types 0 and 1.
+
+microsoft/unilm, ``simlm/src/models/biencoder_model.py``, ``simlm/src/inference``, with the lengths of ``simlm/scripts/dpr/encode_wiki.sh``.
+The one public retriever is trained on MS MARCO; ``simlm-base-wiki100w`` is pre-trained only and finds nothing. No commit of its
+repository on the hub is recorded with published results: what its main branch has is used.
+"""
+
+from __future__ import annotations
+
+from corpora.passage import Passage
+
+from .checkpoints import HubCheckpoint
+from .spec import EncoderSpec, Pair
+
+_FINE_TUNED = HubCheckpoint("intfloat/simlm-base-msmarco-finetuned", "main")
+
+
+def title_then_text(passage: Passage) -> Pair:
+    """Return title and text; also an empty title is followed by a separator."""
+    return passage.title, passage.text
+
+
+SPEC = EncoderSpec(
+    name="simlm",
+    query_checkpoint=_FINE_TUNED,
+    passage_checkpoint=_FINE_TUNED,
+    dim=768,
+    pooling="cls",
+    normalize=True,
+    max_query_tokens=32,
+    max_passage_tokens=192,
+    passage_text=title_then_text,
+    second_type=1,
+)

@@ -1,0 +1,124 @@
+"""What a model's authors fixed, as data (``EncoderSpec``), and token ids on their way from tokenizer to model (``Tokens``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.passage import Passage
+from corpora.progress import Progress, silent
+
+from .checkpoints import Checkpoint, HubCheckpoint, checksums, located, wanted_files
+
+Side = Literal["query", "passage"]
+Dtype = Literal["float32", "float16", "bfloat16"]
+Pair = tuple[str, str]
+
+
+class Tokens(NamedTuple):
+    """The tokens of n texts, special tokens included, one text after the other.
+
+    Attributes:
+        ids: int32, one a token.
+        ends: int64, shape (n,): text i is ``ids[ends[i - 1]:ends[i]]``, text 0 begins at 0.
+        types: uint8, one a token: the segment, 0 or 1. None where all are 0.
+    """
+
+    ids: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    types: NDArray[np.uint8] | None
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, shape (n,)."""
+        return np.diff(self.ends, prepend=0)
+
+
+def as_it_stands(query: str) -> str:
+    """Return a query without any change."""
+    return query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSpec:
+    """How texts become vectors that are compared by their inner product. Can be pickled: its functions are named ones of a module.
+
+    Attributes:
+        name: the encoder's name in idx.
+        query_checkpoint, passage_checkpoint: where each side's weights and tokenizer are; one and the same but for DPR.
+        query_prefix, passage_prefix: what stands before the names of the network's weights in the checkpoint.
+        architecture: "bert", or "t5" for the encoder half of T5.
+        dim: components of a vector that the authors' checkpoint gives; another checkpoint of the family may give others.
+        pooling: "mean" over all tokens, special ones too, or "cls", the first token.
+        has_projection: whether the pooled vector goes through the checkpoint's ``2_Dense``, a matrix.
+        normalize: whether vectors are brought to length 1, so that the inner product is the cosine.
+        max_query_tokens, max_passage_tokens: where texts are cut, special tokens included.
+        query_text: query -> what the tokenizer is given.
+        passage_text: passage -> what the tokenizer is given: one text, or a pair, between which it puts a separator.
+        second_type: the token type of a pair's second text and the separator behind it; all others have type 0.
+        odd_token_to: of a pair that is cut in both texts, which keeps one token more where they cannot keep equally many: the "longer" one
+            (tokenizers written in Rust) or the "first" (those written in Python).
+        last_position: the position of one more separator behind a text that is shorter (DPR's code since 2021), or None.
+        gpu_dtype: what to compute in on a GPU unless told otherwise.
+        weights_sha256: checksum of ``model.safetensors``, where the weights come from a third party.
+    """
+
+    name: str
+    query_checkpoint: Checkpoint
+    passage_checkpoint: Checkpoint
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    architecture: Literal["bert", "t5"] = "bert"
+    dim: int
+    pooling: Literal["mean", "cls"]
+    has_projection: bool = False
+    normalize: bool
+    max_query_tokens: int
+    max_passage_tokens: int
+    query_text: Callable[[str], str] = as_it_stands
+    passage_text: Callable[[Passage], str | Pair]
+    second_type: Literal[0, 1] = 0
+    odd_token_to: Literal["longer", "first"] = "longer"
+    last_position: int | None = None
+    gpu_dtype: Dtype = "float16"
+    weights_sha256: str | None = None
+
+    def folder(self, side: Side, progress: Progress = silent) -> Path:
+        """Return the directory with one side's checkpoint; raises, and reports progress, as ``checkpoints.located`` does."""
+        return located(self.checkpoint(side), self.name, wanted_files(has_projection=self.has_projection), progress)
+
+    def checkpoint(self, side: Side) -> Checkpoint:
+        """Return where one side's weights and tokenizer are."""
+        return self.query_checkpoint if side == "query" else self.passage_checkpoint
+
+    def max_tokens(self, side: Side) -> int:
+        """Return where one side's texts are cut."""
+        return self.max_query_tokens if side == "query" else self.max_passage_tokens
+
+    def prefix(self, side: Side) -> str:
+        """Return what stands before the names of one side's weights."""
+        return self.query_prefix if side == "query" else self.passage_prefix
+
+
+def with_checkpoint(spec: EncoderSpec, folder: Path) -> EncoderSpec:
+    """Return the encoder with its weights and tokenizer from a directory of the user's, in the layout of Hugging Face's hub.
+
+    An encoder with a checkpoint for each side has them in subfolders: DPR's are ``question_encoder`` and ``ctx_encoder``.
+    """
+    query, passage = (
+        folder / checkpoint.subfolder if isinstance(checkpoint, HubCheckpoint) else folder
+        for checkpoint in (spec.query_checkpoint, spec.passage_checkpoint)
+    )
+    return dataclasses.replace(spec, query_checkpoint=query, passage_checkpoint=passage, weights_sha256=None)
+
+
+def weights_of(spec: EncoderSpec) -> dict[str, str]:
+    """Return the sha256 of each file that decides the vectors, by side and name; raises as ``EncoderSpec.folder`` does."""
+    sides: tuple[Side, ...] = ("passage",) if spec.query_checkpoint == spec.passage_checkpoint else ("passage", "query")
+    wanted = wanted_files(has_projection=spec.has_projection)
+    return {f"{side} {name}": sha256 for side in sides for name, sha256 in checksums(spec.folder(side), wanted).items()}

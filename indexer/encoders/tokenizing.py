@@ -1,0 +1,166 @@
+"""Texts -> token ids, without torch, so that it can run in other processes ahead of the model.
+
+Titles and texts are split into tokens by the checkpoint's own tokenizer. They are cut, joined and given special tokens here, because the
+libraries that the encoders were published with do it differently. Unpaired surrogates, which are no text, become U+FFFD.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from corpora.passage import Passage
+
+from .checkpoints import TOKENIZER, present
+from .config import BertConfig, read_config
+from .spec import EncoderSpec, Pair, Side, Tokens
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Ids = list[int]
+
+_START = {"bert": ("[CLS]",), "t5": ()}
+_END = {"bert": "[SEP]", "t5": "</s>"}
+_SPARE_ROWS = 128  # embeddings may have rows for no token, up to a round number: T5 has 28
+
+
+class Tokenizer:
+    """The tokenizer of one side of an encoder; another process makes its own from the same arguments.
+
+    Raises:
+        ArtifactMismatch: the checkpoint is of another architecture, or its tokenizer not that of its weights.
+        ArtifactDamaged: its files cannot be read.
+        InputError, DownloadError, MissingExtraError: see ``checkpoints.located``.
+    """
+
+    def __init__(self, spec: EncoderSpec, side: Side) -> None:
+        folder = spec.folder(side)
+        self._spec = spec
+        self._max_tokens = spec.max_tokens(side)
+        self._splitter = _splitter(folder, spec)
+        _check_sizes(self._splitter, folder, spec, self._max_tokens)
+        self._start = [_special(self._splitter, token, folder) for token in _START[spec.architecture]]
+        self._end = [_special(self._splitter, _END[spec.architecture], folder)]
+
+    def queries(self, queries: Sequence[str]) -> Tokens:
+        """Return the tokens of each query."""
+        return self._tokens([self._spec.query_text(query) for query in queries])
+
+    def passages(self, passages: Sequence[Passage]) -> Tokens:
+        """Return the tokens of each passage."""
+        return self._tokens([self._spec.passage_text(passage) for passage in passages])
+
+    def _tokens(self, texts: Sequence[str | Pair]) -> Tokens:
+        split = iter(self._split([part for text in texts for part in ((text,) if isinstance(text, str) else text)]))
+        joined = [self._single(next(split)) if isinstance(text, str) else self._pair(next(split), next(split)) for text in texts]
+        lengths = np.array([len(ids) for ids, _ in joined], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        flat = np.fromiter(itertools.chain.from_iterable(ids for ids, _ in joined), dtype=np.int32, count=int(lengths.sum()))
+        types = _types(lengths, np.array([n for _, n in joined], dtype=np.int64)) if self._spec.second_type else None
+        return Tokens(flat, ends, types)
+
+    def _single(self, ids: Ids) -> tuple[Ids, int]:
+        """Return the tokens of one text, cut and with special tokens, and how many of them have type 0."""
+        budget = self._max_tokens - len(self._start) - len(self._end)
+        joined = self._lengthened([*self._start, *ids[:budget], *self._end])
+        return joined, len(joined)
+
+    def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
+        """Return the same of two texts."""
+        budget = self._max_tokens - len(self._start) - 2 * len(self._end)
+        n_first, n_second = kept(len(first), len(second), budget, to_first=self._spec.odd_token_to == "first")
+        before = [*self._start, *first[:n_first], *self._end]
+        return self._lengthened([*before, *second[:n_second], *self._end]), len(before)
+
+    def _lengthened(self, ids: Ids) -> Ids:
+        last = self._spec.last_position
+        return ids if last is None or len(ids) > last else [*ids, *self._end]
+
+    def _split(self, texts: list[str]) -> list[Ids]:
+        """Return the tokens of texts without special ones."""
+        try:
+            encodings = self._splitter.encode_batch_fast(texts, add_special_tokens=False)
+        except TypeError:  # Rust's strings cannot hold surrogates
+            encodings = self._splitter.encode_batch_fast([_without_surrogates(text) for text in texts], add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+
+def kept(n_first: int, n_second: int, budget: int, *, to_first: bool) -> tuple[int, int]:
+    """Return how many tokens of two texts are kept: of the longer one as many as fit, or of both equally many.
+
+    Args:
+        n_first: tokens of the first text.
+        n_second: tokens of the second text.
+        budget: tokens that may be kept.
+        to_first: the odd token of a cut in both texts goes to the first, not to the longer one (or the second, if they are equally long).
+    """
+    if n_first + n_second <= budget:
+        return n_first, n_second
+    second_gets_less = to_first or n_first > n_second
+    share = budget // 2 if second_gets_less else budget - budget // 2
+    n_second = max(budget - n_first, min(n_second, share))
+    return budget - n_second, n_second
+
+
+def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the token types of all texts: 0 for the first tokens of each, 1 for the others."""
+    position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return (position >= np.repeat(n_first, lengths)).astype(np.uint8)
+
+
+def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
+    """Return the checkpoint's own tokenizer, which here only splits texts into tokens."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
+    path = present(folder, TOKENIZER) or folder / TOKENIZER[0]
+    try:
+        splitter = tokenizers.Tokenizer.from_file(str(path)) if path.suffix == ".json" else _from_vocabulary(path)
+    except Exception as error:  # the library has no classes of errors: everything that can be wrong with a file is this one
+        raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint of '{spec.name}' again") from error
+    splitter.no_truncation()
+    splitter.no_padding()
+    if spec.architecture == "t5":
+        # As SentencePiece does, and not every tokenizer.json: white space at the edges, or what becomes it, makes no token.
+        words, marks = tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always")
+        splitter.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
+    return splitter
+
+
+def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
+    """Return BERT's uncased tokenizer over a list of word pieces, one a line: all that old checkpoints have."""
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+
+    return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
+
+
+def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:
+    config = read_config(folder, spec)
+    n_tokens = splitter.get_vocab_size(with_added_tokens=True)
+    if not n_tokens <= config.n_tokens < n_tokens + _SPARE_ROWS:
+        raise ArtifactMismatch(
+            f"the tokenizer in {folder} knows {n_tokens} tokens, its network {config.n_tokens}: they do not belong together; "
+            f"get the checkpoint of '{spec.name}' again"
+        )
+    if isinstance(config, BertConfig) and config.n_positions < max_tokens:
+        raise ArtifactMismatch(f"the network in {folder} takes {config.n_positions} tokens, but '{spec.name}' needs {max_tokens}")
+
+
+def _special(splitter: tokenizers.Tokenizer, token: str, folder: Path) -> int:
+    number: int | None = splitter.token_to_id(token)
+    if number is None:
+        raise ArtifactMismatch(f"the tokenizer in {folder} has no token {token}: it belongs to another kind of network")
+    return number
+
+
+def _without_surrogates(text: str) -> str:
+    """Return the text with pairs of surrogates joined to the character that they stand for, and single ones replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

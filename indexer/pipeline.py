@@ -1,0 +1,242 @@
+"""One device's share of an embedding: windows of rows -> tokens -> batches -> vectors -> shards, each stage ahead of the next.
+
+Windows of a shard's rows are tokenised, beside a GPU by other processes; a window's texts are batched by length and padded into pinned
+memory in a thread; batches go through the model; another thread writes the shards that they fill. What is under way is bounded: some
+windows of tokens and three shards, whatever the size of the corpus.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from corpora.errors import IdxError
+from corpora.passage import Passage
+from corpora.store import PassageStore, Rows
+
+from .base import Vectors
+from .batching import batches, windows
+from .devices import Resources
+from .encoders.model import Batch, Model
+from .encoders.spec import EncoderSpec, Tokens
+from .encoders.tokenizing import Tokenizer
+from .vectors import Shards
+from .workers import ahead, processes
+
+if TYPE_CHECKING:
+    import torch
+
+Report = Callable[[int, int], None]
+"""Called with the numbers of passages and of tokens encoded since the last call."""
+
+
+class Job(NamedTuple):
+    """What every process that embeds has to know; it can be pickled.
+
+    Attributes:
+        spec: the encoder.
+        reopen: opens the store.
+        shards: where they go.
+        resources: what to do it with; several devices share the shards.
+    """
+
+    spec: EncoderSpec
+    reopen: Callable[[], PassageStore]
+    shards: Shards
+    resources: Resources
+
+
+class Window(NamedTuple):
+    """The tokens of some consecutive rows of a shard."""
+
+    shard: range
+    rows: range
+    tokens: Tokens
+
+
+class Padded(NamedTuple):
+    """A batch on its way to the model: the texts of a window with these numbers."""
+
+    window: Window
+    which: Rows
+    batch: Batch
+
+
+class Encoding(Protocol):
+    """What the pipeline needs of a ``Model``."""
+
+    dim: int
+
+    def pad(self, tokens: Tokens, which: Rows) -> Batch:
+        """Return the texts with these numbers as a batch; called in a thread of its own."""
+        ...
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return float32 vectors, shape (n, dim), on the device, without waiting for them if that is a GPU."""
+        ...
+
+
+def embed_shards(job: Job, device: str, todo: Iterator[range], report: Report) -> None:
+    """Encode shards on one device, one after the other.
+
+    Raises:
+        IdxError: a vector is not finite, or has another dimension; a tokenising process was killed; the device fails.
+        InputError, MissingExtraError: the checkpoint, the device or a package is not there.
+        OSError: the disk refuses.
+    """
+    first = next(todo, None)
+    if first is not None:
+        model = Model(job.spec, "passage", device, job.resources.precision.computed)
+        with _device_errors(device, job.resources.batch_tokens):
+            run_pipeline(job, model, chain((first,), todo), report)
+
+
+def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Report) -> None:
+    """Encode shards with a model that is loaded; raises as ``embed_shards`` does."""
+    parts = ((shard, rows) for shard in todo for rows in windows(shard))
+    with contextlib.ExitStack() as stack:
+        padding, writing = (stack.enter_context(ThreadPoolExecutor(1)) for _ in range(2))
+        tokenised = stack.enter_context(_tokenising(job, parts))
+        padded = ahead(padding, partial(_pad, model), _split(tokenised, job.resources.batch_tokens), 2)
+        filled = _filled(_encoded(model, padded), model.dim, report)
+        for _ in ahead(writing, partial(_write, job), filled, 1):
+            pass
+
+
+@contextlib.contextmanager
+def _device_errors(device: str, batch_tokens: int) -> Iterator[None]:
+    """Translate what torch raises when a device fails."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise IdxError(
+            f"{device} has too little memory for batches of {batch_tokens:,} tokens: say --batch-tokens with a smaller number; "
+            "the finished shards are kept"
+        ) from error
+    except RuntimeError as error:
+        raise IdxError(f"{device} failed: {str(error).splitlines()[0]}; the finished shards are kept") from error
+
+
+@contextlib.contextmanager
+def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iterator[Window]]:
+    """Give the tokens of each part of a shard, in order."""
+    if not job.resources.n_tokenizing:
+        yield map(_Tokenising(job), parts)
+        return
+    _Tokenising(job)  # what is wrong with it is said better by this process
+    n_processes = job.resources.n_tokenizing
+    with processes(n_processes, "tokenises", _set_up_tokenising, job) as pool:
+        yield ahead(pool, _tokenised, parts, n_processes + 1)
+
+
+class _Tokenising:
+    """Reads passages of the store and tokenises them."""
+
+    def __init__(self, job: Job) -> None:
+        self._store = job.reopen()
+        self._tokenizer = Tokenizer(job.spec, "passage")
+
+    def __call__(self, part: tuple[range, range]) -> Window:
+        shard, rows = part
+        return Window(shard, rows, self._tokenizer.passages(self._store.get_many(rows)))
+
+
+_in_this_process: list[_Tokenising] = []
+
+
+def _set_up_tokenising(job: Job) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
+    _in_this_process.append(_Tokenising(job))
+
+
+def _tokenised(part: tuple[range, range]) -> Window:
+    return _in_this_process[0](part)
+
+
+def _split(tokenised: Iterable[Window], batch_tokens: int) -> Iterator[tuple[Window, Rows]]:
+    for window in tokenised:
+        for which in batches(window.tokens.lengths(), batch_tokens):
+            yield window, which
+
+
+def _pad(model: Encoding, part: tuple[Window, Rows]) -> Padded:
+    window, which = part
+    return Padded(window, which, model.pad(window.tokens, which))
+
+
+def _encoded(model: Encoding, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
+    """Yield each batch with its vectors, while the device is busy with the next one already."""
+    before: tuple[Padded, _Copy] | None = None
+    for item in padded:
+        current = (item, _Copy(model.forward(item.batch)))
+        if before:
+            yield before[0], before[1].finished()
+        before = current
+    if before:
+        yield before[0], before[1].finished()
+
+
+class _Copy:
+    """Vectors on their way from the device to pinned memory."""
+
+    def __init__(self, vectors: torch.Tensor) -> None:
+        import torch
+
+        self._vectors = vectors.to("cpu", non_blocking=vectors.is_cuda)
+        self._arrival = torch.cuda.Event() if vectors.is_cuda else None  # type: ignore[no-untyped-call]
+        if self._arrival:
+            self._arrival.record(torch.cuda.current_stream(vectors.device))
+
+    def finished(self) -> Vectors:
+        if self._arrival:
+            self._arrival.synchronize()
+        return self._vectors.numpy()
+
+
+def _filled(encoded: Iterable[tuple[Padded, Vectors]], dim: int, report: Report) -> Iterator[tuple[range, Vectors]]:
+    """Yield the rows and vectors of each shard when it is full."""
+    shard, n_left = np.empty((0, dim), dtype=np.float32), 0
+    for (window, which, _), vectors in encoded:
+        rows = window.rows.start + which
+        if vectors.shape != (len(which), dim):
+            raise IdxError(
+                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(which)}, {dim}) for row {rows[0]} and others of its "
+                "length: nothing is written"
+            )
+        if not n_left:
+            shard, n_left = np.empty((len(window.shard), dim), dtype=np.float32), len(window.shard)
+        shard[rows - window.shard.start] = vectors
+        n_left -= len(which)
+        report(len(which), int(window.tokens.lengths()[which].sum()))
+        if not n_left:
+            yield window.shard, shard
+
+
+def _write(job: Job, filled: tuple[range, Vectors]) -> None:
+    job.shards.write(*filled, job.resources.precision.stored)
+
+
+class PassageEncoder:
+    """Encodes a handful of passages in this process, as a build would: for samples and checks."""
+
+    def __init__(self, spec: EncoderSpec, found: Resources) -> None:
+        self._tokenizer = Tokenizer(spec, "passage")
+        self._model = Model(spec, "passage", found.devices[0], found.precision.computed)
+        self._batch_tokens = found.batch_tokens
+
+    def encode(self, passages: Sequence[Passage]) -> Vectors:
+        """Return float32 vectors, shape (len(passages), dim)."""
+        tokens = self._tokenizer.passages(passages)
+        vectors = np.empty((len(passages), self._model.dim), dtype=np.float32)
+        for which in batches(tokens.lengths(), self._batch_tokens):
+            vectors[which] = self._model.encode(tokens, which)
+        return vectors

@@ -1,0 +1,218 @@
+"""Adopts embeddings that others have computed as a corpus's vectors of an encoder, once it is sure which passage each one is of.
+
+Ids are looked up in the store; embeddings without ids are taken row by row, and then there must be exactly one a passage. What is missing,
+doubled or foreign is counted and named. Only missing ones can be allowed: these rows get no vector, and no search returns them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from corpora.artifacts import Manifest, Recipe
+from corpora.durable import replacing
+from corpora.errors import ArtifactMismatch, InputError
+from corpora.home import split_name
+from corpora.progress import Progress, silent
+from corpora.staging import Outcome, Work, build_artifact
+from corpora.store import PassageStore, Rows
+
+from .base import NO_ROW
+from .build import index_path, kept_index, refuse_other_pieces
+from .devices import EmbedOptions, resources
+from .embedding_formats import Block, Embeddings, hashed
+from .encoders.spec import EncoderSpec
+from .pipeline import PassageEncoder
+from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards, Stored
+
+_SHOWN = 3
+_ID_PREFIX = "wiki:"  # DPR's code puts it before the ids of its Wikipedia (conf/ctx_sources/default_sources.yaml)
+_SAME = 0.05  # of a vector's length: half precision and other versions differ by less, vectors of other passages by more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """How embeddings are imported.
+
+    Attributes:
+        allow_missing: import even if some passages have none.
+        verify: how many random passages are encoded again and compared.
+        dtype: "float32" or "float16" to store; None: as they come.
+        device: where the encoder runs for that.
+        force: replace vectors that are there.
+    """
+
+    allow_missing: bool = False
+    verify: int = 0
+    dtype: str | None = None
+    device: str = "auto"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, *get_args(Stored)):
+            raise InputError(f"--dtype {self.dtype}: imported vectors are stored as one of {', '.join(get_args(Stored))}")
+
+
+def import_vectors(
+    corpus: str, spec: EncoderSpec, store: PassageStore, source: Embeddings, options: ImportOptions, progress: Progress = silent
+) -> Manifest:
+    """Make published embeddings the vectors of an encoder over a corpus, unless they are that already.
+
+    Args:
+        corpus: the corpus's name; of a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
+        spec: the encoder.
+        store: the corpus's store.
+        source: the embeddings; they stay as they are.
+        options: see ``ImportOptions``.
+        progress: called with (passages that have their vector, passages).
+
+    Raises:
+        InputError: the embeddings cannot be read, have another dimension, are not those of this corpus or, as ``verify`` found, of this
+            encoder; or some are missing and that is not allowed.
+        ArtifactMismatch: the encoder has other vectors.
+        StorageError, LockedError: see there.
+    """
+    encoder = PassageEncoder(spec, resources(EmbedOptions(device=options.device), spec)) if options.verify else None
+    stored = options.dtype or _stored(source)
+    names = [path.name for path in source.files]
+    recipe = Recipe(
+        kind=KIND,
+        format_version=FORMAT_VERSION,
+        parameters={"encoder": spec.name, "origin": "imported", "dtype": stored, "shard_rows": SHARD_ROWS},
+        inputs={"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))},
+    )
+    target = index_path(corpus, spec.name)
+    refuse_other_pieces(corpus, spec.name, recipe.parameters, force=options.force)
+
+    def existing() -> Manifest | None:
+        manifest = kept_index(corpus, spec.name, store, {}, force=options.force)
+        if manifest is not None and manifest.recipe != recipe:
+            origin = manifest.recipe.parameters.get("origin", "encoded")
+            raise ArtifactMismatch(f"{target} holds other vectors ({origin} {manifest.created}): --force replaces them")
+        if manifest is not None and encoder:
+            _verify(encoder, store, Shards(target, len(store), SHARD_ROWS), options.verify, spec.name)
+        return manifest
+
+    def write(staging: Path) -> Outcome:
+        shards = Shards(staging, len(store), SHARD_ROWS)
+        intake = _Intake(corpus, store, spec, source.name, ScatteredShards(shards, spec.dim, stored))
+        n_missing = intake.take_all(source, staging, options, progress)
+        if encoder:
+            _verify(encoder, store, shards, options.verify, spec.name)
+        return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": n_missing})
+
+    sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
+    return build_artifact(target, Work(recipe=recipe, sources=sources, existing=existing, write=write))
+
+
+def _stored(source: Embeddings) -> Stored:
+    """Return the type of published vectors."""
+    with contextlib.closing(source.blocks()) as blocks:
+        first = next(blocks, None)
+    if first is None:
+        raise InputError(f"{source.name} holds no embeddings")
+    return "float16" if first.vectors.dtype.itemsize == 2 else "float32"
+
+
+class _Named:
+    """Counts ids of one kind and keeps a few."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._shown: list[str] = []
+
+    def add(self, block: Block, numbers: Rows) -> None:
+        self.n += len(numbers)
+        for number in numbers[: _SHOWN - len(self._shown)].tolist():
+            self._shown.append(f"'{block.ids[number]}'" if block.ids is not None else f"vector {block.first + number:,}")
+
+    def __str__(self) -> str:
+        return f"such as {', '.join(self._shown)}"
+
+
+class _Intake:
+    """Takes embeddings as they come, gives each to its row, and keeps account of rows that have none or one already."""
+
+    def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, shards: ScatteredShards) -> None:
+        self._store, self._spec, self._name, self._shards = store, spec, name, shards
+        self._is_subset = split_name(corpus)[1] is not None
+        self._has_vector = np.zeros(len(store), dtype=np.bool_)
+        self._has_ids = True
+        self._foreign, self._doubled = _Named(), _Named()
+
+    def take_all(self, source: Embeddings, folder: Path, options: ImportOptions, progress: Progress) -> int:
+        """Write all embeddings into the shards in a folder, and which rows are missing; return how many of these there are."""
+        for block in source.blocks():
+            self._take(block)
+            progress(int(np.count_nonzero(self._has_vector)), len(self._store))
+        missing = np.flatnonzero(~self._has_vector)
+        self._refuse_other_coverage(missing, allow_missing=options.allow_missing)
+        self._shards.finish()
+        if len(missing):
+            with replacing(folder / MISSING) as file:
+                np.save(file, missing)
+        return len(missing)
+
+    def _take(self, block: Block) -> None:
+        if block.vectors.shape[1] != self._spec.dim:
+            raise InputError(f"{self._name} holds vectors of dimension {block.vectors.shape[1]}, '{self._spec.name}' has {self._spec.dim}")
+        self._has_ids = block.ids is not None
+        rows = self._rows_of(block)
+        is_known = rows != NO_ROW
+        if not self._is_subset:
+            self._foreign.add(block, np.flatnonzero(~is_known))
+            if self._foreign.n and not self._has_vector.any() and not is_known.any():
+                raise InputError(f"{self._name} begins with embeddings that are not of this corpus, {self._foreign}")
+        is_first = np.zeros(len(rows), dtype=np.bool_)
+        is_first[np.unique(rows, return_index=True)[1]] = True
+        is_new = is_known & is_first & ~self._has_vector[rows]
+        self._doubled.add(block, np.flatnonzero(is_known & ~is_new))
+        self._shards.put(rows[is_new], block.vectors[is_new])
+        self._has_vector[rows[is_new]] = True
+
+    def _rows_of(self, block: Block) -> Rows:
+        """Return the row of each embedding, -1 for a foreign one."""
+        if block.ids is None:
+            rows = np.arange(block.first, block.first + len(block.vectors))
+            return np.where(rows < len(self._store), rows, NO_ROW)
+        rows = self._store.rows_of(block.ids)
+        prefixed = [number for number in np.flatnonzero(rows == NO_ROW).tolist() if block.ids[number].startswith(_ID_PREFIX)]
+        rows[prefixed] = self._store.rows_of([block.ids[number].removeprefix(_ID_PREFIX) for number in prefixed])
+        return rows
+
+    def _refuse_other_coverage(self, missing: Rows, *, allow_missing: bool) -> None:
+        """Raise ``InputError`` if embeddings are foreign or doubled, or if some are missing and that is not allowed."""
+        n_passages = len(self._store)
+        complaints = []
+        if self._foreign.n:
+            complaints.append(f"has {self._foreign.n:,} embeddings that are not of this corpus, {self._foreign}")
+        if self._doubled.n:
+            complaints.append(f"has {self._doubled.n:,} embeddings of passages that have one already, {self._doubled}")
+        if len(missing) and not self._has_ids:
+            n_vectors = n_passages - len(missing)
+            complaints.append(f"has {n_vectors:,} embeddings without ids for {n_passages:,} passages, so that nothing says whose they are")
+        elif len(missing) and not allow_missing:
+            shown = ", ".join(f"'{passage.id}'" for passage in self._store.get_many(missing[:_SHOWN]))
+            hint = "" if complaints else ": --allow-missing imports the others"
+            complaints.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{hint}")
+        if complaints:
+            raise InputError(f"{self._name} {'; it '.join(complaints)}")
+
+
+def _verify(encoder: PassageEncoder, store: PassageStore, shards: Shards, n: int, whose: str) -> None:
+    """Raise ``InputError`` unless ``n`` random passages, encoded again, have the vectors that are in the shards."""
+    missing = np.load(shards.folder / MISSING) if (shards.folder / MISSING).exists() else ()
+    candidates = np.setdiff1d(np.arange(len(store)), missing)
+    rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
+    found, expected = shards.read(rows), encoder.encode(store.get_many(rows))
+    distances = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    n_other, worst = int(np.count_nonzero(distances > _SAME)), int(np.argmax(distances))
+    if n_other:
+        raise InputError(
+            f"of {len(rows)} passages that were encoded again {n_other} have another vector, the worst that of row {rows[worst]}, by "
+            f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{whose}', or of other texts"
+        )

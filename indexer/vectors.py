@@ -1,0 +1,194 @@
+"""The vectors of a corpus on disk: shards of equally many consecutive rows, each a ``.npy`` file that is there whole or not at all.
+
+Components are float32 or float16. Imported vectors may lack some rows: ``missing.npy`` then lists these (int64, ascending); their vectors
+are zeros, and a search passes over them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.artifacts import Manifest
+from corpora.durable import replacing, sync
+from corpora.errors import ArtifactDamaged, IdxError, InputError
+from corpora.store import Rows
+
+from .base import Vectors
+from .indexes.exact import ExactIndex, StoredVectors
+
+KIND = "vectors"
+FORMAT_VERSION = 1
+SHARD_ROWS = 16_384
+MISSING = "missing.npy"
+
+Stored = Literal["float32", "float16"]
+
+
+class Shards(NamedTuple):
+    """The shards of ``n_rows`` vectors in a folder, ``shard_rows`` in each but the last, finished or not."""
+
+    folder: Path
+    n_rows: int
+    shard_rows: int
+
+    def rows(self) -> list[range]:
+        """Return the rows of each shard."""
+        return [range(first, min(first + self.shard_rows, self.n_rows)) for first in range(0, self.n_rows, self.shard_rows)]
+
+    def path(self, first_row: int) -> Path:
+        """Return where the shard that begins with a row is, or will be."""
+        return self.folder / f"shard-{first_row // self.shard_rows:05d}.npy"
+
+    def unfinished(self) -> list[range]:
+        """Return the rows of each shard that is not there yet."""
+        return [rows for rows in self.rows() if not self.path(rows.start).exists()]
+
+    def dimension(self) -> int:
+        """Return the dimension of the vectors; the first shard must be there."""
+        return int(np.load(self.path(0), mmap_mode="r").shape[1])
+
+    def read(self, rows: Rows) -> Vectors:
+        """Return the vectors of some rows, float32 of shape (len(rows), dim), from shards that are there."""
+        numbers, places = np.divmod(rows, self.shard_rows)
+        mapped = {number: np.load(self.path(number * self.shard_rows), mmap_mode="r") for number in np.unique(numbers).tolist()}
+        return np.array([mapped[number][place] for number, place in zip(numbers.tolist(), places.tolist(), strict=True)], dtype=np.float32)
+
+    def write(self, rows: range, vectors: Vectors, stored: Stored) -> None:
+        """Write the vectors of one shard's rows, shape (len(rows), dim); a crash leaves all of it or nothing.
+
+        Raises:
+            IdxError: a component is not finite, or too large for float16; the message names the row.
+            ValueError: there is not one vector a row.
+            OSError: the disk refuses.
+        """
+        if len(vectors) != len(rows):
+            raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
+        content = _as_stored(vectors, np.dtype(stored))
+        complaint = _complaint(vectors, content, rows)
+        if complaint:
+            raise IdxError(f"{complaint}; the finished shards are kept")
+        with replacing(self.path(rows.start)) as file:
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(content))
+            file.write(content.data)  # not np.save, whose error on a full disk has no reason in it
+
+
+class ScatteredShards:
+    """Writes shards whose rows come in any order, straight to the disk. Rows that never come are zeros.
+
+    A shard has its name once all its rows have come, the others when ``finish`` is called; one that is there already stays as it is.
+    """
+
+    def __init__(self, shards: Shards, dim: int, stored: str) -> None:
+        self._shards, self._dim, self._stored = shards, dim, np.dtype(stored)
+        self._rows = shards.rows()
+        self._n_left = [0 if shards.path(rows.start).exists() else len(rows) for rows in self._rows]
+        self._begun = set[int]()
+
+    def put(self, rows: Rows, vectors: StoredVectors) -> None:
+        """Write the vectors, shape (len(rows), dim), of some rows, none of which has come before.
+
+        Raises:
+            InputError: a component is not finite, or too large for float16; the message names the row.
+            OSError: the disk refuses.
+        """
+        content = _as_stored(vectors, self._stored)
+        complaint = _complaint(vectors, content, rows)
+        if complaint:
+            raise InputError(complaint)
+        numbers = rows // self._shards.shard_rows
+        for number in np.unique(numbers).tolist():
+            if self._n_left[number]:
+                here = np.flatnonzero(numbers == number)
+                self._write(number, rows[here], content[here])
+
+    def finish(self) -> None:
+        """Give every shard its name."""
+        for number, n_left in enumerate(self._n_left):
+            if n_left:
+                with self._file(number):  # made now if no row of it has come
+                    pass
+                self._close(number)
+
+    def _write(self, number: int, rows: Rows, content: StoredVectors) -> None:
+        row_bytes = self._dim * self._stored.itemsize
+        with self._file(number) as file:
+            start = file.seek(0, 2) - len(self._rows[number]) * row_bytes
+            for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1):
+                file.seek(start + (int(rows[run[0]]) - self._rows[number].start) * row_bytes)
+                file.write(content[run[0] : run[-1] + 1].data)
+        self._n_left[number] -= len(rows)
+        if not self._n_left[number]:
+            self._close(number)
+
+    @contextlib.contextmanager
+    def _file(self, number: int) -> Iterator[IO[bytes]]:
+        """Open an unfinished shard; a new one is all zeros."""
+        path = self._unfinished(number)
+        if number not in self._begun:
+            self._begun.add(number)
+            shape = (len(self._rows[number]), self._dim)
+            with path.open("wb") as file:
+                np.lib.format.write_array_header_1_0(file, {"descr": self._stored.str, "fortran_order": False, "shape": shape})
+                file.truncate(file.tell() + shape[0] * shape[1] * self._stored.itemsize)
+        with path.open("r+b") as file:
+            yield file
+
+    def _close(self, number: int) -> None:
+        sync(self._unfinished(number))
+        self._unfinished(number).replace(self._shards.path(self._rows[number].start))
+        sync(self._shards.folder)
+        self._n_left[number] = 0
+
+    def _unfinished(self, number: int) -> Path:
+        path = self._shards.path(self._rows[number].start)
+        return path.with_name(f".{path.name}.part")
+
+
+def open_shards(path: Path, manifest: Manifest) -> ExactIndex:
+    """Open the shards for exact search, memory-mapped.
+
+    Raises:
+        ArtifactDamaged: they do not hold what their manifest says.
+    """
+    n_rows, dim = manifest.count("rows"), manifest.count("dim")
+    stored, shard_rows = (manifest.recipe.parameters.get(name) for name in ("dtype", "shard_rows"))
+    if stored not in get_args(Stored) or not isinstance(shard_rows, int) or shard_rows < 1:
+        raise ArtifactDamaged(f"the manifest of {path} says {shard_rows} rows of '{stored}' a shard: build it again with --force")
+    shards = Shards(path, n_rows, shard_rows)
+    mapped = [_map(shards.path(rows.start), (len(rows), dim), str(stored)) for rows in shards.rows()]
+    n_missing = manifest.counts.get("missing", 0)
+    return ExactIndex(mapped, missing=np.array(_map(path / MISSING, (n_missing,), "int64")) if n_missing else None)
+
+
+def _as_stored(vectors: StoredVectors, stored: np.dtype[Any]) -> StoredVectors:
+    with np.errstate(over="ignore"):  # ``_complaint`` finds it
+        content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
+    return content
+
+
+def _complaint(vectors: StoredVectors, content: StoredVectors, rows: Rows | range) -> str | None:
+    """Return what is wrong with the first of the vectors of some rows that cannot be stored, None if there is none."""
+    finite = np.isfinite(content).all(axis=1)
+    if finite.all():
+        return None
+    number = int(np.argmin(finite))
+    if np.isfinite(vectors[number]).all():
+        return f"the vector of row {rows[number]} has a component too large for {content.dtype}: use --dtype float32"
+    return f"the vector of row {rows[number]} is not finite"
+
+
+def _map(path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Map an array that must be of this shape and type."""
+    try:
+        found: NDArray[Any] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise ArtifactDamaged(f"{path} cannot be read ({error}): build it again with --force") from error
+    if found.shape != shape or found.dtype != dtype:
+        raise ArtifactDamaged(f"{path} holds {found.dtype} {found.shape} instead of {dtype} {shape}: build it again with --force")
+    return found

@@ -1,0 +1,85 @@
+"""The checkpoints, inputs and vectors of the authors' own code in ``golden_encoders`` (its README says how they were made)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.passage import Passage
+from indexer.base import Vectors
+from indexer.encoders import contriever, dpr, gtr, minilm, simlm
+from indexer.encoders.model import Model
+from indexer.encoders.spec import Dtype, EncoderSpec, Side, Tokens, with_checkpoint
+from indexer.encoders.tokenizing import Tokenizer
+
+MAX_DIFFERENCE = 5e-5
+MAX_ANGLE = 2e-6  # 1 - cosine
+
+SPECS = {spec.name: spec for spec in (contriever.SPEC, dpr.SPEC, gtr.SPEC, simlm.SPEC, minilm.SPEC)}
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """One encoder's folder."""
+
+    folder: Path
+
+    def spec(self) -> EncoderSpec:
+        spec = SPECS[self.folder.name]
+        return spec if spec is minilm.SPEC else with_checkpoint(spec, self.folder / "checkpoint")
+
+    def texts(self, side: Side) -> list[Passage] | list[str]:
+        lines = (self.folder / "work" / "inputs.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        if side == "query":
+            return [row["question"] for row in rows if row["kind"] == "question"]
+        return [Passage("", row["title"], row["text"]) for row in rows if row["kind"] == "passage"]
+
+    def vectors(self, name: str) -> Vectors:
+        with np.load(self.folder / "work" / "golden.npz") as arrays:
+            return cast(Vectors, arrays[name])
+
+    def token_ids(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.folder / "work" / "token_ids.json").read_bytes())[name]
+        return found
+
+    def mistakes(self) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = json.loads((self.folder / "mistakes.json").read_bytes())
+        return found
+
+
+def tokens_of(tokenizer: Tokenizer, texts: list[Passage] | list[str]) -> Tokens:
+    passages = [text for text in texts if isinstance(text, Passage)]
+    return tokenizer.passages(passages) if passages else tokenizer.queries([text for text in texts if isinstance(text, str)])
+
+
+def in_batches(model: Model, tokens: Tokens, size: int) -> Vectors:
+    numbers = np.arange(len(tokens.ends))
+    return np.concatenate([model.encode(tokens, numbers[start : start + size]) for start in range(0, len(numbers), size)])
+
+
+def encoded(golden: Golden, side: Side, spec: EncoderSpec | None = None, *, dtype: Dtype = "float32", size: int = 24) -> Vectors:
+    spec = spec or golden.spec()
+    tokens = tokens_of(Tokenizer(spec, side), golden.texts(side))
+    return in_batches(Model(spec, side, dtype=dtype), tokens, size)
+
+
+def differences(got: Vectors, expected: Vectors) -> Vectors:
+    """Return the largest difference of each row."""
+    return cast(Vectors, np.abs(got - expected).max(axis=1))
+
+
+def angles(got: Vectors, expected: Vectors) -> Vectors:
+    """Return 1 - cosine of each row."""
+    cosine = (got * expected).sum(axis=1) / (np.linalg.norm(got, axis=1) * np.linalg.norm(expected, axis=1))
+    return cast(Vectors, 1 - cosine)
+
+
+def is_equal(got: Vectors, expected: Vectors) -> NDArray[np.bool_]:
+    """Return which rows agree."""
+    return (differences(got, expected) <= MAX_DIFFERENCE) & (angles(got, expected) <= MAX_ANGLE)

@@ -1,0 +1,145 @@
+"""Where a checkpoint's files are looked for, and how they are downloaded: from a server on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.durable import file_sha256
+from corpora.errors import DownloadError, InputError, LockedError
+from corpora.staging import locked
+from indexer.encoders import checkpoints, contriever, dpr, gtr
+from indexer.encoders.spec import weights_of, with_checkpoint
+from indexer.encoders.transformer import TransformerEncoder
+from tests.loopback import serving
+
+from . import tiny
+
+REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"
+QUERIES = ["the river", "nile"]
+
+
+@pytest.fixture(autouse=True)
+def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Hide what Hugging Face's libraries have on this machine."""
+    cache = tmp_path / "cache"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.file_download.HF_HUB_CACHE", str(cache), raising=False)
+    return cache
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A server that has what is put into this folder."""
+    (tmp_path / "hub").mkdir()
+    monkeypatch.setattr(checkpoints, "_PAUSE_S", 0.001)
+    with serving(tmp_path / "hub") as address:
+        monkeypatch.setenv("IDX_MIRROR", address)
+        yield tmp_path / "hub"
+
+
+def test_a_checkpoint_is_downloaded_once_and_then_used_offline(
+    hub: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.save_bert(hub / REPOSITORY)
+    shutil.copytree(hub / REPOSITORY, tmp_path / "copy")
+    seen: list[tuple[int, int | None]] = []
+    folder = contriever.SPEC.folder("query", progress=lambda done, total: seen.append((done, total)))
+    assert folder == home / "checkpoints" / "facebook" / "contriever-msmarco" / "abe8c1493371369031bcb1e02acb754cf4e162fa"
+    n_bytes = (hub / REPOSITORY / "model.safetensors").stat().st_size
+    assert (n_bytes, n_bytes) in seen
+    monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
+    expected = TransformerEncoder(with_checkpoint(contriever.SPEC, tmp_path / "copy")).encode_queries(QUERIES)
+    np.testing.assert_array_equal(TransformerEncoder(contriever.SPEC).encode_queries(QUERIES), expected)
+
+
+def test_of_alternative_files_the_one_that_the_repository_has_is_downloaded(hub: Path) -> None:
+    tiny.save_bert(hub / REPOSITORY)
+    (hub / REPOSITORY / "tokenizer.json").unlink()
+    folder = contriever.SPEC.folder("query")
+    assert sorted(path.name for path in folder.iterdir() if path.name + ".json" in {p.name for p in folder.iterdir()}) == [
+        "config.json",
+        "model.safetensors",
+        "vocab.txt",
+    ]
+
+
+def test_a_projection_is_downloaded_into_its_folder(hub: Path) -> None:
+    checkpoint = gtr.SPEC.query_checkpoint
+    assert isinstance(checkpoint, checkpoints.HubCheckpoint)
+    tiny.add_modules(tiny.save_t5(hub / checkpoint.repository / "resolve" / checkpoint.revision), "mean", dim=10)
+    assert TransformerEncoder(gtr.SPEC).dim == 10
+
+
+def test_both_sides_of_dpr_have_repositories(hub: Path, tmp_path: Path) -> None:
+    tiny.save_dpr(tmp_path / "dpr")
+    for side, checkpoint in (("question_encoder", dpr.SPEC.query_checkpoint), ("ctx_encoder", dpr.SPEC.passage_checkpoint)):
+        assert isinstance(checkpoint, checkpoints.HubCheckpoint)
+        shutil.copytree(tmp_path / "dpr" / side, hub / checkpoint.repository / "resolve" / checkpoint.revision)
+    local = TransformerEncoder(with_checkpoint(dpr.SPEC, tmp_path / "dpr"))
+    np.testing.assert_array_equal(TransformerEncoder(dpr.SPEC).encode_queries(QUERIES), local.encode_queries(QUERIES))
+    assert weights_of(dpr.SPEC) == weights_of(with_checkpoint(dpr.SPEC, tmp_path / "dpr"))
+    assert len(weights_of(dpr.SPEC)) == 6
+
+
+def test_what_cannot_be_downloaded_is_listed_with_the_place_for_it(hub: Path, home: Path) -> None:
+    folder = home / "checkpoints" / "facebook" / "contriever-msmarco" / "abe8c1493371369031bcb1e02acb754cf4e162fa"
+    wanted = (
+        r"put config\.json, tokenizer\.json \(or vocab\.txt\), model\.safetensors \(or pytorch_model\.bin\) of https://huggingface\.co/"
+    )
+    with pytest.raises(DownloadError, match=f"'contriever' is not on this machine .*status 404.*{wanted}.* into {folder}$") as caught:
+        TransformerEncoder(contriever.SPEC)
+    assert "\n" not in str(caught.value)
+    shutil.copytree(tiny.save_bert(hub / "elsewhere"), folder, dirs_exist_ok=True)
+    assert TransformerEncoder(contriever.SPEC).dim == 24
+
+
+def test_no_network_is_said_as_well(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("IDX_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(DownloadError, match=r"not on this machine and cannot be downloaded \(.*refused.*put config\.json"):
+            contriever.SPEC.folder("passage")
+
+
+def test_what_another_process_is_downloading_is_not_downloaded_twice(hub: Path) -> None:
+    assert isinstance(contriever.SPEC.query_checkpoint, checkpoints.HubCheckpoint)
+    with locked(contriever.SPEC.query_checkpoint.folder), pytest.raises(LockedError, match="is being worked on"):
+        contriever.SPEC.folder("passage")
+
+
+def test_what_hugging_faces_libraries_have_downloaded_is_used(no_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
+    repository = no_cache / "models--facebook--contriever-msmarco"
+    tiny.save_bert(repository / "snapshots" / "abe8c1493371369031bcb1e02acb754cf4e162fa")
+    assert contriever.SPEC.folder("query").is_relative_to(repository)
+    main = no_cache / "models--facebook--dpr-question_encoder-single-nq-base"
+    tiny.save_bert(main / "snapshots" / "1234")
+    (main / "refs").mkdir()
+    (main / "refs" / "main").write_text("1234")
+    assert dpr.SPEC.folder("query") == main / "snapshots" / "1234"
+
+
+def test_a_directory_of_the_users_must_have_all_files(tmp_path: Path) -> None:
+    folder = tiny.save_bert(tmp_path / "mine")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(
+        InputError, match=r"mine is no checkpoint for 'contriever': there is no model\.safetensors \(or pytorch_model\.bin\)"
+    ):
+        TransformerEncoder(with_checkpoint(contriever.SPEC, folder))
+    with pytest.raises(InputError, match="there is no directory .*mine/question_encoder with a checkpoint for 'dpr'"):
+        TransformerEncoder(with_checkpoint(dpr.SPEC, folder))
+
+
+def test_weights_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    one, other = tiny.save_bert(tmp_path / "one"), tiny.save_bert(tmp_path / "other", seed=1)
+    first, second = (weights_of(with_checkpoint(contriever.SPEC, folder)) for folder in (one, other))
+    assert first == {f"passage {name}": file_sha256(one / name) for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    assert [name for name in first if first[name] != second[name]] == ["passage model.safetensors"]
+    assert json.dumps(first)

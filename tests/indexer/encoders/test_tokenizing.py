@@ -1,0 +1,130 @@
+"""What can be wrong with a text, and how two texts share the tokens that a network takes."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.passage import Passage
+from indexer import ENCODERS
+from indexer.embed import encoder_spec
+from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
+from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from indexer.encoders.tokenizing import Tokenizer, kept
+from indexer.encoders.transformer import TransformerEncoder
+
+from . import tiny
+
+CLS, SEP, UNKNOWN = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[UNK]"))
+FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, e5.SPEC, bge.SPEC, gtr.SPEC)
+
+
+def slow_cut(first: list[int], second: list[int], budget: int) -> tuple[int, int]:
+    """Take tokens away one by one, from the longer text, or from the second if they are equally long."""
+    while len(first) + len(second) > budget:
+        (first if len(first) > len(second) else second).pop()
+    return len(first), len(second)
+
+
+def fast_cut(first: list[int], second: list[int], budget: int) -> tuple[int, int]:
+    """Give tokens one by one to the text that has fewer of its own, and an odd one to the longer."""
+    short, long = (second, first) if len(first) > len(second) else (first, second)
+    n_short = n_long = 0
+    while n_short + n_long < min(budget, len(first) + len(second)):
+        if n_long < len(long) and (n_long <= n_short or n_short == len(short)):
+            n_long += 1
+        else:
+            n_short += 1
+    return (n_long, n_short) if short is second else (n_short, n_long)
+
+
+@pytest.mark.parametrize("budget", [7, 10])
+def test_two_texts_are_cut_as_by_removing_tokens_one_by_one(budget: int) -> None:
+    for n_first, n_second in itertools.product(range(25), range(25)):
+        assert kept(n_first, n_second, budget, to_first=True) == slow_cut([0] * n_first, [0] * n_second, budget)
+        assert kept(n_first, n_second, budget, to_first=False) == fast_cut([0] * n_first, [0] * n_second, budget)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    bert = tiny.save_bert(folder / "bert")
+    t5 = tiny.add_modules(tiny.save_t5(folder / "t5"), "mean", dim=10)
+    return {spec.name: bert for spec in FAMILIES} | {"gtr": t5, "dpr": tiny.save_dpr(folder / "dpr")}
+
+
+@pytest.fixture(params=FAMILIES, ids=lambda spec: spec.name)
+def spec(request: pytest.FixtureRequest, folders: dict[str, Path]) -> EncoderSpec:
+    return with_checkpoint(request.param, folders[request.param.name])
+
+
+def rows(tokens: Tokens) -> list[list[int]]:
+    return [ids.tolist() for ids in np.split(tokens.ids, tokens.ends[:-1])]
+
+
+def test_no_texts_are_no_tokens(spec: EncoderSpec) -> None:
+    tokens = Tokenizer(spec, "passage").passages([])
+    assert (len(tokens.ids), len(tokens.ends), tokens.lengths().tolist()) == (0, 0, [])
+    assert TransformerEncoder(spec).encode_passages([]).shape == (0, TransformerEncoder(spec).dim)
+
+
+def test_empty_and_endless_texts_have_finite_vectors(spec: EncoderSpec) -> None:
+    passages = [Passage("1", "", ""), Passage("2", "the nile", ""), Passage("3", "", "river"), Passage("4", "nile", "river " * 10_000)]
+    tokenizer, encoder = Tokenizer(spec, "passage"), TransformerEncoder(spec)
+    tokens = tokenizer.passages(passages)
+    assert tokens.lengths().min() >= 1
+    assert tokens.lengths()[3] == spec.max_passage_tokens
+    assert Tokenizer(spec, "query").queries(["river " * 10_000]).lengths().tolist() == [spec.max_query_tokens]
+    vectors = encoder.encode_passages(passages)
+    assert np.isfinite(vectors).all()
+    assert len(np.unique(vectors.round(4), axis=0)) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "same_as"),
+    [("river \ud800", "river \ufffd"), ("\udfff\ud800", "\ufffd\ufffd"), ("\ud83d\ude00 nile", "\U0001f600 nile"), ("\udc80", "\ufffd")],
+)
+def test_unpaired_surrogates_are_read_as_the_replacement_character(text: str, same_as: str, spec: EncoderSpec) -> None:
+    tokenizer = Tokenizer(spec, "passage")
+    texts, sound = ([Passage("1", "nile", "a river"), Passage("2", part, part)] for part in (text, same_as))
+    assert rows(tokenizer.passages(texts)) == rows(tokenizer.passages(sound))
+    assert rows(tokenizer.queries([text])) == rows(tokenizer.queries([same_as]))
+
+
+def test_dpr_leaves_out_an_empty_title_and_simlm_does_not(folders: dict[str, Path]) -> None:
+    passages = [Passage("1", "the nile", "a river"), Passage("2", "", "a river")]
+    the, nile, a, river = (tiny.VOCABULARY.index(token) for token in ("the", "nile", "a", "river"))
+    tokens = Tokenizer(with_checkpoint(dpr.SPEC, folders["dpr"]), "passage").passages(passages)
+    assert rows(tokens) == [[CLS, the, nile, SEP, a, river, SEP], [CLS, a, river, SEP]]
+    assert tokens.types is None
+    tokens = Tokenizer(with_checkpoint(simlm.SPEC, folders["simlm"]), "passage").passages(passages)
+    assert rows(tokens) == [[CLS, the, nile, SEP, a, river, SEP], [CLS, SEP, a, river, SEP]]
+    assert tokens.types is not None
+    assert tokens.types.tolist() == [0, 0, 0, 0, 1, 1, 1] + [0, 0, 1, 1, 1]
+
+
+def test_dprs_later_code_adds_a_separator_to_short_texts_only(folders: dict[str, Path]) -> None:
+    spec = dpr.as_since_2021(with_checkpoint(dpr.SPEC, folders["dpr"]))
+    short, almost, full, long = rows(Tokenizer(spec, "query").queries(["a", "a " * 253, "a " * 254, "a " * 255]))
+    assert short == [CLS, tiny.VOCABULARY.index("a"), SEP, SEP]
+    assert [len(ids) for ids in (almost, full, long)] == [256, 256, 256]
+    assert (almost[-2:], full[-2:]) == ([SEP, SEP], [tiny.VOCABULARY.index("a"), SEP])
+
+
+def test_a_list_of_word_pieces_is_enough(folders: dict[str, Path], tmp_path: Path) -> None:
+    tiny.save_bert(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    texts = ["The Nile's RIVERS, naïve", "[SEP] 12 — zz"]
+    old, new = (Tokenizer(with_checkpoint(contriever.SPEC, folder), "query") for folder in (tmp_path, folders["contriever"]))
+    assert rows(old.queries(texts)) == rows(new.queries(texts))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_spec_can_be_sent_to_another_process(name: str) -> None:
+    spec = encoder_spec(name)
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert spec.name == ("gtr" if name == "gtr-base" else name)

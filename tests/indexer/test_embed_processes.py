@@ -1,0 +1,261 @@
+"""Embedding with a real, tiny checkpoint: in processes, on several devices, and killed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import indexer.build
+from corpora.build import open_store
+from corpora.errors import ArtifactMismatch, IdxError, StorageError
+from corpora.passage import Passage
+from corpora.progress import silent
+from corpora.staging import staging_path
+from corpora.store import PassageStore
+from indexer.build import build_vectors, index_path
+from indexer.devices import EmbedOptions, Precision, Resources
+from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from indexer.pipeline import Job, PassageEncoder
+from indexer.vectors import Shards
+from tests.conftest import ROOT
+
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+SHARD_ROWS = 250
+
+
+@pytest.fixture
+def spec(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
+    monkeypatch.setattr(indexer.build, "SHARD_ROWS", SHARD_ROWS)
+    return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
+    return build(made_passages)
+
+
+def run(spec: EncoderSpec, folder: Path, devices: tuple[str, ...], n_tokenizing: int, progress: EmbedProgress = EmbedProgress()) -> None:  # noqa: B008
+    folder.mkdir(exist_ok=True)
+    resources = Resources(devices, Precision("float32", "float32"), 2048, n_tokenizing)
+    embed(Job(spec, partial(open_store, "made"), Shards(folder, 3000, SHARD_ROWS), resources), progress)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npy"))}
+
+
+@pytest.mark.parametrize(("devices", "n_tokenizing"), [(("cpu",), 2), (("cpu", "cpu"), 0), (("cpu", "cpu"), 1)])
+def test_processes_make_the_same_shards(
+    spec: EncoderSpec, store: PassageStore, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int
+) -> None:
+    run(spec, tmp_path / "alone", ("cpu",), 0)
+    reports: list[tuple[int, int | None]] = []
+    run(spec, tmp_path / "together", devices, n_tokenizing, EmbedProgress(lambda *done: reports.append(done), silent))
+    alone, together = files(tmp_path / "alone"), files(tmp_path / "together")
+    assert len(alone) == 3000 // SHARD_ROWS
+    if len(devices) == 1:
+        assert together == alone
+    else:  # each has its share of the threads, and with another number of them sums may be rounded differently
+        for name in alone:
+            np.testing.assert_allclose(np.load(tmp_path / "together" / name), np.load(tmp_path / "alone" / name), rtol=0, atol=1e-5)
+    assert reports[0] == (0, 3000)
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3), ("bfloat16", 0.1)])
+def test_what_is_built_is_what_the_encoder_gives(spec: EncoderSpec, store: PassageStore, dtype: str, tolerance: float) -> None:
+    manifest = build_vectors("made", spec, store, EmbedOptions(device="cpu", dtype=dtype))
+    assert dict(manifest.counts) == {"rows": 3000, "dim": 32}
+    stored = "float32" if dtype == "float32" else "float16"
+    computed = "bfloat16" if dtype == "bfloat16" else "float32"
+    assert manifest.recipe.parameters == {
+        "encoder": "contriever",
+        "origin": "encoded",
+        "dtype": stored,
+        "computed": computed,
+        "shard_rows": SHARD_ROWS,
+    }
+    rows = np.arange(0, 3000, 37)
+    found = Shards(index_path("made", "contriever"), 3000, SHARD_ROWS).read(rows)
+    resources = Resources(("cpu",), Precision("float32", "float32"), 500, 0)
+    expected = PassageEncoder(spec, resources).encode(store.get_many(rows))
+    assert 0 < np.abs(found - expected).max() <= tolerance or dtype == "float32"
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+    with pytest.raises(ArtifactMismatch, match="was built with .*: --force replaces it"):
+        build_vectors("made", spec, store, EmbedOptions(device="cpu", dtype="float16" if stored == "float32" else "float32"))
+    assert build_vectors("made", spec, store, EmbedOptions(device="cpu", batch_tokens=77)) == manifest  # it is there
+
+
+SCRIPT = """
+import sys
+from functools import partial
+from pathlib import Path
+from corpora.build import open_store
+import indexer.build
+from indexer.build import build_vectors
+from indexer.devices import EmbedOptions, Precision, Resources
+from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.encoders.spec import with_checkpoint
+from indexer.pipeline import Job
+from indexer.vectors import Shards
+
+what, shard_rows, checkpoint, *folder = sys.argv[1:]
+indexer.build.SHARD_ROWS = int(shard_rows)
+spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
+if what == "build":
+    build_vectors("made", spec, open_store("made"), EmbedOptions(device="cpu"))
+else:
+    resources = Resources(("cpu",) * int(what), Precision("float32", "float32"), 64, 1)
+    embed(Job(spec, partial(open_store, "made"), Shards(Path(*folder), 3000, int(shard_rows)), resources), EmbedProgress())
+"""
+
+
+def started(what: str, spec: EncoderSpec, *folder: Path) -> subprocess.Popen[bytes]:
+    arguments = [what, str(SHARD_ROWS), str(spec.folder("passage")), *map(str, folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], env=environment, cwd=ROOT, start_new_session=True)
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+def stop(done: int, total: int | None) -> None:
+    if done >= 1000:
+        raise KeyboardInterrupt
+
+
+def test_a_full_disk_keeps_what_is_finished(spec: EncoderSpec, store: PassageStore) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
+    staging = staging_path(index_path("made", "contriever"))
+    finished = {path.name: path.stat().st_mtime_ns for path in staging.glob("shard-*.npy")}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # a shard has 32,128 bytes
+    try:
+        with pytest.raises(StorageError, match="cannot write .*contriever: File too large; what is finished is kept"):
+            build_vectors("made", spec, store, EmbedOptions(device="cpu"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.name: path.stat().st_mtime_ns for path in staging.glob("shard-*.npy")} == finished
+    build_vectors("made", spec, store, EmbedOptions(device="cpu"))
+    kept = {name: (index_path("made", "contriever") / name).stat().st_mtime_ns for name in finished}
+    assert finished == kept
+
+
+def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., PassageStore]) -> None:
+    odd = [
+        Passage("0", "", ""),
+        Passage("1", "Title", ""),
+        Passage("2", "", " "),
+        Passage("3", "T", "word " * 10_000),
+        Passage("4", "é", "\x00"),
+    ]
+    store = build(odd)
+    build_vectors("made", spec, store, EmbedOptions(device="cpu"))
+    found = Shards(index_path("made", "contriever"), 5, SHARD_ROWS).read(np.arange(5))
+    encoder = PassageEncoder(spec, Resources(("cpu",), Precision("float32", "float32"), 1, 0))
+    np.testing.assert_allclose(found, [encoder.encode([passage])[0] for passage in odd], rtol=0, atol=1e-5)
+    assert len({vector.tobytes() for vector in found.round(3)}) >= 3
+
+
+def test_pieces_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore) -> None:
+    half, whole = (EmbedOptions(device="cpu", dtype=dtype) for dtype in ("float16", "float32"))
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", spec, store, half, progress=EmbedProgress(stop, silent))
+    message = r"has left \d shards with dtype float16: .* it goes on; --force begins again with dtype float32"
+    with pytest.raises(ArtifactMismatch, match=message):
+        build_vectors("made", spec, store, whole)
+    finished = staging_path(index_path("made", "contriever")) / "shard-00000.npy"
+    before = finished.stat().st_mtime_ns
+    assert build_vectors("made", spec, store, half).recipe.parameters["dtype"] == "float16"
+    assert (index_path("made", "contriever") / finished.name).stat().st_mtime_ns == before
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", spec, store, half, force=True, progress=EmbedProgress(stop, silent))
+    assert build_vectors("made", spec, store, whole, force=True).recipe.parameters["dtype"] == "float32"
+
+
+@pytest.mark.parametrize("n_finished", [0, 2])
+def test_a_killed_build_loses_at_most_a_shard(spec: EncoderSpec, store: PassageStore, n_finished: int) -> None:
+    staging = staging_path(index_path("made", "contriever"))
+    with started("build", spec) as process:
+        wait_for(lambda: len(list(staging.glob("shard-*.npy"))) >= n_finished and staging.exists())
+        process.send_signal(signal.SIGKILL)
+    kept = {path.name: path.stat().st_mtime_ns for path in staging.glob("shard-*.npy")}
+    assert n_finished <= len(kept) < 12
+    options = EmbedOptions(device="cpu")
+    resumed = build_vectors("made", spec, store, options)
+    assert {name: (index_path("made", "contriever") / name).stat().st_mtime_ns for name in kept} == kept
+    undisturbed = build_vectors("made", spec, store, options, force=True)
+    assert resumed.files == undisturbed.files
+
+
+def workers(pid: int) -> set[int]:
+    """Return the processes that a process has started by "spawn", and those that these have."""
+    try:
+        direct = {int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()}
+        return {child for child in direct if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()}.union(*map(workers, direct))
+    except FileNotFoundError:
+        return set()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("n_devices", [1, 2])
+def test_no_process_outlives_the_one_that_is_killed(spec: EncoderSpec, store: PassageStore, tmp_path: Path, n_devices: int) -> None:
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    with started(str(n_devices), spec, folder) as process:
+        wait_for(lambda: list(folder.glob("shard-*.npy")))
+        started_by_it = workers(process.pid)
+        process.send_signal(signal.SIGKILL)
+    assert len(started_by_it) >= n_devices
+    wait_for(lambda: not any(map(is_running, started_by_it)), 10)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize(("devices", "n_tokenizing", "work"), [(("cpu",), 1, "tokenises"), (("cpu", "cpu"), 0, "embeds")])
+def test_a_process_that_is_killed_stops_the_build(
+    spec: EncoderSpec, store: PassageStore, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int, work: str
+) -> None:
+    before = workers(os.getpid())
+    killed = set[int]()
+
+    def kill(done: int, total: int | None) -> None:
+        if done and not killed:
+            killed.update(workers(os.getpid()) - before)
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(IdxError, match=f"a process that {work} was killed"):
+        run(spec, tmp_path / "shards", devices, n_tokenizing, EmbedProgress(kill, silent))
+    run(spec, tmp_path / "shards", ("cpu",), 0)
+    assert len(files(tmp_path / "shards")) == 12
+
+
+def test_what_a_device_raises_is_raised_here(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / ".shard-00007.npy.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        run(spec, tmp_path / "shards", ("cpu", "cpu"), 0)

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import shutil
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.errors import InputError
+from indexer import embedding_formats
+from indexer.base import Vectors
+from indexer.embedding_formats import find_embeddings
+
+IDS = [f"id {n}" for n in range(1, 1201)]
+VECTORS: Vectors = np.random.default_rng(3).normal(size=(1200, 8)).astype(np.float32)
+HALVES = (slice(0, 500), slice(500, 1200))
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+def contriever_pickles() -> list[bytes]:
+    """Two files, as generate_passage_embeddings.py writes them."""
+    return [pickle.dumps((IDS[half], VECTORS[half].astype(np.float16)), protocol=4) for half in HALVES]
+
+
+def dpr_pickles() -> list[bytes]:
+    """Two files, as generate_dense_embeddings.py writes them."""
+    return [pickle.dumps([(f"wiki:{id_}", vector) for id_, vector in zip(IDS[half], VECTORS[half], strict=True)]) for half in HALVES]
+
+
+def faiss_index(path: Path, factory: str = "Flat") -> bytes:
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    index = faiss.index_factory(8, factory, faiss.METRIC_INNER_PRODUCT)
+    index.add(VECTORS)
+    faiss.write_index(index, str(path))
+    return path.read_bytes()
+
+
+def contriever_tar(folder: Path) -> Path:
+    with tarfile.open(folder / "wikipedia_embeddings.tar", "w") as tar:
+        member = tarfile.TarInfo("wikipedia_embeddings")
+        member.type = tarfile.DIRTYPE
+        tar.addfile(member)
+        for number, content in enumerate(contriever_pickles()):
+            add(tar, f"wikipedia_embeddings/passages_{number:02}", content)
+    return folder / "wikipedia_embeddings.tar"
+
+
+def contriever_folder(folder: Path) -> Path:
+    for number, content in enumerate(contriever_pickles()):
+        (folder / f"passages_{number:02}").write_bytes(content)
+    return folder
+
+
+def dpr_folder(folder: Path) -> Path:
+    for number, content in zip((9, 10), dpr_pickles(), strict=True):  # 10 comes behind 9
+        (folder / f"wiki_passages_{number}").write_bytes(content)
+    return folder
+
+
+def array_file(folder: Path) -> Path:
+    (folder / "gtr_wikipedia_index.pkl").write_bytes(pickle.dumps(VECTORS.astype(np.float16), protocol=4))
+    return folder / "gtr_wikipedia_index.pkl"
+
+
+def pyserini_folder(folder: Path) -> Path:
+    (folder / "docid").write_text("".join(f"{id_}\n" for id_ in IDS))
+    faiss_index(folder / "index")
+    return folder
+
+
+def pyserini_tar(folder: Path, order: Sequence[str] = ("docid", "index")) -> Path:
+    (folder / "files").mkdir()
+    pyserini_folder(folder / "files")
+    with tarfile.open(folder / "faiss.tar.gz", "w:gz") as tar:
+        for name in order:
+            tar.add(folder / "files" / name, f"faiss.wikipedia-dpr/{name}")
+    return folder / "faiss.tar.gz"
+
+
+def pyserini_tar_index_first(folder: Path) -> Path:
+    return pyserini_tar(folder, ("index", "docid"))
+
+
+def flat_file(folder: Path) -> Path:
+    faiss_index(folder / "e5_Flat.index")
+    return folder / "e5_Flat.index"
+
+
+def flat_parts(folder: Path) -> Path:
+    content = faiss_index(folder / "whole")
+    (folder / "whole").unlink()
+    (folder / "part_aa").write_bytes(content[:10_001])
+    (folder / "part_ab").write_bytes(content[10_001:])
+    return folder
+
+
+MADE: dict[Callable[[Path], Path], tuple[str, bool]] = {  # what makes it -> its format, whether it has ids
+    contriever_tar: ("contriever", True),
+    contriever_folder: ("contriever", True),
+    dpr_folder: ("dpr", True),
+    array_file: ("array", False),
+    pyserini_folder: ("pyserini", True),
+    pyserini_tar: ("pyserini", True),
+    pyserini_tar_index_first: ("pyserini", True),
+    flat_file: ("flat", False),
+    flat_parts: ("flat", False),
+}
+
+
+@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("is_named", [False, True], ids=["detected", "named"])
+def test_ids_and_vectors_come_back(make: Callable[[Path], Path], is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_formats, "_BLOCK_ROWS", 300)
+    name, has_ids = MADE[make]
+    blocks = list(find_embeddings(make(tmp_path), name if is_named else None).blocks())
+    assert max(len(block.vectors) for block in blocks) <= 1000
+    vectors = np.concatenate([block.vectors for block in blocks])
+    assert vectors.dtype == (np.float16 if name in ("contriever", "array") else np.float32)
+    np.testing.assert_array_equal(vectors, VECTORS.astype(vectors.dtype))
+    if has_ids:
+        assert [id_.removeprefix("wiki:") for block in blocks for id_ in block.ids or ()] == IDS
+    else:
+        assert [block.first for block in blocks] == [0, 300, 600, 900]
+        assert {block.ids for block in blocks} == {None}
+
+
+@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
+def test_another_format_than_the_one_named_is_refused(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    found = MADE[make][0]
+    for other in {"contriever", "dpr", "array", "pyserini", "flat"} - {found}:
+        with pytest.raises(InputError, match=f"is not in the format '{other}': it looks like (pickles|{found})"):
+            list(find_embeddings(path, other).blocks())
+
+
+@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
+def test_a_file_that_is_cut_off_is_refused(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+    file = max(path.glob("*"), key=lambda file: file.stat().st_size) if path.is_dir() else path
+    content = file.read_bytes()
+    for n_bytes in (len(content) * 3 // 4, len(content) // 2, 700):
+        file.write_bytes(content[:n_bytes])
+        with pytest.raises(InputError, match=r"cut off|damaged|no member"):
+            list(find_embeddings(path).blocks())
+
+
+@pytest.mark.parametrize("name", ["../passages_00", "/tmp/passages_00", "a/../../passages_00"])
+def test_a_member_that_climbs_out_is_refused(name: str, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "some.tar", "w") as tar:
+        add(tar, "passages_00", contriever_pickles()[0])
+        add(tar, name, contriever_pickles()[1])
+    with pytest.raises(InputError, match=rf"has the member '{name}', which is no plain file of its own: it is refused"):
+        list(find_embeddings(tmp_path / "some.tar").blocks())
+    assert [path.name for path in tmp_path.iterdir()] == ["some.tar"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_a_member_that_is_no_plain_file_is_refused(kind: bytes, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "some.tar", "w") as tar:
+        add(tar, "passages_00", contriever_pickles()[0])
+        member = tarfile.TarInfo("passages_01")
+        member.type, member.linkname = kind, "/etc/passwd"
+        tar.addfile(member)
+    with pytest.raises(InputError, match="has the member 'passages_01', which is no plain file"):
+        list(find_embeddings(tmp_path / "some.tar").blocks())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps((["1"], np.zeros((2, 8), dtype=np.float16))), r"has 1 ids for an array of shape \(2, 8\)"),
+        (pickle.dumps((["1", "2"], np.zeros(2, dtype=np.float16))), r"has 2 ids for an array of shape \(2,\)"),
+        (pickle.dumps(np.zeros(2, dtype=np.float16)), r"an array of shape \(2,\) instead of \(vectors, dimension\)"),
+        (pickle.dumps([("1", np.zeros(8, dtype=np.float16)), ("2", np.zeros(9, dtype=np.float16))]), "vectors of several shapes or types"),
+        (pickle.dumps([("1", np.zeros((1, 8), dtype=np.float16))]), r"an item that is not \(id, vector\)"),
+        (pickle.dumps([("1",)]), r"an item that is not \(id, vector\)"),
+        (pickle.dumps([["1", 2], "a"]), r"an item that is not \(id, vector\)"),
+        (pickle.dumps("text"), r"neither \(ids, array\), nor a list of \(id, array\), nor an array"),
+        (pickle.dumps(["1", "2"]), r"neither \(ids, array\)"),
+    ],
+)
+def test_other_pickles_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "made.pkl").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(find_embeddings(tmp_path / "made.pkl").blocks())
+
+
+def test_what_is_no_embeddings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file or folder"):
+        find_embeddings(tmp_path / "missing")
+    with pytest.raises(InputError, match="is empty"):
+        find_embeddings(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(InputError, match=r"begins with b'hell', which is none of the formats contriever, dpr"):
+        find_embeddings(tmp_path)
+    with pytest.raises(InputError, match="--format npy: say one of contriever, dpr, array, pyserini, flat"):
+        find_embeddings(tmp_path / "text", "npy")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(InputError, match="begins with b''"):
+        find_embeddings(tmp_path / "empty")
+    (tmp_path / "passages.gz").write_bytes(gzip.compress(contriever_pickles()[0]))
+    with pytest.raises(InputError, match="which is none of the formats"):
+        find_embeddings(tmp_path / "passages.gz")
+
+
+def test_other_kinds_of_faiss_indexes_are_refused(tmp_path: Path) -> None:
+    faiss_index(tmp_path / "index", "HNSW16")
+    with pytest.raises(InputError, match="is a FAISS index of type 'IHNf': only flat ones hold the vectors themselves"):
+        find_embeddings(tmp_path / "index")
+    (tmp_path / "docid").write_text("1\n")
+    with pytest.raises(InputError, match="is no flat FAISS index, or cut off: it begins with b'IHNf'"):
+        list(find_embeddings(tmp_path).blocks())
+
+
+def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
+    pyserini_folder(tmp_path)
+    with (tmp_path / "docid").open("a") as file:
+        file.write("1201\n")
+    with pytest.raises(InputError, match="has 1,200 vectors and 1,201 ids"):
+        list(find_embeddings(tmp_path).blocks())
+    content = bytearray((tmp_path / "index").read_bytes())
+    content[8:16] = (1201).to_bytes(8, "little")
+    (tmp_path / "index").write_bytes(content)
+    with pytest.raises(InputError, match="is damaged: it says 1,201 vectors of dimension 8 and 9,600 numbers"):
+        list(find_embeddings(tmp_path).blocks())
+    (tmp_path / "docid").write_text("x" * 100_000)
+    with pytest.raises(InputError, match="line 1 of docid is no id"):
+        list(find_embeddings(tmp_path).blocks())
+
+
+def test_a_tar_without_one_of_the_two_files_is_refused(tmp_path: Path) -> None:
+    path = pyserini_tar(tmp_path, ("docid",))
+    shutil.rmtree(tmp_path / "files")
+    with pytest.raises(InputError, match="has no member 'index'"):
+        list(find_embeddings(path).blocks())

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corpora.errors import InputError
+from indexer.pickles import Array, Extent, PickleReader
+
+PROTOCOLS = (3, 4, 5)  # those in which bytes are bytes
+
+
+def read(content: bytes) -> tuple[list[Any], Any]:
+    reader = PickleReader(io.BytesIO(content), "made.pkl")
+    return [item for items in reader.items() for item in items], reader.value
+
+
+def array_of(found: Array, content: bytes) -> np.typing.NDArray[np.floating[Any]]:
+    data = found.data if isinstance(found.data, bytes) else content[found.data.start : found.data.start + found.data.n_bytes]
+    return np.frombuffer(data, found.dtype).reshape(found.shape)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", ">f4"])
+@pytest.mark.parametrize("n", [0, 1, 3, 9000])
+def test_an_array_comes_back(protocol: int, dtype: str, n: int) -> None:
+    made = np.random.default_rng(1).normal(size=(n, 32)).astype(dtype)
+    content = pickle.dumps(made, protocol)
+    items, found = read(content)
+    assert items == []
+    assert isinstance(found.data, Extent) == (made.nbytes >= 1 << 20)  # large ones stay in the file
+    np.testing.assert_array_equal(array_of(found, content), made)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_ids_and_array_come_back(protocol: int) -> None:
+    made = np.random.default_rng(1).normal(size=(2500, 8)).astype(np.float16)
+    ids = [str(n) for n in range(2498)] + ["é", "\U0001f600" * 100]
+    content = pickle.dumps((ids, made), protocol)
+    items, (rest, array) = read(content)
+    assert (items, rest) == (ids, [])
+    np.testing.assert_array_equal(array_of(array, content), made)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("n", [1, 2, 2500])
+def test_pairs_come_some_at_a_time(protocol: int, n: int) -> None:
+    made = np.random.default_rng(1).normal(size=(n, 8)).astype(np.float32)
+    pairs = [(f"wiki:{number}" if number % 2 else number, vector) for number, vector in enumerate(made)]
+    content = pickle.dumps(pairs, protocol)
+    reader = PickleReader(io.BytesIO(content), "made.pkl")
+    parts = list(reader.items())
+    assert max(map(len, parts)) <= 1000
+    found = [item for part in parts for item in part]
+    assert [id_ for id_, _ in found] == [id_ for id_, _ in pairs]
+    np.testing.assert_array_equal([array_of(vector, content) for _, vector in found], made)
+    assert reader.value == []
+
+
+class Payload:
+    """Pickles to a call of the function with the arguments."""
+
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+        self.made_of = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self.made_of
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_payload_is_refused_and_not_run(protocol: int, tmp_path: Path) -> None:
+    target = tmp_path / "payload has run"
+    for payload in (Payload(os.mkdir, str(target)), [("1", Payload(os.mkdir, str(target)))], (["1"], Payload(eval, "1"))):
+        with pytest.raises(InputError, match="which embeddings do not need: it is refused, nothing of it was run"):
+            read(pickle.dumps(payload, protocol))
+    assert not target.exists()
+    pickle.loads(pickle.dumps(Payload(os.mkdir, str(target)), protocol))
+    assert target.exists()  # it would have run
+
+
+STRING, TUPLE2, STOP = b"\x8c", b"\x86", b"."
+
+
+def text(value: str) -> bytes:
+    return STRING + bytes([len(value)]) + value.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x80\x04" + text("os") + text("system") + b"\x93.", "'os.system'"),
+        (b"cos\nsystem\n.", "'os.system'"),
+        (b"cnumpy\nload\n.", "'numpy.load'"),
+        (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nmatrix\n.", "'numpy.matrix'"),
+        (b"cnumpy\nndarray\n(K\x01t\x85R.", "a call of something other than numpy's arrays"),
+        (b"(ios\nsystem\n.", "the instruction INST"),
+        (b"(cos\nsystem\nX\x02\x00\x00\x00lso.", "'os.system'"),
+        (b"\x80\x02(K\x01o.", "the instruction OBJ"),
+        (b"Pid\n.", "the instruction PERSID"),
+        (b"K\x01Q.", "the instruction BINPERSID"),
+        (b"\x82\x01.", "the instruction EXT1"),
+        (b")\x81.", "the instruction NEWOBJ"),
+        (b"\x97.", "the instruction NEXT_BUFFER"),
+        (b"\x80\x09N.", "protocol 9"),
+        (pickle.dumps(np.array(["a"], dtype=object)), r"an array of '\|O8'"),
+        (pickle.dumps(np.arange(3)), "an array of '<i8'"),
+        (pickle.dumps(np.asfortranarray(np.zeros((3, 2), dtype=np.float32))), "stored column by column"),
+        (pickle.dumps({"1": 2}), "the instruction EMPTY_DICT"),
+        (b"c" + b"x" * 1000, "a name without end"),
+        (pickle.dumps([np.zeros(3, dtype=np.float32)] * 2), "one array twice"),
+    ],
+)
+def test_what_embeddings_do_not_need_is_refused(content: bytes, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        read(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x80\x04.", b"\x80\x04K\x01K\x02.", b"(K\x01.", b"e.", b"K\x01a.", b"K\x01\x86.", b"h\x07.", b"R.", b"K\x01K\x02R.", b"b.", b"\x93."]
+    + [b"K\x01K\x01\x93.", b"\x8c\x01\xff.", b"cnumpy\ndtype\n)R.", b"cnumpy.core.multiarray\n_reconstruct\nNR."],
+)
+def test_nonsense_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError, match=r"no pickle of embeddings, or damaged, at byte|which embeddings do not need"):
+        read(content)
+
+
+def test_a_pickle_cut_off_anywhere_is_refused() -> None:
+    vectors = np.random.default_rng(1).normal(size=(40, 8)).astype(np.float32)
+    for made in (vectors, ([str(n) for n in range(40)], vectors), [(str(n), vector) for n, vector in enumerate(vectors)]):
+        content = pickle.dumps(made)
+        for end in range(len(content)):
+            with pytest.raises(InputError, match="is cut off"):
+                read(content[:end])
+    large = pickle.dumps(np.zeros((1 << 20, 1), dtype=np.float16))
+    with pytest.raises(InputError, match=r"is cut off: 2,097,152 bytes should follow byte \d+, it ends at 2,000,000"):
+        read(large[:2_000_000])
+
+
+def test_a_length_that_is_not_there_takes_no_memory() -> None:
+    for begin in (b"\x8d", b"\x8e", b"\x96"):
+        with pytest.raises(InputError, match="is cut off"):
+            read(begin + struct.pack("<Q", 1 << 60) + b"x.")
+
+
+def test_an_array_whose_shape_is_not_that_of_its_bytes_is_refused() -> None:
+    content = pickle.dumps(np.zeros((3, 5), dtype=np.float32), 4)
+    assert content.count(b"K\x03K\x05\x86") == 1
+    with pytest.raises(InputError, match=r"60 bytes for an array of shape \(4, 5\) and type float32: it is damaged"):
+        read(content.replace(b"K\x03K\x05\x86", b"K\x04K\x05\x86"))

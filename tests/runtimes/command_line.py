@@ -1,0 +1,26 @@
+"""The command line run in this process, where a fixture can reach what it imports."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from runtimes.cli import main
+
+
+class Command:
+    """Runs ``idx`` with arguments."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def __call__(self, *arguments: object, status: int = 0) -> str:
+        """Return what it printed or, where it must fail, the error."""
+        self._monkeypatch.setattr(sys, "argv", ["idx", *map(str, arguments)])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = self._capsys.readouterr()
+        assert stopped.value.code == status, said.err
+        return said.out if status == 0 else said.err.splitlines()[-1]

@@ -1,0 +1,257 @@
+"""The flagship commands with encoders, against a mirror that serves real rows, tiny checkpoints and vectors as they are published."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import importlib
+import io
+import itertools
+import json
+import pickle
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corpora import wiki2018
+from corpora.build import open_store
+from indexer import ENCODERS, addresses
+from indexer.base import Vectors
+from indexer.build import index_manifest, index_path
+from indexer.embed import encoder_spec
+from indexer.encoders.checkpoints import HubCheckpoint
+from indexer.vectors import SHARD_ROWS, Shards
+from tests.loopback import serving
+from tests.runtimes.command_line import Command
+
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+N_ROWS = 300
+DIM = 32
+TINY = {  # encoder -> the golden checkpoint that stands for its own
+    "contriever": "contriever/checkpoint",
+    "dpr": "dpr/checkpoint",
+    "dpr-multiset": "dpr/checkpoint",
+    "gtr": "gtr/checkpoint",
+    "gtr-xxl": "gtr/checkpoint",
+    "simlm": "simlm/checkpoint",
+    "e5": "contriever/checkpoint",
+}
+
+
+@pytest.fixture
+def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def mirror(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Serve the first rows of the corpus and all checkpoints; yield the folder that is served."""
+    folder = tmp_path / "mirror"
+    rows = folder / "dpr" / "wikipedia_split" / "psgs_w100.tsv.gz"
+    rows.parent.mkdir(parents=True)
+    with gzip.open(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz", "rt", encoding="utf-8", newline="") as lines:
+        rows.write_bytes(gzip.compress("".join(itertools.islice(lines, N_ROWS + 1)).encode()))
+    (published,) = wiki2018.CORPUS.files
+    served = dataclasses.replace(published, n_bytes=rows.stat().st_size, md5=hashlib.md5(rows.read_bytes()).hexdigest())
+    monkeypatch.setattr(wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=N_ROWS, about=(N_ROWS, 640)))
+    for encoder, checkpoint in TINY.items():
+        serve_checkpoint(encoder, shared_data / "golden_encoders" / checkpoint, folder)
+        module, attribute = ENCODERS[encoder].split(":")
+        monkeypatch.setattr(importlib.import_module(module), attribute, dataclasses.replace(encoder_spec(encoder), dim=DIM))
+    for key, published_vectors in addresses.PUBLISHED.items():
+        files = tuple(dataclasses.replace(file, n_bytes=None, md5=None) for file in published_vectors.files)
+        monkeypatch.setitem(addresses.PUBLISHED, key, dataclasses.replace(published_vectors, files=files, about_bytes=100_000))
+    with serving(folder) as address:
+        monkeypatch.setenv("IDX_MIRROR", address)
+        yield folder
+
+
+def serve_checkpoint(encoder: str, source: Path, folder: Path) -> None:
+    spec = encoder_spec(encoder)
+    for checkpoint in {spec.query_checkpoint, spec.passage_checkpoint}:
+        assert isinstance(checkpoint, HubCheckpoint)
+        target = folder / checkpoint.repository / "resolve" / checkpoint.revision
+        shutil.copytree(source / checkpoint.subfolder, target, dirs_exist_ok=True)
+
+
+def vectors_of(encoder: str, corpus: str = "wiki2018", n_rows: int = N_ROWS) -> Vectors:
+    return Shards(index_path(corpus, encoder), n_rows, SHARD_ROWS).read(np.arange(n_rows))
+
+
+def publish_contriever(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:
+    path = folder / "contriever" / "embeddings" / "contriever-msmarco" / "wikipedia_embeddings.tar"
+    path.parent.mkdir(parents=True)
+    with tarfile.open(path, "w") as tar:
+        for number, part in enumerate(np.array_split(np.arange(len(ids)), 3)):
+            content = pickle.dumps(([ids[row] for row in part], vectors[part].astype(np.float16)), protocol=4)
+            member = tarfile.TarInfo(f"wikipedia_embeddings/passages_{number:02}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def publish_dpr(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:
+    path = folder / "dpr" / "data" / "wiki_encoded" / "single" / "nq"
+    path.mkdir(parents=True)
+    for number, part in enumerate(np.array_split(np.arange(len(ids) - 24), 50)):
+        (path / f"wiki_passages_{number}").write_bytes(pickle.dumps([(f"wiki:{ids[row]}", vectors[row]) for row in part]))
+
+
+def faiss_index(path: Path, vectors: Vectors) -> bytes:
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+    return path.read_bytes()
+
+
+def publish_dpr_multiset(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:
+    path = folder / "pyserini" / "indexes" / "faiss"
+    path.mkdir(parents=True)
+    (path / "docid").write_text("".join(f"{id_}\n" for id_ in ids[:-4]))
+    faiss_index(path / "index", vectors[:-4])
+    with tarfile.open(path / "faiss.wikipedia-dpr-100w.dpr_multi.20200127.f403c3.tar.gz", "w:gz") as tar:
+        for name in ("docid", "index"):
+            tar.add(path / name, f"faiss.wikipedia-dpr-100w.dpr_multi/{name}")
+
+
+def publish_gtr_xxl(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:
+    path = folder / "datasets" / "princeton-nlp" / "gtr-t5-xxl-wikipedia-psgs_w100-index" / "resolve" / "main"
+    path.mkdir(parents=True)
+    (path / "gtr_wikipedia_index.pkl").write_bytes(pickle.dumps(vectors.astype(np.float16), protocol=4))
+
+
+def publish_e5(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:
+    path = folder / "datasets" / "PeterJinGo" / "wiki-18-e5-index" / "resolve" / "main"
+    path.mkdir(parents=True)
+    content = faiss_index(folder / "e5_Flat.index", vectors)
+    (path / "part_aa").write_bytes(content[:10_000])
+    (path / "part_ab").write_bytes(content[10_000:])
+
+
+PUBLISH: dict[str, tuple[Callable[[Path, Sequence[str], Vectors], None], int]] = {  # encoder -> how, and how many are missing
+    "contriever": (publish_contriever, 0),
+    "dpr": (publish_dpr, 24),
+    "dpr-multiset": (publish_dpr_multiset, 4),
+    "gtr-xxl": (publish_gtr_xxl, 0),
+    "e5": (publish_e5, 0),
+}
+
+
+def top(idx: Command, encoder: str) -> dict[str, Any]:
+    (hit,) = json.loads(idx("search", "wiki2018", "who is the king of the sea", "-r", encoder, "-k", "1", "--json"))["passages"]
+    found: dict[str, Any] = hit
+    return found
+
+
+@pytest.mark.parametrize("encoder", ["contriever", "dpr", "dpr-multiset", "gtr-xxl", "e5"])
+def test_build_with_vectors_encoded_and_published(
+    mirror: Path, idx: Command, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, n_missing = PUBLISH[encoder]
+    said = idx("build", "wiki2018", "--encoder", encoder, "--vectors", "encode")
+    assert said == f"built 'wiki2018': passages (300 rows), {encoder} (300 rows)\n"
+    encoded, expected = vectors_of(encoder), top(idx, encoder)
+    idx("check", "wiki2018")
+
+    publish(mirror, [passage.id for passage in open_store("wiki2018").read()], encoded)
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "another home"))
+    if n_missing:
+        error = idx("build", "wiki2018", "--encoder", encoder, status=2)
+        assert f"the published vectors of '{encoder}' lack {n_missing} passages of 'wiki2018', which no search would find" in error
+        assert not (tmp_path / "another home").exists()
+    arguments = ("build", "wiki2018", "--encoder", encoder, *(["--allow-missing"] if n_missing else []))
+    (need,) = [need for need in json.loads(idx(*arguments, "--dry-run", "--json"))["needs"] if need["step"] == encoder]
+    component_bytes = 2 if encoder in ("contriever", "gtr-xxl") else 4
+    assert need["disk_bytes"] == N_ROWS * DIM * component_bytes
+    said = idx(*arguments, "--verify", "10")
+    without = f", {n_missing} of them without a vector" if n_missing else ""
+    assert said == f"built 'wiki2018': passages (300 rows), {encoder} (300 rows{without})\n"
+    n_there = N_ROWS - n_missing
+    imported = encoded.astype(np.float16 if component_bytes == 2 else np.float32)
+    np.testing.assert_array_equal(vectors_of(encoder)[:n_there], imported[:n_there])
+    assert not vectors_of(encoder)[n_there:].any()
+    if expected["row"] < n_there:
+        assert top(idx, encoder)["row"] == expected["row"]
+    manifest = index_manifest("wiki2018", encoder, None)
+    assert manifest.recipe.parameters["origin"] == "imported"
+    assert {file.url for file in addresses.PUBLISHED["wiki2018", encoder].files} <= set(manifest.sources.values())
+
+    shutil.rmtree(mirror)
+    idx(*arguments)  # it is there, and nothing is asked for again
+    error = idx("build", "wiki2018", "--encoder", encoder, "--vectors", "encode", status=2)
+    assert error == f"error: the vectors of '{encoder}' over 'wiki2018' are there, imported: --force replaces them"
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    error = idx("build", "wiki2018", "--encoder", encoder, "--vectors", "published", status=2)
+    assert error == f"error: the vectors of '{encoder}' over 'wiki2018' are there, encoded: --force replaces them"
+
+
+@pytest.mark.parametrize("encoder", ["gtr", "simlm", "minilm"])
+def test_build_where_no_vectors_are_published(mirror: Path, idx: Command, encoder: str) -> None:
+    error = idx("build", "wiki2018", "--encoder", encoder, "--vectors", "published", status=2)
+    assert "the vectors of contriever, contriever-base, dpr, dpr-multiset, gtr-xxl, e5 are published, not of" in error
+    limit = ("--limit", "20") if encoder == "minilm" else ()  # real weights
+    corpus, n_rows = ("wiki2018@20", 20) if limit else ("wiki2018", N_ROWS)
+    arguments = ("build", "wiki2018", "--encoder", encoder, *limit)
+    passages, vectors = json.loads(idx(*arguments, "--dry-run", "--json"))["needs"]
+    assert (passages["step"], vectors["step"]) == ("passages", encoder)
+    assert vectors["disk_bytes"] == n_rows * (384 if limit else DIM) * 4
+    assert vectors["time_s"] > 0
+    said = idx(*arguments)
+    assert said == f"built '{corpus}': passages ({n_rows} rows), {encoder} ({n_rows} rows)\n"
+    np.testing.assert_allclose(np.linalg.norm(vectors_of(encoder, corpus, n_rows), axis=1), 1, atol=1e-5)
+
+
+def test_options_decide_what_is_stored(mirror: Path, idx: Command) -> None:
+    idx("build", "wiki2018", "--encoder", "contriever", "--limit", "50", "--dtype", "float16", "--batch-tokens", "300", "--device", "cpu")
+    parameters = index_manifest("wiki2018@50", "contriever", None).recipe.parameters  # a subset is embedded unless one says otherwise
+    assert {name: parameters[name] for name in ("origin", "dtype", "computed")} == {
+        "origin": "encoded",
+        "dtype": "float16",
+        "computed": "float32",
+    }
+    half = vectors_of("contriever", "wiki2018@50", 50)
+    idx("build", "wiki2018@50", "--encoder", "contriever", "--dtype", "float32", "--batch-tokens", "300", "--force")
+    whole = vectors_of("contriever", "wiki2018@50", 50)
+    np.testing.assert_array_equal(whole.astype(np.float16), half)
+    idx("build", "wiki2018@50", "--encoder", "contriever", "--dtype", "bfloat16", "--force")
+    assert index_manifest("wiki2018@50", "contriever", None).recipe.parameters["computed"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--vectors", "both"], "--vectors both: say published or encode"),
+        (["--dtype", "int8"], "--dtype int8: say one of float32, float16, bfloat16"),
+        (["--batch-tokens", "0"], "--batch-tokens 0: at least one token is needed"),
+        (["--device", "cuda:x"], "the device 'cuda:x' is none of auto, cpu, cuda"),
+        (["--device", "all"], "--device all: there is no GPU that torch can use"),
+        (["--device", "cuda:98,99", "--vectors", "encode"], "the device 'cuda:98' cannot be used"),
+        (["--dtype", "bfloat16"], "--dtype bfloat16: imported vectors are stored as one of float32, float16"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(mirror: Path, idx: Command, arguments: list[str], message: str) -> None:
+    if "all" in arguments:
+        arguments += ["--vectors", "encode"]
+    assert message in idx("build", "wiki2018", "--encoder", "contriever", *arguments, status=2)
+
+
+def test_a_checkpoint_that_cannot_be_had_is_named_with_its_files(mirror: Path, idx: Command) -> None:
+    shutil.rmtree(mirror / "facebook")
+    error = idx("build", "wiki2018", "--encoder", "contriever", "--vectors", "encode", status=2)
+    assert "the checkpoint of 'contriever' is not on this machine and cannot be downloaded" in error
+    assert "put config.json, tokenizer.json (or vocab.txt), model.safetensors (or pytorch_model.bin) of" in error
+
+
+def test_too_small_a_disk_is_said_by_a_dry_run_and_refused_by_a_build(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.estimate.disk_usage", lambda folder: SimpleNamespace(free=10**9))
+    steps = {need["step"] for need in json.loads(idx("build", "wiki2018", "--encoder", "contriever", "--dry-run", "--json"))["needs"]}
+    assert steps == {"passages", "contriever"}
+    assert "GB are needed under" in idx("build", "wiki2018", "--encoder", "contriever", status=2)
