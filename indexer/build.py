@@ -15,14 +15,14 @@ from corpora.errors import ArtifactMismatch, ArtifactMissing
 from corpora.home import corpus_path
 from corpora.progress import Progress, silent
 from corpora.registry import load, near_names
-from corpora.staging import Outcome, Work, build_artifact, staged_parameters, staging_path
+from corpora.staging import Outcome, Work, build_artifact, staged_recipe, staging_path
 from corpora.store import PassageStore
 
 from . import ENCODERS, INDEXES
 from .base import IndexKind, LexicalIndex
 from .devices import EmbedOptions, resources
 from .embed import EmbedProgress, embed, encoder_spec
-from .encoders.spec import EncoderSpec, weights_of
+from .encoders.spec import EncoderSpec, other_weights, weights_of
 from .indexes.exact import ExactIndex
 from .pipeline import Job
 from .vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards, open_shards
@@ -107,8 +107,9 @@ def build_vectors(
         progress: see ``EmbedProgress``.
 
     Raises:
-        ArtifactMismatch: the encoder has vectors of other weights, or of another type than was asked for.
-        IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``.
+        ArtifactMismatch: the encoder has vectors of another type than was asked for, or a stopped build with other options, or another
+            checkpoint, has left shards.
+        IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished shards stay.
     """
     found = resources(options, spec)
     stored, computed = found.precision.stored, found.precision.computed
@@ -127,27 +128,32 @@ def build_vectors(
     kept = existing()
     if kept is not None:  # then its checkpoint is not looked for
         return kept
-    refuse_other_pieces(corpus, spec.name, parameters, force=force)
     inputs = {"passages": store.fingerprint, **weights_of(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
+    refuse_other_pieces(corpus, spec.name, recipe, force=force)
     sources = {"passages": corpus, "checkpoint": str(spec.folder("passage"))}
-    return build_artifact(index_path(corpus, spec.name), Work(recipe=recipe, sources=sources, existing=existing, write=write))
+    work = Work(recipe=recipe, sources=sources, existing=existing, write=write, keeps_pieces=True)
+    return build_artifact(index_path(corpus, spec.name), work)
 
 
-def refuse_other_pieces(corpus: str, encoder: str, parameters: Parameters, *, force: bool) -> None:
-    """Raise ``ArtifactMismatch`` if a stopped build with other parameters has left shards, which hours may have gone into.
+def refuse_other_pieces(corpus: str, encoder: str, recipe: Recipe, *, force: bool) -> None:
+    """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left shards of the same passages: hours may have gone into them.
 
-    On another device other parameters are the default: a command that is given again may mean them without saying so.
+    On another device other parameters are the default, and a checkpoint may be found in another place, with other files: a command that
+    is given again may mean them without saying so.
     """
     target = index_path(corpus, encoder)
-    staged = staged_parameters(target) or {}
-    differing = [name for name in parameters if staged.get(name) != parameters[name]]
+    staged = staged_recipe(target)
+    if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:
+        return
+    before, wanted = ({**one.parameters, **one.inputs} for one in (staged, recipe))
+    differing = sorted(name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name))
     n_shards = len(list(staging_path(target).glob("shard-*.npy")))
-    if n_shards and differing and staged.get("origin") == "encoded" and not force:
-        was, now = (", ".join(f"{name} {found.get(name)}" for name in differing) for found in (staged, parameters))
+    if n_shards and differing and before.get("origin") == "encoded" and not force:
+        was, now = (", ".join(f"{name} {str(found.get(name, 'absent')):.12}" for name in differing) for found in (before, wanted))
         raise ArtifactMismatch(
-            f"a stopped build of '{encoder}' over '{corpus}' has left {n_shards:,} shards with {was}: with the same options, on such a "
-            f"device, it goes on; --force begins again with {now}"
+            f"a stopped build of '{encoder}' over '{corpus}' has left {n_shards:,} shards with {was}: with the same options, device and "
+            f"checkpoint it goes on; --force begins again with {now}"
         )
 
 
@@ -200,6 +206,16 @@ def open_index(corpus: str, name: str, store: PassageStore) -> AnyIndex:
         return open_shards(path, manifest)
     kind: IndexKind[LexicalIndex] = load("index", name, INDEXES)
     return kind.open(path, manifest)
+
+
+def refuse_other_weights(corpus: str, spec: EncoderSpec) -> None:
+    """Raise ``ArtifactMismatch`` if a corpus was embedded with other weights, or another tokenizer, than questions would be."""
+    differing = other_weights(spec, index_manifest(corpus, spec.name, None).recipe.inputs)
+    if differing:
+        raise ArtifactMismatch(
+            f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than the one in {spec.folder('query')} "
+            f"({', '.join(differing)}): put that one back, or run 'idx build {corpus} --encoder {spec.name} --force'"
+        )
 
 
 def built_indexes(corpus: str) -> list[str]:

@@ -13,11 +13,15 @@ from typing import get_args
 
 import numpy as np
 
+from corpora import CORPORA
 from corpora.artifacts import Manifest, Recipe
+from corpora.build import store_manifest
+from corpora.corpus import Corpus
 from corpora.durable import replacing
-from corpora.errors import ArtifactMismatch, InputError
+from corpora.errors import ArtifactError, ArtifactMismatch, InputError
 from corpora.home import split_name
 from corpora.progress import Progress, silent
+from corpora.registry import load
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore, Rows
 
@@ -78,7 +82,7 @@ def import_vectors(
     """
     encoder = PassageEncoder(spec, resources(EmbedOptions(device=options.device), spec)) if options.verify else None
     stored = options.dtype or _stored(source)
-    names = [path.name for path in source.files]
+    names = [f"file {number}" for number in range(len(source.files))]  # whatever they are called
     recipe = Recipe(
         kind=KIND,
         format_version=FORMAT_VERSION,
@@ -86,7 +90,7 @@ def import_vectors(
         inputs={"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))},
     )
     target = index_path(corpus, spec.name)
-    refuse_other_pieces(corpus, spec.name, recipe.parameters, force=options.force)
+    refuse_other_pieces(corpus, spec.name, recipe, force=options.force)
 
     def existing() -> Manifest | None:
         manifest = kept_index(corpus, spec.name, store, {}, force=options.force)
@@ -139,9 +143,11 @@ class _Intake:
 
     def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, shards: ScatteredShards) -> None:
         self._store, self._spec, self._name, self._shards = store, spec, name, shards
-        self._is_subset = split_name(corpus)[1] is not None
+        self._corpus, limit = split_name(corpus)
+        self._is_subset = limit is not None
         self._has_vector = np.zeros(len(store), dtype=np.bool_)
         self._has_ids = True
+        self._n_read = 0
         self._foreign, self._doubled = _Named(), _Named()
 
     def take_all(self, source: Embeddings, folder: Path, options: ImportOptions, progress: Progress) -> int:
@@ -161,6 +167,7 @@ class _Intake:
         if block.vectors.shape[1] != self._spec.dim:
             raise InputError(f"{self._name} holds vectors of dimension {block.vectors.shape[1]}, '{self._spec.name}' has {self._spec.dim}")
         self._has_ids = block.ids is not None
+        self._n_read += len(block.vectors)
         rows = self._rows_of(block)
         is_known = rows != NO_ROW
         if not self._is_subset:
@@ -187,20 +194,47 @@ class _Intake:
     def _refuse_other_coverage(self, missing: Rows, *, allow_missing: bool) -> None:
         """Raise ``InputError`` if embeddings are foreign or doubled, or if some are missing and that is not allowed."""
         n_passages = len(self._store)
+        if len(missing) == n_passages:
+            raise InputError(f"{self._name} has no embedding of any of the {n_passages:,} passages")
         complaints = []
         if self._foreign.n:
             complaints.append(f"has {self._foreign.n:,} embeddings that are not of this corpus, {self._foreign}")
         if self._doubled.n:
             complaints.append(f"has {self._doubled.n:,} embeddings of passages that have one already, {self._doubled}")
-        if len(missing) and not self._has_ids:
-            n_vectors = n_passages - len(missing)
-            complaints.append(f"has {n_vectors:,} embeddings without ids for {n_passages:,} passages, so that nothing says whose they are")
+        if not self._has_ids:
+            n_whole = _n_whole(self._corpus) if self._is_subset else n_passages
+            if self._n_read != n_whole:
+                whole = f"{n_whole:,} passages" if n_whole else f"an unknown number of passages ('{self._corpus}' is not built)"
+                complaints.append(f"has {self._n_read:,} embeddings without ids for {whole}, so that nothing says whose they are")
         elif len(missing) and not allow_missing:
             shown = ", ".join(f"'{passage.id}'" for passage in self._store.get_many(missing[:_SHOWN]))
             hint = "" if complaints else ": --allow-missing imports the others"
             complaints.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{hint}")
         if complaints:
             raise InputError(f"{self._name} {'; it '.join(complaints)}")
+
+
+def _n_whole(corpus: str) -> int | None:
+    """Return how many passages a whole corpus has, None if that cannot be known here."""
+    if corpus in CORPORA:
+        known: Corpus = load("corpus", corpus, CORPORA)
+        if known.n_passages is not None:
+            return known.n_passages
+    try:
+        return store_manifest(corpus).count("rows")
+    except ArtifactError:
+        return None
+
+
+def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, device: str) -> None:
+    """Encode ``n`` random passages again and compare them with the vectors that an encoder has over a corpus.
+
+    Raises:
+        InputError: they are not the encoder's.
+        MissingExtraError, DownloadError: the encoder cannot be had.
+    """
+    encoder = PassageEncoder(spec, resources(EmbedOptions(device=device), spec))
+    _verify(encoder, store, Shards(index_path(corpus, spec.name), len(store), SHARD_ROWS), n, spec.name)
 
 
 def _verify(encoder: PassageEncoder, store: PassageStore, shards: Shards, n: int, whose: str) -> None:
@@ -210,7 +244,7 @@ def _verify(encoder: PassageEncoder, store: PassageStore, shards: Shards, n: int
     rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
     found, expected = shards.read(rows), encoder.encode(store.get_many(rows))
     distances = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
-    n_other, worst = int(np.count_nonzero(distances > _SAME)), int(np.argmax(distances))
+    n_other, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # one that is not a number is another
     if n_other:
         raise InputError(
             f"of {len(rows)} passages that were encoded again {n_other} have another vector, the worst that of row {rows[worst]}, by "

@@ -46,8 +46,8 @@ class Shards(NamedTuple):
         return self.folder / f"shard-{first_row // self.shard_rows:05d}.npy"
 
     def unfinished(self) -> list[range]:
-        """Return the rows of each shard that is not there yet."""
-        return [rows for rows in self.rows() if not self.path(rows.start).exists()]
+        """Return the rows of each shard that is not there yet, or was cut off or exchanged since."""
+        return [rows for rows in self.rows() if not _is_whole(self.path(rows.start), len(rows))]
 
     def dimension(self) -> int:
         """Return the dimension of the vectors; the first shard must be there."""
@@ -87,7 +87,7 @@ class ScatteredShards:
     def __init__(self, shards: Shards, dim: int, stored: str) -> None:
         self._shards, self._dim, self._stored = shards, dim, np.dtype(stored)
         self._rows = shards.rows()
-        self._n_left = [0 if shards.path(rows.start).exists() else len(rows) for rows in self._rows]
+        self._n_left = [0 if _is_whole(shards.path(rows.start), len(rows)) else len(rows) for rows in self._rows]
         self._begun = set[int]()
 
     def put(self, rows: Rows, vectors: StoredVectors) -> None:
@@ -164,6 +164,13 @@ def open_shards(path: Path, manifest: Manifest) -> ExactIndex:
     mapped = [_map(shards.path(rows.start), (len(rows), dim), str(stored)) for rows in shards.rows()]
     n_missing = manifest.counts.get("missing", 0)
     return ExactIndex(mapped, missing=np.array(_map(path / MISSING, (n_missing,), "int64")) if n_missing else None)
+
+
+def _is_whole(path: Path, n_rows: int) -> bool:
+    try:
+        return bool(np.load(path, mmap_mode="r").shape[:1] == (n_rows,))
+    except (OSError, ValueError, EOFError):
+        return False
 
 
 def _as_stored(vectors: StoredVectors, stored: np.dtype[Any]) -> StoredVectors:

@@ -7,7 +7,7 @@ from corpora.errors import InputError
 from corpora.registry import near_names
 from corpora.store import PassageStore
 from indexer import ENCODERS, INDEXES
-from indexer.build import open_index
+from indexer.build import open_index, refuse_other_weights
 from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
 from indexer.indexes.exact import ExactIndex
@@ -29,7 +29,7 @@ def open_searcher(corpus: str, retriever: str = "bm25", *, device: str = "cpu") 
     Raises:
         InputError: a retriever is named twice.
         UnknownNameError: a name is in no table.
-        ArtifactError: the corpus or an index is not built, damaged, or of another corpus.
+        ArtifactError: the corpus or an index is not built, damaged, of another corpus, or made with another checkpoint.
         MissingExtraError: an encoder needs packages that are not installed.
     """
     names = retriever.split("+")
@@ -46,5 +46,7 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
     """Open one first stage over a store; raises as ``open_searcher`` does."""
     index = open_index(corpus, name, store)
     if isinstance(index, ExactIndex):
-        return DenseRetriever(TransformerEncoder(encoder_spec(name), device), index)
+        encoder = TransformerEncoder(encoder_spec(name), device)
+        refuse_other_weights(corpus, encoder_spec(name))
+        return DenseRetriever(encoder, index)
     return BM25Retriever(index)

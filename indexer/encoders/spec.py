@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -119,6 +119,22 @@ def with_checkpoint(spec: EncoderSpec, folder: Path) -> EncoderSpec:
 
 def weights_of(spec: EncoderSpec) -> dict[str, str]:
     """Return the sha256 of each file that decides the vectors, by side and name; raises as ``EncoderSpec.folder`` does."""
-    sides: tuple[Side, ...] = ("passage",) if spec.query_checkpoint == spec.passage_checkpoint else ("passage", "query")
+    return _weights_of(spec, "passage") | ({} if _has_one_checkpoint(spec) else _weights_of(spec, "query"))
+
+
+def other_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]:
+    """Return which files of the query side are not those that ``weights_of`` gave when passages were embedded.
+
+    Only files of the same name are compared: the same weights are published in several formats.
+    """
+    found = _weights_of(spec, "passage" if _has_one_checkpoint(spec) else "query")
+    return [name for name, sha256 in found.items() if recorded.get(name, sha256) != sha256]
+
+
+def _has_one_checkpoint(spec: EncoderSpec) -> bool:
+    return spec.query_checkpoint == spec.passage_checkpoint
+
+
+def _weights_of(spec: EncoderSpec, side: Side) -> dict[str, str]:
     wanted = wanted_files(has_projection=spec.has_projection)
-    return {f"{side} {name}": sha256 for side in sides for name, sha256 in checksums(spec.folder(side), wanted).items()}
+    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), wanted).items()}

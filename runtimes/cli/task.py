@@ -30,7 +30,7 @@ from indexer.devices import EmbedOptions
 from indexer.embed import EmbedProgress, encoder_spec
 from indexer.encoders.spec import EncoderSpec
 from indexer.estimate import SAMPLE_PASSAGES, Need, bm25_need, disk_shortage, import_need, lucene_need, store_need, vectors_need
-from indexer.published import ImportOptions, import_vectors
+from indexer.published import ImportOptions, import_vectors, verify_vectors
 
 from .resolve import name_source
 from .screen import duration, note, size, steps
@@ -55,6 +55,8 @@ class VectorOptions:
     def __post_init__(self) -> None:
         if self.origin not in (None, "published", "encode"):
             raise InputError(f"--vectors {self.origin}: say published or encode")
+        if self.origin == "encode" and (self.allow_missing or self.verify):
+            raise InputError("--allow-missing and --verify are for published vectors, not for --vectors encode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,10 @@ def _vectors(task: Task, encoder: str, store: PassageStore) -> Manifest:
     with steps() as step:
         if published is None:
             progress = EmbedProgress(step(encoder, "passages"), step(f"{encoder}, tokens", "tokens"))
-            return build_vectors(task.name, spec, store, task.embedding, force=task.options.replace, progress=progress)
+            manifest = build_vectors(task.name, spec, store, task.embedding, force=task.options.replace, progress=progress)
+            if task.vectors.verify:
+                verify_vectors(task.name, spec, store, task.vectors.verify, task.embedding.device)
+            return manifest
         source = fetch(task.corpus.name, encoder, published, step(f"fetching {encoder}", "B"))
         return import_vectors(task.name, spec, store, source, task.import_options(), step(encoder, "passages"))
 

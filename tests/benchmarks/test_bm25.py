@@ -150,6 +150,7 @@ def test_all_engines_find_the_same(files: tuple[Path, Path]) -> None:
     assert "Batches on" in tables
 
 
+@pytest.mark.slow
 def test_growth(files: tuple[Path, Path], tmp_path: Path) -> None:
     passages, questions = files
     fewer = tmp_path / "fewer.jsonl"

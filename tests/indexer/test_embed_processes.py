@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,12 @@ import pytest
 
 import indexer.build
 from corpora.build import open_store
-from corpora.errors import ArtifactMismatch, IdxError, StorageError
+from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
 from corpora.passage import Passage
 from corpora.progress import silent
 from corpora.staging import staging_path
 from corpora.store import PassageStore
-from indexer.build import build_vectors, index_path
+from indexer.build import build_vectors, index_path, refuse_other_weights
 from indexer.devices import EmbedOptions, Precision, Resources
 from indexer.embed import EmbedProgress, embed, encoder_spec
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
@@ -188,6 +189,43 @@ def test_pieces_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageSto
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, half, force=True, progress=EmbedProgress(stop, silent))
     assert build_vectors("made", spec, store, whole, force=True).recipe.parameters["dtype"] == "float32"
+
+
+def test_shards_of_another_checkpoint_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    assert isinstance(spec.passage_checkpoint, Path)
+    other = with_checkpoint(spec, shutil.copytree(spec.passage_checkpoint, tmp_path / "other"))
+    (tmp_path / "other" / "tokenizer.json").unlink()  # then the vocabulary is read, with the same tokens
+    options = EmbedOptions(device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", spec, store, options, progress=EmbedProgress(stop, silent))
+    with pytest.raises(ArtifactMismatch, match=r"has left \d shards with passage tokenizer\.json [0-9a-f]{12}.*passage vocab\.txt"):
+        build_vectors("made", other, store, options)
+    assert build_vectors("made", spec, store, options).count("rows") == 3000
+
+
+def test_a_device_that_cannot_be_used_costs_no_finished_shard(
+    spec: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
+    staging = staging_path(index_path("made", "contriever"))
+    finished = sorted(staging.glob("shard-*.npy"))
+    assert finished
+    monkeypatch.setattr("indexer.devices._devices", lambda device: ("cpu", "cuda:9"))
+    with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
+        build_vectors("made", spec, store, EmbedOptions(device="cpu"))
+    assert set(finished) <= set(staging.glob("shard-*.npy"))
+
+
+def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    build_vectors("made", spec, store, EmbedOptions(device="cpu"))
+    refuse_other_weights("made", spec)
+    assert isinstance(spec.passage_checkpoint, Path)
+    folder = shutil.copytree(spec.passage_checkpoint, tmp_path / "other")
+    weights = next(file for file in folder.iterdir() if file.name in ("model.safetensors", "pytorch_model.bin"))
+    weights.write_bytes(weights.read_bytes() + b" ")
+    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than the one in {folder} \(passage {weights.name}\): put that one"):
+        refuse_other_weights("made", with_checkpoint(spec, folder))
 
 
 @pytest.mark.parametrize("n_finished", [0, 2])

@@ -66,6 +66,18 @@ def run(path: Path, corpus: str = "made", **options: object) -> Manifest:
     return import_vectors(corpus, spec, open_store(corpus), find_embeddings(path), ImportOptions(**options))  # type: ignore[arg-type]
 
 
+def run_interrupted(path: Path) -> None:
+    """Stop an import when two shards are finished."""
+
+    def interrupt(done: int, total: int | None) -> None:
+        if done >= 2000:
+            raise KeyboardInterrupt
+
+    spec = dataclasses.replace(encoder_spec("minilm"), dim=DIM)
+    with pytest.raises(KeyboardInterrupt):
+        import_vectors("made", spec, open_store("made"), find_embeddings(path), ImportOptions(), interrupt)
+
+
 def opened(corpus: str = "made") -> ExactIndex:
     index = open_index(corpus, "minilm", open_store(corpus))
     assert isinstance(index, ExactIndex)
@@ -86,7 +98,7 @@ def test_each_vector_goes_to_the_row_of_its_id(store: PassageStore, made: Vector
     assert dict(manifest.counts) == {"rows": 3000, "dim": DIM, "missing": 0}
     assert manifest.recipe.parameters["origin"] == "imported"
     assert manifest.recipe.parameters["dtype"] == "float16"
-    assert set(manifest.sources) == {"passages", "passages_00", "passages_01", "passages_02"}
+    assert [Path(manifest.sources[f"file {number}"]).name for number in range(3)] == ["passages_00", "passages_01", "passages_02"]
     found = np.concatenate([np.load(path) for path in sorted(index_path("made", "minilm").glob("shard-*.npy"))])
     np.testing.assert_array_equal(found, made.astype(np.float16))
     assert len(opened()) == 3000
@@ -177,6 +189,51 @@ def test_a_subset_takes_its_rows_from_the_whole(
         run(pickled(tmp_path / "tail.pkl", embeddings(store, made, range(100, 3000))), "made@500", force=True)
 
 
+def test_vectors_without_ids_for_a_subset_must_be_as_many_as_the_whole_has_passages(
+    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
+) -> None:
+    build(store.get_many(range(500)), "made@500")
+    build(store.get_many(range(500)), "alone@500")
+    with pytest.raises(InputError, match="has 2,990 embeddings without ids for 3,000 passages"):
+        run(pickled(tmp_path / "fewer.pkl", made[:2990].copy()), "made@500")
+    with pytest.raises(InputError, match=r"has 3,000 embeddings without ids for an unknown number of passages \('alone' is not built\)"):
+        run(pickled(tmp_path / "array.pkl", made), "alone@500")
+
+
+def test_embeddings_of_none_of_a_subsets_passages_are_refused(
+    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
+) -> None:
+    build(store.get_many(range(500)), "made@500")
+    path = pickled(tmp_path / "tail.pkl", embeddings(store, made, range(600, 3000)))
+    with pytest.raises(InputError, match="has no embedding of any of the 500 passages"):
+        run(path, "made@500", allow_missing=True, verify=5)
+
+
+def test_a_file_called_passages_is_not_taken_for_the_passages(
+    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
+) -> None:
+    path = pickled(tmp_path / "passages", embeddings(store, made, range(3000)))
+    run_interrupted(path)
+    turned = store.get_many(range(2999, -1, -1))
+    build(turned)
+    run(path)
+    np.testing.assert_array_equal(stored(), made[::-1])
+    assert open_store("made").get_many([0]) == turned[:1]
+
+
+def test_the_same_file_under_another_name_is_the_same(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
+    created = run(pickled(tmp_path / "one.pkl", made))
+    assert run(pickled(tmp_path / "other.pkl", made)) == created
+
+
+def test_an_encoder_that_gives_no_numbers_verifies_nothing(
+    store: PassageStore, made: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeEncoder, "encode", lambda self, passages: np.full((len(passages), DIM), np.nan, dtype=np.float32))
+    with pytest.raises(InputError, match="of 10 passages that were encoded again 10 have another vector"):
+        run(pickled(tmp_path / "array.pkl", made), verify=10)
+
+
 def test_embeddings_of_another_dimension_are_refused(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"some\.pkl holds vectors of dimension 7, 'minilm' has 8"):
         run(pickled(tmp_path / "some.pkl", made[:, :7].copy()))
@@ -234,14 +291,7 @@ def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vect
 
 def test_an_interrupted_import_goes_on(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
     path = pickled(tmp_path / "array.pkl", made)
-    spec = dataclasses.replace(encoder_spec("minilm"), dim=DIM)
-
-    def interrupt(done: int, total: int | None) -> None:
-        if done >= 2000:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        import_vectors("made", spec, store, find_embeddings(path), ImportOptions(), interrupt)
+    run_interrupted(path)
     finished = staging_path(index_path("made", "minilm")) / "shard-00000.npy"
     before = finished.stat().st_mtime_ns
     run(path)

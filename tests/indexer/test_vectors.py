@@ -142,6 +142,17 @@ def test_rows_that_never_come_are_zeros(tmp_path: Path) -> None:
     np.testing.assert_array_equal(of(tmp_path).read(np.arange(N_ROWS)), expected)
 
 
+def test_a_shard_that_was_cut_off_is_unfinished(tmp_path: Path) -> None:
+    shards = Shards(tmp_path, 25, 10)
+    for rows in shards.rows():
+        shards.write(rows, np.ones((len(rows), 3), dtype=np.float32), "float32")
+    assert shards.unfinished() == []
+    whole = shards.path(10).read_bytes()
+    shards.path(10).write_bytes(whole[:-1])
+    np.save(shards.path(20), np.ones((4, 3), dtype=np.float32))
+    assert shards.unfinished() == [range(10, 20), range(20, 25)]
+
+
 def test_finished_shards_are_not_written_again_and_unfinished_ones_begin_anew(tmp_path: Path) -> None:
     content = made()
     first = ScatteredShards(of(tmp_path), 4, "float32")
