@@ -25,8 +25,9 @@ class EmbedOptions:
 
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "mps", "cuda", "cuda:1", several as "cuda:0,1", or "all" GPUs.
-        dtype: None: float32 on a CPU; on a GPU computed in the encoder's own half precision and stored as float16. "float32" is both;
-            "float16" is stored, and computed on a GPU as well; "bfloat16" is computed, and stored as float16.
+        dtype: what is stored, and with it what is computed. "float32": both. "float16" is stored; computed is float32 on a CPU and on a GPU
+            what the encoder is safe in (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others). "bfloat16" is computed on
+            either, and stored as float16. None: "float32" on a CPU, "float16" on a GPU.
         batch_tokens: tokens of a batch, padding included; None: what suits the device.
     """
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import queue
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corpora.progress import Progress, silent
 from corpora.registry import load
@@ -53,6 +54,8 @@ def embed(job: Job, progress: EmbedProgress) -> None:
         IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory.
         InputError, MissingExtraError: the checkpoint, a device or a package is not there.
         OSError: the disk refuses.
+
+    If one of several devices fails, the others stop as well. Each loses the shard that it is busy with, as after a kill.
     """
     todo = job.shards.unfinished()
     meter = _Meter(job.shards.n_rows, job.shards.n_rows - sum(map(len, todo)), progress)
@@ -77,16 +80,29 @@ class _Meter:
         self._progress.tokens(self._n_tokens, None)
 
 
+class _Stopped(Exception):
+    """Another device has failed, or the user wants no more."""
+
+
 class _Share(NamedTuple):
-    """What a device's process shares with the others: the shards that are to be made, the number of the next one, and reports."""
+    """What a device's process shares with the others.
+
+    Attributes:
+        job: what to do.
+        todo: the shards that are to be made.
+        next_shard: the number of the next of them.
+        is_stopped: whether all are to stop; without a lock, which a process that is killed could hold for ever.
+        reports: of passages and tokens, to the process that started them.
+    """
 
     job: Job
     todo: list[range]
     next_shard: Synchronized[int]
+    is_stopped: ctypes.c_bool
     reports: Queue[tuple[int, int]]
 
     def shards(self) -> Iterator[range]:
-        while True:
+        while not self.is_stopped.value:
             with self.next_shard.get_lock():
                 number = self.next_shard.value
                 self.next_shard.value += 1
@@ -94,13 +110,19 @@ class _Share(NamedTuple):
                 return
             yield self.todo[number]
 
+    def report(self, n_passages: int, n_tokens: int) -> None:
+        if self.is_stopped.value:
+            raise _Stopped
+        self.reports.put((n_passages, n_tokens))
+
     def stop(self) -> None:
-        self.next_shard.value = len(self.todo)
+        """Have every device stop after the batch that it is busy with: its shard may take minutes."""
+        self.is_stopped.value = True
 
 
 def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
     context = get_context("spawn")
-    share = _Share(job, todo, context.Value("q", 0), context.Queue())
+    share = _Share(job, todo, context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
     devices = job.resources.devices
     with processes(len(devices), "embeds", _set_up_device, *share) as pool:
         try:
@@ -109,7 +131,7 @@ def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
                 running = [future for future in running if not _is_done(future)]
                 _hand_on(share.reports, report)
         finally:
-            share.stop()  # after the shard that each is busy with
+            share.stop()
 
 
 def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
@@ -131,11 +153,13 @@ def _is_done(future: Future[None]) -> bool:
 _in_this_process: list[_Share] = []
 
 
-def _set_up_device(job: Job, todo: list[range], next_shard: Synchronized[int], reports: Queue[tuple[int, int]]) -> None:
-    reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
-    _in_this_process.append(_Share(job, todo, next_shard, reports))
+def _set_up_device(*share: Any) -> None:  # noqa: ANN401 - the parts of a ``_Share``
+    found = _Share(*share)
+    found.reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
+    _in_this_process.append(found)
 
 
 def _embed_on(device: str) -> None:
     (share,) = _in_this_process
-    embed_shards(share.job, device, share.shards(), lambda n_passages, n_tokens: share.reports.put((n_passages, n_tokens)))
+    with contextlib.suppress(_Stopped):
+        embed_shards(share.job, device, share.shards(), share.report)

@@ -13,8 +13,8 @@ facebookresearch/DPR, generate_dense_embeddings.py; princeton-nlp/ALCE, retrieva
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
+import lzma
 import re
 import struct
 import tarfile
@@ -26,7 +26,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from corpora.durable import file_sha256
-from corpora.errors import InputError
+from corpora.errors import InputError, StorageError
 from corpora.progress import Progress, silent
 
 from .indexes.exact import StoredVectors
@@ -38,6 +38,8 @@ _BLOCK_ROWS = 8_192
 _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS: inner product, Euclidean distance, any
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, vectors, two numbers of no use, whether it is trained, metric
 _MAX_ID_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 20
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: what ``tarfile`` reads
 
 
 class Block(NamedTuple):
@@ -73,12 +75,11 @@ class Embeddings(NamedTuple):
 
         Raises:
             InputError: they are not in the format, or damaged.
+            StorageError: the disk that they are on refuses to read them.
         """
         read = {"pyserini": _pyserini, "flat": _flat}.get(self.format, _pickles)
-        try:
+        with _read_errors(self.name):
             yield from read(self)
-        except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
-            raise InputError(f"{self.name} is cut off or damaged: {error}") from error
 
 
 def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
@@ -86,6 +87,7 @@ def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
 
     Raises:
         InputError: there is nothing, or nothing of a format that is read.
+        StorageError: the disk refuses to read it.
     """
     if format_ not in (None, *FORMATS):
         raise InputError(f"--format {format_}: say one of {', '.join(FORMATS)}")
@@ -97,7 +99,8 @@ def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
         raise InputError(f"there is no file or folder {path}")
     if not files:
         raise InputError(f"the folder {path} is empty")
-    found = _detected(path, files)
+    with _read_errors(path):
+        found = _detected(path, files)
     if found == "pyserini" and path.is_dir():
         files = [path / "docid", path / "index"]
     if format_ is not None and found not in (format_, "pickles") or (found == "pickles" and format_ in ("pyserini", "flat")):
@@ -106,13 +109,18 @@ def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
 
 
 def hashed(source: Embeddings, progress: Progress = silent) -> Embeddings:
-    """Return the embeddings with the checksums of their files; ``progress`` is called with (bytes read, bytes)."""
-    n_bytes, n_done = sum(file.stat().st_size for file in source.files), 0
-    found = []
-    for file in source.files:
-        before = n_done
-        found.append(file_sha256(file, lambda done: progress(before + done, n_bytes)))  # noqa: B023 - used at once
-        n_done += file.stat().st_size
+    """Return the embeddings with the checksums of their files; ``progress`` is called with (bytes read, bytes).
+
+    Raises:
+        StorageError: the disk refuses to read them.
+    """
+    found, n_done = list[str](), 0
+    with _read_errors(source.name):
+        n_bytes = sum(file.stat().st_size for file in source.files)
+        for file in source.files:
+            before = n_done
+            found.append(file_sha256(file, lambda done: progress(before + done, n_bytes)))  # noqa: B023 - used at once
+            n_done += file.stat().st_size
     return source._replace(sha256=tuple(found))
 
 
@@ -126,34 +134,39 @@ def _detected(path: Path, files: Sequence[Path]) -> str:
     names = {file.name for file in files}
     if path.is_dir() and {"docid", "index"} <= names:
         return "pyserini"
-    if path.is_file() and _is_tar(path):
-        with _tar_errors(path), tarfile.open(path) as tar:
+    if path.is_file() and tarfile.is_tarfile(path):
+        with tarfile.open(path) as tar:
             first = next((PurePosixPath(member.name).name for member in tar if member.isfile()), "")
         return "pyserini" if first in ("docid", "index") else "pickles"
     with files[0].open("rb") as file:
-        begin = file.read(4)
-    if begin in _FLAT:
+        begin = file.read(6)
+    if begin[:4] in _FLAT:
         return "flat"
     if begin[:1] == b"\x80":
         return "pickles"
     if begin[:2] in (b"Ix", b"Iw", b"IH", b"IL"):
         raise InputError(
-            f"{files[0]} is a FAISS index of type '{begin.decode(errors='replace')}': only flat ones hold the vectors themselves"
+            f"{files[0]} is a FAISS index of type '{begin[:4].decode(errors='replace')}': only flat ones hold the vectors themselves"
         )
-    raise InputError(f"{files[0]} begins with {begin!r}, which is none of the formats {', '.join(FORMATS)}")
-
-
-def _is_tar(path: Path) -> bool:
-    with _tar_errors(path):
-        return tarfile.is_tarfile(path)
+    if begin.startswith(_COMPRESSED):
+        raise InputError(
+            f"{files[0]} is compressed, but no tar: it is cut off or damaged, or holds something else, which is none of the formats "
+            f"{', '.join(FORMATS)}"
+        )
+    raise InputError(f"{files[0]} begins with {begin[:4]!r}, which is none of the formats {', '.join(FORMATS)}")
 
 
 @contextlib.contextmanager
-def _tar_errors(path: Path) -> Iterator[None]:
+def _read_errors(name: str | Path) -> Iterator[None]:
+    """Translate what goes wrong when a source is read; bzip2 and gzip have no errors of their own, but the system's without a number."""
     try:
         yield
-    except (tarfile.TarError, zlib.error, EOFError) as error:
-        raise InputError(f"{path} is cut off or damaged: {error}") from error
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise InputError(f"{name} is cut off or damaged: {error}") from error
+    except OSError as error:
+        if error.errno is None:
+            raise InputError(f"{name} is cut off or damaged: {error}") from error
+        raise StorageError(f"{name} cannot be read: {error.strerror}") from error
 
 
 def _members(path: Path) -> Generator[tuple[str, IO[bytes]]]:
@@ -171,12 +184,17 @@ def _members(path: Path) -> Generator[tuple[str, IO[bytes]]]:
 
 
 def _check_end(path: Path, tar: tarfile.TarFile) -> None:
-    """Raise ``InputError`` unless a tar that has been read ends as tars do: ``tarfile`` takes one cut off between members for whole."""
+    """Raise ``InputError`` unless a tar that has been read ends as tars do: ``tarfile`` takes one cut off between members for whole.
+
+    It is read to its very end, where the checksum of one that is compressed is compared.
+    """
     file = tar.fileobj
     if file is not None:
         file.seek(tar.offset)
         if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             raise InputError(f"{path} is cut off: it does not end as a tar does")
+        while file.read(_CHUNK_BYTES):
+            pass
 
 
 def _pickles(source: Embeddings) -> Iterator[Block]:
@@ -192,7 +210,7 @@ def _pickles(source: Embeddings) -> Iterator[Block]:
 
 def _pickle_files(source: Embeddings) -> Iterator[tuple[str, IO[bytes]]]:
     for path in source.files:
-        if _is_tar(path):
+        if tarfile.is_tarfile(path):
             for name, file in _members(path):
                 yield f"{path}, member {name}", file
         else:
@@ -262,7 +280,7 @@ def _blocks_of(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.flo
 
 
 def _flat(source: Embeddings) -> Iterator[Block]:
-    with _Joined(source.files) as parts, io.BufferedReader(parts, 1 << 20) as file:
+    with _Joined(source.files) as parts, io.BufferedReader(parts, _CHUNK_BYTES) as file:
         _, blocks = _flat_index(file, source.name)
         for start, vectors in blocks:
             yield Block(None, start, vectors)
@@ -290,6 +308,9 @@ def _part(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
         if found is None:
             raise InputError(f"{source.name} has no member '{name}'")
         yield found
+        if name == "index":  # the last that is read
+            for _ in members:  # to the end of the tar
+                pass
 
 
 def _ids(file: IO[bytes], name: str) -> list[str]:

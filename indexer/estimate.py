@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import disk_usage
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from corpora.home import home
 from corpora.passage import Passage
 
 from .addresses import PublishedVectors
-from .devices import EmbedOptions, resources
+from .devices import EmbedOptions, Resources, resources
 from .encoders.spec import EncoderSpec
 from .indexes.lucene_build import PIECE_ROWS, PROGRAM_HEAP_BYTES, programs_at_once
 from .jvm import check_installed
@@ -32,6 +33,7 @@ _LUCENE_BYTES = 0.5  # as for BM25
 _IMPORT_BYTES_PER_S = 150e6  # read and written
 _WARM_UP_PASSAGES = 8
 _TOKENIZING_BYTES = 0.4e9  # of the processes beside a GPU, each
+_SHARDS_HELD = 2  # the vectors of the one that is being made, and a copy while it is written
 
 SAMPLE_PASSAGES = 200  # that an encoder is timed on
 
@@ -77,16 +79,38 @@ def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage
         MissingExtraError: the encoder needs packages that are not installed.
     """
     found = resources(options, spec)
-    encoder = PassageEncoder(spec, found)
-    passages = sample[:SAMPLE_PASSAGES]
-    n_bytes = sum(len(field.encode()) for passage in passages for field in passage)
+    measured = _measured(PassageEncoder(spec, found), sample[:SAMPLE_PASSAGES])
+    return need_of(spec.name, found, measured, n_passages, n_passages * passage_bytes)
+
+
+class Measured(NamedTuple):
+    """What an encoder did with a sample.
+
+    Attributes:
+        seconds_per_byte: of text, on one device.
+        dim: components of a vector.
+        peak_bytes: the most memory that the process has had.
+    """
+
+    seconds_per_byte: float
+    dim: int
+    peak_bytes: int
+
+
+def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_bytes: float) -> Need:
+    """Return what an encoder's vectors of that many passages, of so many bytes of text together, need on the devices that are found."""
+    disk_bytes = n_passages * measured.dim * np.dtype(found.precision.stored).itemsize
+    shard_bytes = SHARD_ROWS * measured.dim * np.dtype(np.float32).itemsize
+    a_device = measured.peak_bytes + _SHARDS_HELD * shard_bytes + found.n_tokenizing * _TOKENIZING_BYTES
+    return Need(name, disk_bytes, len(found.devices) * a_device, n_bytes * measured.seconds_per_byte / len(found.devices))
+
+
+def _measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
+    n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
     encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
     started = time.perf_counter()
     vectors = encoder.encode(passages)
-    seconds_per_byte = (time.perf_counter() - started) / n_bytes
-    row_bytes = vectors.shape[1] * np.dtype(found.precision.stored).itemsize
-    memory_bytes = _peak_bytes() + 3 * SHARD_ROWS * vectors[0].nbytes + found.n_tokenizing * _TOKENIZING_BYTES
-    return Need(spec.name, n_passages * row_bytes, memory_bytes, n_passages * passage_bytes * seconds_per_byte / len(found.devices))
+    return Measured((time.perf_counter() - started) / n_bytes, vectors.shape[1], _peak_bytes())
 
 
 def import_need(n_passages: int, spec: EncoderSpec, published: PublishedVectors, options: ImportOptions) -> Need:

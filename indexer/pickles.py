@@ -22,6 +22,7 @@ from corpora.errors import InputError
 _IN_FILE_BYTES = 1 << 20  # arrays of this size stay in the file
 _REMEMBERED_BYTES = 64  # longer bytes are an array's, to which nothing refers again
 _MAX_PROTOCOL = 5
+_MAX_ROWS = 1 << 48  # and columns: the product of two is computed at once
 _NAMES = {opcode.code.encode("latin-1"): opcode.name for opcode in pickletools.opcodes}
 
 
@@ -177,7 +178,7 @@ class PickleReader:
         """Add items to the list on the stack, or hand them out if that is the outermost one."""
         target = self._stack[-1]
         if not isinstance(target, list):
-            raise TypeError(target)
+            raise TypeError("nothing can be appended to this")
         if len(self._stack) == 1 and not self._outer:
             return items
         target.extend(items)
@@ -194,9 +195,11 @@ class PickleReader:
         self._stack.append(value)
 
     def _name_admitted(self, module: object, name: object) -> None:
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise TypeError("a name is text")  # and is not hashed or shown otherwise: it may be nested too deeply for that
         if (module, name) not in _ADMITTED:
             raise self._refused(f"'{module}.{name}'"[:200])
-        self._stack.append(_ADMITTED[str(module), str(name)])
+        self._stack.append(_ADMITTED[module, name])
 
     def _global(self) -> None:
         module, name = (self._line() for _ in range(2))
@@ -239,16 +242,29 @@ class PickleReader:
         else:
             raise self._refused("the state of something other than numpy's arrays")
 
-    def _fill(self, array: Array, shape: tuple[int, ...], dtype: _Dtype, *, is_by_columns: bool, data: bytes | Extent) -> None:
+    def _fill(self, array: Array, shape: object, dtype: object, *, is_by_columns: bool, data: object) -> None:
+        """Give an array what a pickle says of it. What that is may be anything: it is checked before it is hashed, shown or multiplied."""
+        if not isinstance(dtype, _Dtype) or not isinstance(dtype.order, str) or not isinstance(dtype.code, str):
+            raise TypeError("this is no type of numbers")
         numbers = _NUMBERS.get((dtype.order, dtype.code))
         if numbers is None:
-            raise self._refused(f"an array of '{dtype.order}{dtype.code}' (float16 and float32 are read)")
-        if is_by_columns and len(shape) > 1:
+            raise self._refused(f"an array of '{dtype.order}{dtype.code}'"[:200] + " (float16 and float32 are read)")
+        array.dtype, array.shape = numbers, self._shape(shape)
+        if is_by_columns and len(array.shape) > 1:
             raise self._refused("an array stored column by column")
-        array.dtype, array.shape, array.data = numbers, shape, data
+        if not isinstance(data, bytes | Extent):
+            raise self._refused("an array of something other than bytes")
+        array.data = data
         n_bytes = data.n_bytes if isinstance(data, Extent) else len(data)
-        if n_bytes != math.prod(shape) * numbers.itemsize:
-            raise InputError(f"{self._name} has {n_bytes:,} bytes for an array of shape {shape} and type {array.dtype}: it is damaged")
+        if n_bytes != math.prod(array.shape) * numbers.itemsize:
+            raise InputError(
+                f"{self._name} has {n_bytes:,} bytes for an array of shape {array.shape} and type {array.dtype}: it is damaged"
+            )
+
+    def _shape(self, found: object) -> tuple[int, ...]:
+        if not isinstance(found, tuple) or len(found) > 2 or any(type(n) is not int or not 0 <= n < _MAX_ROWS for n in found):
+            raise self._refused("an array of a shape that no vectors have")
+        return found
 
 
 def _may_be_used_again(value: object) -> bool:

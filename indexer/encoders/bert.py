@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -41,10 +43,10 @@ class Layer(nn.Module):
         self.outer = nn.Linear(config.inner, config.hidden)
         self.outer_norm = nn.LayerNorm(config.hidden, config.epsilon)
 
-    def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """Return the next hidden states, (n, tokens, hidden) like these; ``mask`` is False where a token must not be looked at."""
+    def forward(self, hidden: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Return the next hidden states, (n, tokens, hidden) like these; ``bias`` is added to the products of queries and keys."""
         query, key, value = self.projected(hidden).unflatten(-1, (3, self._n_heads, -1)).permute(2, 0, 3, 1, 4)
-        attention = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)  # (n, heads, tokens, head)
+        attention = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (n, heads, tokens, head)
         hidden = self.attended_norm(self.attended(attention.transpose(1, 2).flatten(2)).add_(hidden))
         inner = functional.gelu(self.inner(hidden))
         normed: torch.Tensor = self.outer_norm(self.outer(inner).add_(hidden))
@@ -76,9 +78,9 @@ class Bert(nn.Module):
         typed = self.types.weight[0] if types is None else self.types(types)
         placed = self.positions.weight[: ids.shape[1]] if positions is None else self.positions(positions)
         hidden: torch.Tensor = self.norm(self.tokens(ids) + typed + placed)
-        wide_mask = None if mask is None else mask[:, None, None, :]
+        bias = None if mask is None else torch.zeros_like(mask, dtype=hidden.dtype).masked_fill(~mask, -math.inf)[:, None, None, :]
         for layer in self.layers:
-            hidden = layer(hidden, wide_mask)
+            hidden = layer(hidden, bias)
         return hidden
 
     @staticmethod

@@ -3,7 +3,8 @@
 facebookresearch/DPR as it was when the checkpoints and the published vectors were made (2020): ``dpr/models/hf_models.py``,
 ``dpr/utils/data_utils.py``, ``generate_dense_embeddings.py``. All token types are 0, and a passage without a title is its text alone.
 Questions have U+2019 replaced, as in training. ``as_since_2021`` is what the code has done after its commits of March 2021 and February
-2022. No commit of the single-nq repositories on the hub is recorded with published results: what their main branch has is used.
+2022. No commit of the repositories on the hub is recorded with the authors' results; those of single-nq are the ones that others' published
+code pins (of the passages several, of the questions at least two projects of their own).
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ def as_since_2021(spec: EncoderSpec) -> EncoderSpec:
 
 SPEC = EncoderSpec(
     name="dpr",
-    query_checkpoint=HubCheckpoint("facebook/dpr-question_encoder-single-nq-base", "main", "question_encoder"),
-    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-single-nq-base", "main", "ctx_encoder"),
+    query_checkpoint=HubCheckpoint(
+        "facebook/dpr-question_encoder-single-nq-base", "d04a52f6d2f96c60117a925e8c24c4043a75f265", "question_encoder"
+    ),
+    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-single-nq-base", "bb21a3c2b1656d60c6a8e920283bc40dabddadb8", "ctx_encoder"),
     query_prefix="question_encoder.bert_model.",
     passage_prefix="ctx_encoder.bert_model.",
     dim=768,

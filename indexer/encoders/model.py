@@ -10,14 +10,18 @@ from numpy.typing import NDArray
 from corpora.errors import InputError, MissingExtraError
 from indexer.base import Vectors, check_device
 
+from .failures import device_errors, first_line
 from .spec import Dtype, EncoderSpec, Side, Tokens
 
 if TYPE_CHECKING:
     import torch
 
 
+_ALIGNED = 8  # numbers of a row of the mask
+
+
 class Batch(NamedTuple):
-    """Some texts' tokens padded to the longest of them, in the host's memory, pinned if the model is on a GPU.
+    """Some texts' tokens padded to the longest of them or a little more, in the host's memory, pinned if the model is on a GPU.
 
     Attributes:
         ids: int32, (n, tokens).
@@ -45,6 +49,7 @@ class Model:
     Raises:
         MissingExtraError: torch is not installed.
         InputError: the device is not there.
+        IdxError: it has too little memory, or fails.
         ArtifactMismatch, ArtifactDamaged, DownloadError: see ``weights.load_network``.
     """
 
@@ -57,12 +62,13 @@ class Model:
             from .weights import load_network, load_projection
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-        self._spec = spec
+        self._spec, self._max_tokens = spec, spec.max_tokens(side)
         self._device = torch.device(_chosen_device(device))
         network, projection = load_network(spec, side), load_projection(spec, side)
         self.dim = network.tokens.embedding_dim if projection is None else projection.shape[0]
-        self._network = network.to(self._device, getattr(torch, dtype)).eval()
-        self._projection = None if projection is None else projection.to(self._device)
+        with device_errors(device, f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
+            self._network = network.to(self._device, getattr(torch, dtype)).eval()
+            self._projection = None if projection is None else projection.to(self._device)
 
     def encode(self, tokens: Tokens, which: NDArray[np.int64] | None = None) -> Vectors:
         """Return float32 vectors, shape (n, dim), of the texts numbered ``which`` (None: all), as one batch."""
@@ -77,7 +83,7 @@ class Model:
 
         all_lengths = tokens.lengths()
         ends, lengths = (tokens.ends, all_lengths) if which is None else (tokens.ends[which], all_lengths[which])
-        column = np.arange(lengths.max())
+        column = np.arange(self._width(lengths))
         inside = column < lengths[:, None]
         places = ((ends - lengths)[:, None] + column)[inside]
 
@@ -104,6 +110,13 @@ class Model:
             if self._projection is not None:
                 vectors = functional.linear(vectors, self._projection)
             return functional.normalize(vectors, dim=1) if self._spec.normalize else vectors
+
+    def _width(self, lengths: NDArray[np.int64]) -> int:
+        """Return how many tokens wide a batch is; a mask on a GPU is aligned for its attention, as far as the positions go."""
+        longest = int(lengths.max())
+        if self._device.type != "cuda" or lengths.min() == longest:
+            return longest
+        return max(longest, min(-(-longest // _ALIGNED) * _ALIGNED, self._max_tokens))
 
     def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory() if self._device.type == "cuda" else tensor
@@ -141,5 +154,5 @@ def _chosen_device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"the device '{device}' cannot be used: {str(error).splitlines()[0]}") from error
+        raise InputError(f"the device '{device}' cannot be used: {first_line(error)}") from error
     return device

@@ -7,7 +7,7 @@ libraries that the encoders were published with do it differently. Unpaired surr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ Ids = list[int]
 _START = {"bert": ("[CLS]",), "t5": ()}
 _END = {"bert": "[SEP]", "t5": "</s>"}
 _SPARE_ROWS = 128  # embeddings may have rows for no token, up to a round number: T5 has 28
+_SLICE_TEXTS = 256  # that are split at a time: what the splitter says of a token takes many times the memory of its number
+_SLICE_CHARACTERS = 1 << 20
 
 
 class Tokenizer:
@@ -49,28 +51,31 @@ class Tokenizer:
         self._start = [_special(self._splitter, token, folder) for token in _START[spec.architecture]]
         self._end = [_special(self._splitter, _END[spec.architecture], folder)]
 
-    def queries(self, queries: Sequence[str]) -> Tokens:
+    def queries(self, queries: Iterable[str]) -> Tokens:
         """Return the tokens of each query."""
-        return self._tokens([self._spec.query_text(query) for query in queries])
+        return self._tokens(self._spec.query_text(query) for query in queries)
 
-    def passages(self, passages: Sequence[Passage]) -> Tokens:
-        """Return the tokens of each passage."""
-        return self._tokens([self._spec.passage_text(passage) for passage in passages])
+    def passages(self, passages: Iterable[Passage]) -> Tokens:
+        """Return the tokens of each passage; of a stream no more is held than is split at a time."""
+        return self._tokens(self._spec.passage_text(passage) for passage in passages)
 
-    def _tokens(self, texts: Sequence[str | Pair]) -> Tokens:
+    def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
+        return joined([self._tokens_of(some) for some in _slices(texts)] or [self._tokens_of([])])
+
+    def _tokens_of(self, texts: list[str | Pair]) -> Tokens:
         split = iter(self._split([part for text in texts for part in ((text,) if isinstance(text, str) else text)]))
-        joined = [self._single(next(split)) if isinstance(text, str) else self._pair(next(split), next(split)) for text in texts]
-        lengths = np.array([len(ids) for ids, _ in joined], dtype=np.int64)
+        whole = [self._single(next(split)) if isinstance(text, str) else self._pair(next(split), next(split)) for text in texts]
+        lengths = np.array([len(ids) for ids, _ in whole], dtype=np.int64)
         ends = np.cumsum(lengths)
-        flat = np.fromiter(itertools.chain.from_iterable(ids for ids, _ in joined), dtype=np.int32, count=int(lengths.sum()))
-        types = _types(lengths, np.array([n for _, n in joined], dtype=np.int64)) if self._spec.second_type else None
+        flat = np.fromiter(itertools.chain.from_iterable(ids for ids, _ in whole), dtype=np.int32, count=int(lengths.sum()))
+        types = _types(lengths, np.array([n for _, n in whole], dtype=np.int64)) if self._spec.second_type else None
         return Tokens(flat, ends, types)
 
     def _single(self, ids: Ids) -> tuple[Ids, int]:
         """Return the tokens of one text, cut and with special tokens, and how many of them have type 0."""
         budget = self._max_tokens - len(self._start) - len(self._end)
-        joined = self._lengthened([*self._start, *ids[:budget], *self._end])
-        return joined, len(joined)
+        whole = self._lengthened([*self._start, *ids[:budget], *self._end])
+        return whole, len(whole)
 
     def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
         """Return the same of two texts."""
@@ -109,6 +114,26 @@ def kept(n_first: int, n_second: int, budget: int, *, to_first: bool) -> tuple[i
     return budget - n_second, n_second
 
 
+def joined(parts: Sequence[Tokens]) -> Tokens:
+    """Return the tokens of all parts, at least one, as those of one sequence of texts."""
+    types = [part.types for part in parts if part.types is not None]
+    ends = np.cumsum(np.concatenate([part.lengths() for part in parts]))
+    return Tokens(np.concatenate([part.ids for part in parts]), ends, np.concatenate(types) if types else None)
+
+
+def _slices(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
+    """Yield the texts some at a time, many short ones or few long ones."""
+    some, n_characters = list[str | Pair](), 0
+    for text in texts:
+        some.append(text)
+        n_characters += len(text) if isinstance(text, str) else sum(map(len, text))
+        if len(some) == _SLICE_TEXTS or n_characters >= _SLICE_CHARACTERS:
+            yield some
+            some, n_characters = [], 0
+    if some:
+        yield some
+
+
 def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the token types of all texts: 0 for the first tokens of each, 1 for the others."""
     position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -144,7 +169,7 @@ def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
 
 def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:
     config = read_config(folder, spec)
-    n_tokens = splitter.get_vocab_size(with_added_tokens=True)
+    n_tokens = 1 + max(splitter.get_vocab(with_added_tokens=True).values(), default=-1)
     if not n_tokens <= config.n_tokens < n_tokens + _SPARE_ROWS:
         raise ArtifactMismatch(
             f"the tokenizer in {folder} knows {n_tokens} tokens, its network {config.n_tokens}: they do not belong together; "
@@ -152,6 +177,8 @@ def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec
         )
     if isinstance(config, BertConfig) and config.n_positions < max_tokens:
         raise ArtifactMismatch(f"the network in {folder} takes {config.n_positions} tokens, but '{spec.name}' needs {max_tokens}")
+    if isinstance(config, BertConfig) and config.n_types <= spec.second_type:
+        raise ArtifactMismatch(f"the network in {folder} has {config.n_types} token type, but '{spec.name}' needs {spec.second_type + 1}")
 
 
 def _special(splitter: tokenizers.Tokenizer, token: str, folder: Path) -> int:

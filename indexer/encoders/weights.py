@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,7 +19,8 @@ from corpora.errors import ArtifactDamaged, ArtifactMismatch
 from .bert import UNUSED as UNUSED_BY_BERT
 from .bert import Bert
 from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, present
-from .config import BertConfig, read_config
+from .config import BertConfig, read_config, read_object
+from .failures import first_line
 from .spec import EncoderSpec, Side
 from .t5 import T5
 from .t5 import UNUSED as UNUSED_BY_T5
@@ -28,6 +28,22 @@ from .t5 import UNUSED as UNUSED_BY_T5
 Tensors = Mapping[str, torch.Tensor]
 
 _MAX_NAMED = 3
+_NUMBERS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_SUFFIXES = (".safetensors", ".bin")
+_FOREIGN = (  # what torch's reader raises for bytes that are no checkpoint: it works through them as instructions
+    ValueError,
+    RuntimeError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    MemoryError,
+    struct.error,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
 
 
 def load_network(spec: EncoderSpec, side: Side) -> Bert | T5:
@@ -56,8 +72,8 @@ def load_projection(spec: EncoderSpec, side: Side) -> torch.Tensor | None:
     if not spec.has_projection:
         return None
     folder = spec.folder(side)
-    activation = _read_json(folder / PROJECTION_CONFIG).get("activation_function", "none")
-    if not activation.endswith(".Identity"):
+    activation = read_object(folder / PROJECTION_CONFIG).get("activation_function", "none")
+    if not str(activation).endswith(".Identity"):
         raise ArtifactMismatch(f"{folder / PROJECTION_CONFIG} has the activation function {activation}, but '{spec.name}' has none")
     path = present(folder, PROJECTION) or folder / PROJECTION[0]
     stored = _read(path)
@@ -65,7 +81,13 @@ def load_projection(spec: EncoderSpec, side: Side) -> torch.Tensor | None:
         raise ArtifactMismatch(
             f"{path} holds {', '.join(sorted(stored))} instead of linear.weight: '{spec.name}' has a matrix there, no more"
         )
-    return stored["linear.weight"].float()
+    matrix, hidden = stored["linear.weight"], read_config(folder, spec).hidden
+    _check_numbers(path, "linear.weight", matrix)
+    if matrix.ndim != 2 or matrix.shape[1] != hidden:
+        raise ArtifactMismatch(
+            f"{path} holds a matrix of shape {tuple(matrix.shape)}, but its network gives vectors of {hidden} components"
+        )
+    return matrix.float()
 
 
 def _assign(network: Bert | T5, sources: Mapping[str, tuple[str, ...]], stored: Tensors, path: Path) -> None:
@@ -79,11 +101,13 @@ def _assign(network: Bert | T5, sources: Mapping[str, tuple[str, ...]], stored: 
     state = {}
     for name, parameter in network.state_dict().items():
         parts = [stored[source] for source in sources[name]]
-        tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
-        if tensor.shape != parameter.shape:
-            sizes = f"{tuple(tensor.shape)}, not {tuple(parameter.shape)}"
+        for source, part in zip(sources[name], parts, strict=True):
+            _check_numbers(path, source, part)
+        shape = (sum(part.shape[0] for part in parts if part.ndim), *parts[0].shape[1:])
+        if shape != parameter.shape or any(part.shape[1:] != parts[0].shape[1:] for part in parts):
+            sizes = f"{' + '.join(str(tuple(part.shape)) for part in parts)}, not {tuple(parameter.shape)}"
             raise ArtifactMismatch(f"{path} does not hold the weights of its config.json: {' + '.join(sources[name])} is {sizes}")
-        state[name] = tensor
+        state[name] = torch.cat(parts) if len(parts) > 1 else parts[0]
     network.load_state_dict(state, assign=True)
 
 
@@ -99,24 +123,36 @@ def _renamed(stored: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in stored.items()}
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        values: Mapping[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint again") from error
-    return values
+def _check_numbers(path: Path, name: str, tensor: torch.Tensor) -> None:
+    """Raise ``ArtifactMismatch`` unless a tensor holds plain numbers that can be computed with as they are."""
+    if tensor.dtype not in _NUMBERS or tensor.layout != torch.strided or tensor.device.type != "cpu":
+        kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}".replace("torch.", "")
+        raise ArtifactMismatch(f"{path} holds {name} as {kind}: plain float16, bfloat16, float32 or float64 is wanted, nothing quantised")
 
 
 def _read(path: Path) -> Tensors:
     """Return the tensors of a file, or of those that an index lists."""
-    if path.suffix == ".json":
-        files = sorted(set(_read_json(path).get("weight_map", {}).values()))
-        return {name: tensor for file in files for name, tensor in _read(path.parent / file).items()}
+    if path.suffix != ".json":
+        return _read_one(path)
+    listed = read_object(path).get("weight_map")
+    files = set(listed.values()) if isinstance(listed, dict) and all(isinstance(file, str) for file in listed.values()) else set()
+    if not files or any(Path(file).name != file or not file.endswith(_SUFFIXES) for file in files):
+        raise ArtifactDamaged(f"{path} cannot be read (it lists no files with weights beside it): get the checkpoint again")
+    return {name: tensor for file in sorted(files) for name, tensor in _read_one(path.parent / file).items()}
+
+
+def _read_one(path: Path) -> Tensors:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
         # Nothing but tensors is unpickled; the format of before 2020 is no archive and cannot be mapped.
-        stored: Tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, ValueError, RuntimeError, EOFError, SafetensorError, pickle.UnpicklingError) as error:
-        raise ArtifactDamaged(f"{path} cannot be read ({str(error).splitlines()[0]}): get the checkpoint again") from error
-    return stored
+        stored = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (OSError, SafetensorError) as error:
+        raise ArtifactDamaged(f"{path} cannot be read ({first_line(error)}): get the checkpoint again") from error
+    except _FOREIGN as error:  # torch's own message advises to run what the file asks for
+        raise ArtifactDamaged(
+            f"{path} cannot be read (it is damaged, or holds more than tensors; nothing of it was run): get the checkpoint again"
+        ) from error
+    if not isinstance(stored, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in stored.values()):
+        raise ArtifactDamaged(f"{path} cannot be read (it holds something else than tensors by name): get the checkpoint again")
+    return {str(name): tensor for name, tensor in stored.items()}

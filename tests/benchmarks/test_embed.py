@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.embed import real_passages
+from benchmarks.embed import TimedModel, real_passages
 from tests.benchmarks.test_smoke import rows
 
 
@@ -16,6 +17,30 @@ def test_beside_sentence_transformers(shared_data: Path, tmp_path: Path) -> None
     assert figures["max difference"] <= 5e-5
     assert 0 < figures["overhead %"] < 100
     assert figures["ratio"] == pytest.approx(figures["idx passages/s"] / figures["sentence-transformers passages/s"])
+
+
+class Forward:
+    """Takes a while for each batch."""
+
+    dim = 3
+
+    def forward(self, batch: object) -> str:
+        time.sleep(0.02)
+        return f"vectors of {batch}"
+
+
+def test_a_models_time_is_taken_from_its_first_batch_on() -> None:
+    model = TimedModel(Forward())  # type: ignore[arg-type]
+    assert model.dim == 3
+    before = time.perf_counter()
+    assert [model.forward(batch) for batch in "ab"] == ["vectors of a", "vectors of b"]  # type: ignore[arg-type]
+    assert model.first_at is not None
+    assert before <= model.first_at <= time.perf_counter() - 0.04
+    assert 0.04 <= model.forward_s <= time.perf_counter() - before
+    model.reset()
+    assert model.forward_s == 0.0
+    model.forward("c")  # type: ignore[arg-type]
+    assert model.first_at >= before + 0.04
 
 
 def test_more_passages_than_there_are_real_ones_are_joined_of_them(shared_data: Path) -> None:

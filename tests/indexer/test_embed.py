@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,7 @@ from indexer.base import Vectors
 from indexer.devices import Precision, Resources
 from indexer.embed import EmbedProgress, embed, encoder_spec
 from indexer.encoders.spec import Tokens
-from indexer.pipeline import Job
+from indexer.pipeline import Job, PassageEncoder
 from indexer.vectors import Shards, Stored
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class FakeTokenizer:
     def __init__(self, spec: object, side: str) -> None:
         pass
 
-    def passages(self, passages: Sequence[Passage]) -> Tokens:
-        FakeTokenizer.n_passages += len(passages)
+    def passages(self, passages: Iterable[Passage]) -> Tokens:
         texts = [passage.text.encode() for passage in passages]
+        FakeTokenizer.n_passages += len(texts)
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         return Tokens(np.frombuffer(b"".join(texts), dtype=np.uint8).astype(np.int32), ends, None)
 
@@ -70,6 +71,10 @@ class FakeModel:
         starts = tokens.ends - tokens.lengths()
         return FakeBatch([tokens.ids[starts[i] : tokens.ends[i]].astype(np.uint8).tobytes() for i in which])
 
+    def encode(self, tokens: Tokens, which: np.typing.NDArray[np.int64]) -> Vectors:
+        vectors: Vectors = self.forward(self.pad(tokens, which)).numpy()
+        return vectors
+
     def forward(self, batch: FakeBatch) -> torch.Tensor:
         FakeModel.batches.append(len(batch.texts) * max(map(len, batch.texts)))
         return torch.from_numpy(FakeModel.spoil(batch.texts, np.array([vector_of(text) for text in batch.texts])))
@@ -82,6 +87,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeTokenizer, "n_passages", 0)
     monkeypatch.setattr(FakeModel, "batches", [])
     monkeypatch.setattr(batching, "WINDOW_ROWS", 300)
+    monkeypatch.setattr(batching, "PIECE_ROWS", 100)
 
 
 @pytest.fixture
@@ -206,6 +212,27 @@ def test_a_full_disk_stops_the_build_and_the_finished_shards_stay(
     assert files(tmp_path) == files(tmp_path / "whole")
 
 
+def test_no_shard_is_begun_before_the_one_before_it_is_on_the_disk(
+    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a kill costs one shard, however slow the disk is."""
+    write, seen = Shards.write, []
+
+    def slow(shards: Shards, rows: range, vectors: Vectors, stored: Stored) -> None:
+        before = len(FakeModel.batches)
+        time.sleep(0.2)
+        seen.append((before, len(FakeModel.batches)))
+        write(shards, rows, vectors, stored)
+
+    monkeypatch.setattr(Shards, "write", slow)
+    run(job(tmp_path))
+    FakeModel.batches.clear()
+    run(job(tmp_path / "first", 1000))
+    n_in_first = len(FakeModel.batches)
+    assert seen[0] == (n_in_first + 1, n_in_first + 1)  # the device has begun one batch of the second shard, and begins no other
+    assert [after - before for before, after in seen] == [0, 0, 0, 0]  # three shards, and one
+
+
 def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
     """No stage runs far ahead of the next one: tokenised is little more than what has gone through the model."""
     build(made_passages)
@@ -225,18 +252,46 @@ def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: li
             torch.OutOfMemoryError("CUDA out of memory"),
             "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller",
         ),
+        (torch.OutOfMemoryError(), "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
+        (MemoryError(), "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
+        (None, "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
         (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished shards are kept"),
+        (RuntimeError(), "cpu failed: RuntimeError; the finished shards are kept"),
     ],
+    ids=repr,
 )
 def test_a_device_that_fails_is_named(
-    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None, message: str
 ) -> None:
     def fail(texts: list[bytes], made: Vectors) -> Vectors:
         if any(text.startswith(b"Passage number 1500 ") for text in texts):
-            raise error
+            if error is None:
+                torch.empty(1 << 46, dtype=torch.uint8)  # which no machine has
+            else:
+                raise error
         return made
 
     monkeypatch.setattr(FakeModel, "spoil", fail)
     with pytest.raises(IdxError, match=message):
         run(job(tmp_path))
     assert list(files(tmp_path)) == ["shard-00000.npy"]
+
+
+@pytest.mark.parametrize("fails_on", ["loading", "encoding"])
+def test_a_device_that_is_too_small_for_a_sample_is_named(
+    fails_on: str, monkeypatch: pytest.MonkeyPatch, made_passages: list[Passage]
+) -> None:
+    def fail(*arguments: object) -> Vectors:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.00 GiB\nmore")
+
+    found = Resources(("cuda:1",), Precision("float16", "float16"), 9_999_999, 0)
+    message = "^cuda:1 has too little memory for batches of 9,999,999 tokens: say --batch-tokens with a smaller number$"
+    if fails_on == "loading":
+        monkeypatch.setattr(FakeModel, "__init__", fail)
+        with pytest.raises(IdxError, match=message):
+            PassageEncoder(encoder_spec("minilm"), found)
+        return
+    encoder = PassageEncoder(encoder_spec("minilm"), found)
+    monkeypatch.setattr(FakeModel, "spoil", fail)
+    with pytest.raises(IdxError, match=message):
+        encoder.encode(made_passages[:3])

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.errors import InputError
+from corpora.errors import InputError, StorageError
 from indexer import embedding_formats
 from indexer.base import Vectors
-from indexer.embedding_formats import find_embeddings
+from indexer.embedding_formats import Embeddings, find_embeddings, hashed
 
 IDS = [f"id {n}" for n in range(1, 1201)]
 VECTORS: Vectors = np.random.default_rng(3).normal(size=(1200, 8)).astype(np.float32)
@@ -152,6 +152,41 @@ def test_a_file_that_is_cut_off_is_refused(make: Callable[[Path], Path], tmp_pat
         file.write_bytes(content[:n_bytes])
         with pytest.raises(InputError, match=r"cut off|damaged|no member"):
             list(find_embeddings(path).blocks())
+
+
+@pytest.mark.parametrize("compression", ["gz", "bz2", "xz"])
+def test_a_compressed_tar_that_is_damaged_is_refused(compression: str, tmp_path: Path) -> None:
+    path = tmp_path / f"some.tar.{compression}"
+    with tarfile.open(path, f"w:{compression}") as tar:  # type: ignore[call-overload]
+        vectors = np.random.default_rng(5).normal(size=(40_000, 16)).astype(np.float16)  # bzip2 has several blocks of them
+        add(tar, "passages_00", pickle.dumps(([str(n) for n in range(40_000)], vectors), protocol=4))
+    sound = path.read_bytes()
+    assert sum(len(block.vectors) for block in find_embeddings(path).blocks()) == 40_000
+    for place in (20, len(sound) // 2, len(sound) - 100, len(sound) - 6):
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 0x55]) + sound[place + 1 :])
+        with pytest.raises(InputError, match=f"{path} .*(cut off|damaged|no pickle of embeddings)"):
+            list(find_embeddings(path).blocks())
+
+
+def test_a_compressed_index_is_read_to_its_checksum(tmp_path: Path) -> None:
+    path = pyserini_tar(tmp_path)
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:])
+    with pytest.raises(InputError, match="is cut off or damaged: CRC check failed"):
+        list(find_embeddings(path).blocks())
+
+
+def test_a_disk_that_cannot_be_read_is_named_and_not_taken_for_damage(tmp_path: Path) -> None:
+    unreadable = Path("/proc/self/mem")  # reading its first bytes is an error of input
+    if not unreadable.exists():
+        pytest.skip("needs /proc/self/mem")
+    source = Embeddings("what is published", "pickles", (unreadable,), ("there",))
+    with pytest.raises(StorageError, match="^what is published cannot be read: Input/output error$"):
+        list(source.blocks())
+    with pytest.raises(StorageError, match="^what is published cannot be read: Input/output error$"):
+        hashed(source)
+    with pytest.raises(StorageError, match="^/proc/self/mem cannot be read: Input/output error$"):
+        find_embeddings(unreadable)
 
 
 @pytest.mark.parametrize("name", ["../passages_00", "/tmp/passages_00", "a/../../passages_00"])

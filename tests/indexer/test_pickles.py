@@ -144,10 +144,60 @@ def test_a_pickle_cut_off_anywhere_is_refused() -> None:
         read(large[:2_000_000])
 
 
-def test_a_length_that_is_not_there_takes_no_memory() -> None:
-    for begin in (b"\x8d", b"\x8e", b"\x96"):
-        with pytest.raises(InputError, match="is cut off"):
-            read(begin + struct.pack("<Q", 1 << 60) + b"x.")
+@pytest.mark.parametrize("begin", [b"\x8d", b"\x8e", b"\x96"])
+def test_a_length_that_is_not_there_takes_no_memory(begin: bytes, tmp_path: Path) -> None:
+    (tmp_path / "made.pkl").write_bytes(begin + struct.pack("<Q", 1 << 60) + b"x.")
+    with (tmp_path / "made.pkl").open("rb") as file, pytest.raises(InputError, match="is cut off"):  # a real file makes room at once
+        list(PickleReader(file, "made.pkl").items())
+
+
+DEEP = b")" + b"\x85" * 200_000  # a tuple in a tuple in a tuple: to hash, compare or show it takes a stack as deep
+F4 = b"cnumpy\ndtype\n" + text("f4") + b"\x85R"
+ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n\x85R"
+HUGE = b"\x8a\xff" + b"\xff" * 254 + b"\x7f"
+
+
+def array_pickle(shape: bytes = b"K\x01\x85", dtype: bytes = F4, data: bytes = b"C\x04aaaa") -> bytes:
+    return ARRAY + b"(K\x01" + shape + dtype + b"\x89" + data + b"tb."
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (array_pickle(dtype=F4 + b"(K\x03" + DEEP + b"tb"), "no pickle of embeddings"),
+        (array_pickle(dtype=b"cnumpy\ndtype\n" + DEEP + b"\x85R"), "no pickle of embeddings"),
+        (array_pickle(dtype=DEEP), "no pickle of embeddings"),
+        (array_pickle(shape=DEEP + b"\x85"), "an array of a shape that no vectors have"),
+        (array_pickle(shape=b"(" + HUGE * 100_000 + b"t"), "an array of a shape that no vectors have"),
+        (array_pickle(shape=HUGE + b"\x85"), "an array of a shape that no vectors have"),
+        (array_pickle(shape=b"J" + struct.pack("<i", -1) + b"J" + struct.pack("<i", -1) + b"\x86"), "a shape that no vectors have"),
+        (array_pickle(shape=b"\x88\x85"), "an array of a shape that no vectors have"),
+        (array_pickle(shape=b"K\x01K\x01K\x01\x87"), "an array of a shape that no vectors have"),
+        (array_pickle(shape=b"N"), "an array of a shape that no vectors have"),
+        (array_pickle(data=DEEP), "an array of something other than bytes"),
+        (array_pickle(data=text("aaaa")), "an array of something other than bytes"),
+        (DEEP + DEEP + b"\x93.", "no pickle of embeddings"),
+        (text("numpy") + DEEP + b"\x93.", "no pickle of embeddings"),
+        (DEEP + b"K\x01a.", "no pickle of embeddings"),
+        (DEEP + DEEP + b"R.", "a call of something other than numpy's arrays"),
+        (DEEP + DEEP + b"b.", "the state of something other than numpy's arrays"),
+        (DEEP + b"q\x00h\x00.", "one array twice"),
+        (b"(" * 200_000 + b".", "no pickle of embeddings"),
+    ],
+    ids=range(19),
+)
+def test_what_is_nested_too_deeply_or_impossible_is_neither_hashed_nor_multiplied(content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(content)
+
+
+def test_a_deep_nesting_can_be_let_go() -> None:
+    _, value = read(DEEP + b".")
+    assert type(value) is tuple
+    del value
+    items, _ = read(b"]" * 200_000 + b"a" * 199_999 + b".")
+    assert len(items) == 1
+    items.clear()
 
 
 def test_an_array_whose_shape_is_not_that_of_its_bytes_is_refused() -> None:

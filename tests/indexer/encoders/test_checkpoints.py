@@ -14,7 +14,7 @@ import pytest
 from corpora.durable import file_sha256
 from corpora.errors import DownloadError, InputError, LockedError
 from corpora.staging import locked
-from indexer.encoders import checkpoints, contriever, dpr, gtr
+from indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
 from indexer.encoders.spec import weights_of, with_checkpoint
 from indexer.encoders.transformer import TransformerEncoder
 from tests.loopback import serving
@@ -119,11 +119,11 @@ def test_what_hugging_faces_libraries_have_downloaded_is_used(no_cache: Path, mo
     repository = no_cache / "models--facebook--contriever-msmarco"
     tiny.save_bert(repository / "snapshots" / "abe8c1493371369031bcb1e02acb754cf4e162fa")
     assert contriever.SPEC.folder("query").is_relative_to(repository)
-    main = no_cache / "models--facebook--dpr-question_encoder-single-nq-base"
+    main = no_cache / "models--intfloat--simlm-base-msmarco-finetuned"
     tiny.save_bert(main / "snapshots" / "1234")
     (main / "refs").mkdir()
     (main / "refs" / "main").write_text("1234")
-    assert dpr.SPEC.folder("query") == main / "snapshots" / "1234"
+    assert simlm.SPEC.folder("query") == main / "snapshots" / "1234"
 
 
 def test_a_directory_of_the_users_must_have_all_files(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
-from indexer.encoders import contriever, dpr, gtr
+from corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, IdxError, InputError
+from indexer.encoders import contriever, dpr, gtr, simlm
+from indexer.encoders.bert import Bert
 from indexer.encoders.model import Model
 from indexer.encoders.spec import EncoderSpec, Side, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer
@@ -149,6 +151,138 @@ def test_truncated_weights_are_named(bert: Path) -> None:
         load(contriever.SPEC, bert)
 
 
+def _as_bin(folder: Path, content: object) -> None:
+    """Replace the weights by a pickle of torch's, or by bytes."""
+    (folder / "model.safetensors").unlink()
+    if isinstance(content, bytes):
+        (folder / "pytorch_model.bin").write_bytes(content)
+    else:
+        torch.save(content, folder / "pytorch_model.bin")
+
+
+NOT_TENSORS = {
+    "nothing": b"",
+    "text": b"hello",
+    "zeros": bytes(1000),
+    "an archive that is cut off": b"PK\x03\x04" + bytes(100),
+    "a list": [torch.ones(2)],
+    "integers": {"embeddings.LayerNorm.bias": 3, "more": torch.ones(2)},
+    "a tensor": torch.ones(2),
+}
+
+
+@pytest.mark.parametrize("content", NOT_TENSORS.values(), ids=NOT_TENSORS)
+def test_what_is_no_weights_is_named_in_our_own_words(content: object, bert: Path) -> None:
+    _as_bin(bert, content)
+    with pytest.raises(ArtifactDamaged, match=r"/pytorch_model\.bin cannot be read \(it .*get the checkpoint again$") as raised:
+        load(contriever.SPEC, bert)
+    assert "weights_only" not in str(raised.value)  # torch's advice to run what the file asks for
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_bytes_at_random_in_weights_are_no_traceback(bert: Path) -> None:
+    torch.save(load_file(bert / "model.safetensors"), bert / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    (bert / "model.safetensors").unlink()
+    sound = (bert / "pytorch_model.bin").read_bytes()
+    generator = np.random.default_rng(4)
+    refusals = []
+    for _ in range(25):
+        content = np.frombuffer(sound, dtype=np.uint8).copy()
+        content[generator.integers(0, 4000, size=3)] = generator.integers(0, 256, size=3)  # where the names are
+        (bert / "pytorch_model.bin").write_bytes(content.tobytes())
+        try:
+            load(contriever.SPEC, bert)
+        except ArtifactError as error:
+            refusals.append(str(error))
+    assert len(refusals) >= 8
+    assert all(refusal.startswith(f"{bert / 'pytorch_model.bin'} ") for refusal in refusals)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {"weight_map": ["model.safetensors"]},
+        {"weight_map": {"a": 3}},
+        {"weight_map": {"a": "model.safetensors.index.json"}},  # itself
+        {"weight_map": {"a": "../bert/model.safetensors"}},
+        {"weight_map": {}},
+        {},
+        [],
+    ],
+    ids=str,
+)
+def test_an_index_of_something_else_than_weights_is_refused(index: object, bert: Path) -> None:
+    (bert / "model.safetensors").unlink()
+    (bert / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ArtifactDamaged, match=r"/model\.safetensors\.index\.json cannot be read \(it "):
+        load(contriever.SPEC, bert)
+
+
+def test_an_index_of_a_file_that_is_not_there_is_refused(bert: Path) -> None:
+    (bert / "model.safetensors").unlink()
+    (bert / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    with pytest.raises(ArtifactDamaged, match=r"/model-1\.safetensors cannot be read \(No such file"):
+        load(contriever.SPEC, bert)
+
+
+@pytest.mark.parametrize("kind", ["int8", "sparse", "complex64"])
+def test_weights_that_cannot_be_computed_with_are_refused(kind: str, bert: Path) -> None:
+    weights = load_file(bert / "model.safetensors")
+    changed = weights["encoder.layer.1.output.dense.weight"]
+    weights["encoder.layer.1.output.dense.weight"] = changed.to_sparse() if kind == "sparse" else changed.to(getattr(torch, kind))
+    _as_bin(bert, weights)
+    with pytest.raises(ArtifactMismatch, match=rf"/pytorch_model\.bin holds encoder\.layer\.1\.output\.dense\.weight as .*{kind}"):
+        load(contriever.SPEC, bert)
+
+
+@pytest.mark.parametrize("shape", [(), (24,), (24, 25)], ids=str)
+def test_weights_of_a_third_of_the_query_key_and_value_of_another_shape_are_refused(shape: tuple[int, ...], bert: Path) -> None:
+    change_weights(bert, lambda weights: weights.update({"encoder.layer.0.attention.self.key.weight": torch.zeros(shape)}))
+    with pytest.raises(ArtifactMismatch, match=r"does not hold the weights of its config\.json: .*self\.key\.weight .*not \(72, 24\)"):
+        load(contriever.SPEC, bert)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_attention_heads": 5}, "num_attention_heads 5 does not divide hidden_size 24"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        ({"hidden_size": 10**30}, "hidden_size is 1000"),
+        ({"vocab_size": float("inf")}, "infinity"),
+        ({"intermediate_size": [3]}, "not 'list'"),
+    ],
+    ids=str,
+)
+def test_impossible_sizes_are_refused(changes: dict[str, object], message: str, bert: Path) -> None:
+    change_config(bert, **changes)
+    with pytest.raises(ArtifactDamaged, match=rf"/config\.json cannot be read \(.*{message}.*\): get the checkpoint of 'contriever' again"):
+        load(contriever.SPEC, bert)
+
+
+@pytest.mark.parametrize("changes", [{"relative_attention_num_buckets": 3}, {"relative_attention_max_distance": 8}], ids=str)
+def test_impossible_distances_are_refused(changes: dict[str, object], t5: Path) -> None:
+    change_config(t5, **changes)
+    with pytest.raises(ArtifactDamaged, match=r"/config\.json cannot be read \(\d+ buckets cannot share distances up to \d+\)"):
+        load(gtr.SPEC, t5)
+
+
+def test_a_network_without_the_second_token_type_is_refused(bert: Path) -> None:
+    change_config(bert, type_vocab_size=1)
+    with pytest.raises(ArtifactMismatch, match="has 1 token type, but 'simlm' needs 2"):
+        Tokenizer(with_checkpoint(simlm.SPEC, bert), "passage")
+
+
+def test_a_token_beyond_the_networks_is_refused(bert: Path) -> None:
+    tokenizer = json.loads((bert / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["river"] = 5000  # as many tokens as before
+    (bert / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ArtifactMismatch, match="knows 5001 tokens, its network"):
+        Tokenizer(with_checkpoint(contriever.SPEC, bert), "query")
+
+
 class _Payload:
     def __init__(self, proof: Path) -> None:
         self._proof = proof
@@ -218,9 +352,36 @@ def test_a_projection_that_is_more_than_a_matrix_is_refused(t5: Path) -> None:
     save_file(weights | {"linear.bias": torch.zeros(10)}, dense / "model.safetensors")
     with pytest.raises(ArtifactMismatch, match=r"holds linear\.bias, linear\.weight instead of linear\.weight"):
         load(gtr.SPEC, t5)
+    for shape in ((10, 25), (10,), (10, 24, 1)):
+        save_file({"linear.weight": torch.zeros(shape)}, dense / "model.safetensors")
+        with pytest.raises(ArtifactMismatch, match=rf"holds a matrix of shape {re.escape(str(shape))}, but its network gives .* 24"):
+            load(gtr.SPEC, t5)
+    save_file({"linear.weight": torch.zeros((10, 24), dtype=torch.int8)}, dense / "model.safetensors")
+    with pytest.raises(ArtifactMismatch, match=r"2_Dense/model\.safetensors holds linear\.weight as int8"):
+        load(gtr.SPEC, t5)
+    for content in ("[]", "[" * 100_000, '{"activation_function": 3}'):
+        (dense / "config.json").write_text(content)
+        with pytest.raises(ArtifactError, match=r"2_Dense/config\.json (cannot be read|has the activation function 3)"):
+            load(gtr.SPEC, t5)
     (dense / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"there is no 2_Dense/model\.safetensors \(or 2_Dense/pytorch_model\.bin\) in it"):
         load(gtr.SPEC, t5)
+
+
+def test_a_device_without_room_for_the_weights_is_named(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bert, "to", lambda network, *to: torch.empty(1 << 46, dtype=torch.uint8))  # which no machine has
+    with pytest.raises(IdxError, match="^cpu has too little memory for the weights of 'contriever': name another one with --device"):
+        load(contriever.SPEC, bert)
+
+
+@pytest.mark.parametrize("error", [RuntimeError(""), RuntimeError("\n\n"), AssertionError()], ids=repr)
+def test_a_device_that_says_nothing_is_named(error: Exception, bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "empty", fail)
+    with pytest.raises(InputError, match=f"^the device 'cpu' cannot be used: {type(error).__name__}$"):
+        load(contriever.SPEC, bert)
 
 
 def test_loading_says_nothing(bert: Path, capfd: pytest.CaptureFixture[str]) -> None:

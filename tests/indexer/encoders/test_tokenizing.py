@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,11 @@ import pytest
 from corpora.passage import Passage
 from indexer import ENCODERS
 from indexer.embed import encoder_spec
-from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
+from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
 from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer, kept
 from indexer.encoders.transformer import TransformerEncoder
+from tests.conftest import ROOT
 
 from . import tiny
 
@@ -93,6 +96,51 @@ def test_unpaired_surrogates_are_read_as_the_replacement_character(text: str, sa
     texts, sound = ([Passage("1", "nile", "a river"), Passage("2", part, part)] for part in (text, same_as))
     assert rows(tokenizer.passages(texts)) == rows(tokenizer.passages(sound))
     assert rows(tokenizer.queries([text])) == rows(tokenizer.queries([same_as]))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1 << 20), (7, 1 << 20), (256, 1), (256, 50)], ids=str)
+def test_the_tokens_do_not_depend_on_how_many_texts_are_split_at_a_time(
+    spec: EncoderSpec, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["the", "nile", "", "river.", "naïve", "\ud800", "7 7", "of " * 600]
+    generator = np.random.default_rng(6)
+    passages = [Passage(str(n), *(" ".join(generator.choice(words, size=size)) for size in generator.integers(0, 9, 2))) for n in range(60)]
+    tokenizer = Tokenizer(spec, "passage")
+    expected = tokenizer.passages(passages)
+    for name, size in zip(("_SLICE_TEXTS", "_SLICE_CHARACTERS"), sizes, strict=True):
+        monkeypatch.setattr(tokenizing, name, size)
+    found = tokenizer.passages(iter(passages))
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.ends, expected.ends)
+    assert (found.types is None) == (expected.types is None)
+    np.testing.assert_array_equal(found.types if found.types is not None else 0, expected.types if expected.types is not None else 0)
+    assert [part.dtype for part in found if part is not None] == [part.dtype for part in expected if part is not None]
+
+
+_LONG = """
+import resource, sys
+from pathlib import Path
+from corpora.passage import Passage
+from indexer.encoders import contriever
+from indexer.encoders.spec import with_checkpoint
+from indexer.encoders.tokenizing import Tokenizer
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+tokenizer = Tokenizer(with_checkpoint(contriever.SPEC, Path(sys.argv[1])), "passage")
+tokenizer.passages([Passage("1", "", "nile " * 10_000)])
+before = peak()
+lengths = tokenizer.passages(Passage("1", "", "nile " * 10_000) for _ in range(250)).lengths()
+assert lengths.tolist() == [512] * 250
+print((peak() - before) * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+def test_long_passages_take_no_more_memory_than_what_is_split_at_a_time(folders: dict[str, Path]) -> None:
+    """Two and a half million tokens, of which the splitter would say 0.4 GB."""
+    grown = subprocess.run([sys.executable, "-c", _LONG, str(folders["contriever"])], cwd=ROOT, check=True, capture_output=True).stdout
+    assert int(grown) < 150e6
 
 
 def test_dpr_leaves_out_an_empty_title_and_simlm_does_not(folders: dict[str, Path]) -> None:

@@ -1,0 +1,41 @@
+"""What other libraries raise when something fails, in words for a user."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from corpora.errors import IdxError
+
+_NO_MEMORY = ("out of memory", "can't allocate memory")  # as torch says it for a GPU, pinned memory, and a CPU
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or what kind of error it is if it has none."""
+    return next((line for line in str(error).splitlines() if line), type(error).__name__)
+
+
+@contextlib.contextmanager
+def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -> Iterator[None]:
+    """Translate what torch raises when a device fails.
+
+    Args:
+        device: its name.
+        task: what there may be too little memory for.
+        advice: what to do then.
+        aftermath: what else is to be said, for either message.
+
+    Raises:
+        IdxError: the device has too little memory, or fails otherwise.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if _is_want_of_memory(error):
+            raise IdxError(f"{device} has too little memory for {task}: {advice}{aftermath}") from error
+        raise IdxError(f"{device} failed: {first_line(error)}{aftermath}") from error
+
+
+def _is_want_of_memory(error: Exception) -> bool:
+    """Tell torch's ``OutOfMemoryError`` by its name: this file is needed also where torch is not installed."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _NO_MEMORY)

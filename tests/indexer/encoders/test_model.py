@@ -1,0 +1,57 @@
+"""Batches as they are padded for a device."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from indexer.encoders import bge, contriever, dpr, gtr, simlm
+from indexer.encoders.model import Batch, Model
+from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+
+from . import tiny
+
+FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.as_since_2021(contriever.SPEC))
+
+
+@pytest.fixture(params=FAMILIES, ids=lambda spec: spec.name)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Model:
+    spec: EncoderSpec = request.param
+    is_t5 = spec.architecture == "t5"
+    folder = tiny.add_modules(tiny.save_t5(tmp_path), "mean", dim=10) if is_t5 else tiny.save_bert(tmp_path)
+    return Model(with_checkpoint(spec, folder), "passage")
+
+
+@pytest.mark.parametrize(
+    ("device", "lengths", "width"),
+    [
+        ("cpu", (3, 9), 9),
+        ("cuda", (3, 9), 16),
+        ("cuda", (3, 16), 16),
+        ("cuda", (9, 9), 9),  # nothing is masked
+        ("cuda", (3, 187), 192),
+        ("cuda", (3, 191), 191),  # the network is not said to take more
+    ],
+)
+def test_a_mask_on_a_gpu_is_aligned(device: str, lengths: tuple[int, ...], width: int, tmp_path: Path) -> None:
+    spec = dataclasses.replace(simlm.SPEC, max_passage_tokens=191) if 191 in lengths else simlm.SPEC
+    model = Model(with_checkpoint(spec, tiny.save_bert(tmp_path)), "passage")
+    model._device = torch.device(device)
+    assert model._width(np.array(lengths)) == width
+
+
+def test_wider_padding_changes_no_vector(model: Model) -> None:
+    lengths = np.array([5, 1, 13, 8])
+    ids = np.random.default_rng(7).integers(5, 40, size=int(lengths.sum())).astype(np.int32)
+    tokens = Tokens(ids, np.cumsum(lengths), np.zeros(len(ids), dtype=np.uint8))
+    narrow = model.pad(tokens)
+    assert narrow.ids.shape == (4, 13)
+    assert narrow.types is not None
+    wider_ids, wider_types = (torch.nn.functional.pad(part, (0, 3)) for part in (narrow.ids, narrow.types))
+    wide = Batch(wider_ids, wider_types, narrow.lengths)
+    assert wide.ids.shape == (4, 16)
+    np.testing.assert_allclose(model.forward(wide).numpy(), model.forward(narrow).numpy(), rtol=0, atol=2e-6)

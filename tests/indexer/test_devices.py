@@ -1,0 +1,103 @@
+"""What --device, --dtype and --batch-tokens come to; none of it needs the devices that are named."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from corpora.errors import InputError
+from indexer import devices
+from indexer.base import n_threads
+from indexer.devices import EmbedOptions, Precision, resources
+from indexer.embed import encoder_spec
+
+CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "device", "dtype", "computed", "stored"),
+    [
+        ("contriever", "cpu", None, "float32", "float32"),
+        ("contriever", "cpu", "float32", "float32", "float32"),
+        ("contriever", "cpu", "float16", "float32", "float16"),
+        ("contriever", "cpu", "bfloat16", "bfloat16", "float16"),
+        ("contriever", "cuda", None, "float16", "float16"),
+        ("contriever", "cuda", "float32", "float32", "float32"),
+        ("contriever", "cuda", "float16", "float16", "float16"),
+        ("contriever", "cuda", "bfloat16", "bfloat16", "float16"),
+        ("gtr", "cpu", None, "float32", "float32"),
+        ("gtr", "cpu", "float16", "float32", "float16"),
+        ("gtr", "cuda", None, "bfloat16", "float16"),
+        ("gtr", "cuda", "float32", "float32", "float32"),
+        ("gtr", "cuda", "float16", "bfloat16", "float16"),
+        ("gtr", "cuda:1", "bfloat16", "bfloat16", "float16"),
+    ],
+)
+def test_what_is_computed_and_what_is_stored(encoder: str, device: str, dtype: str | None, computed: str, stored: str) -> None:
+    spec = {"contriever": CONTRIEVER, "gtr": GTR}[encoder]
+    assert resources(EmbedOptions(device=device, dtype=dtype), spec).precision == Precision(computed, stored)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("device", "n_gpus", "expected"),
+    [
+        ("cpu", 2, ("cpu",)),
+        ("mps", 0, ("mps",)),
+        ("cuda", 2, ("cuda",)),
+        ("cuda:1", 2, ("cuda:1",)),
+        ("cuda:0,2,0", 3, ("cuda:0", "cuda:2")),
+        ("auto", 0, ("cpu",)),
+        ("auto", 3, ("cuda:0",)),
+        ("all", 3, ("cuda:0", "cuda:1", "cuda:2")),
+    ],
+)
+def test_devices_are_named_as_torch_names_them(
+    device: str, n_gpus: int, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_n_gpus", lambda: n_gpus)
+    assert resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
+
+
+def test_all_gpus_of_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_n_gpus", lambda: 0)
+    with pytest.raises(InputError, match="--device all: there is no GPU that torch can use"):
+        resources(EmbedOptions(device="all"), CONTRIEVER)
+
+
+@pytest.mark.parametrize(
+    ("device", "n_threads", "n_tokenizing"),
+    [("cpu", 16, 0), ("cuda", 1, 1), ("cuda", 8, 7), ("cuda", 64, 12), ("cuda:0,1,2,3", 16, 3), ("cuda:0,1,2,3", 4, 1)],
+)
+def test_the_threads_that_the_devices_leave_tokenise(
+    device: str, n_threads: int, n_tokenizing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "n_threads", lambda: n_threads)
+    assert resources(EmbedOptions(device=device), CONTRIEVER).n_tokenizing == n_tokenizing
+
+
+def test_threads_are_those_that_this_process_may_use() -> None:
+    expected = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert n_threads() == expected
+
+
+def test_batches_are_of_the_size_that_is_asked_for_or_suits_the_device() -> None:
+    assert resources(EmbedOptions(device="cpu"), CONTRIEVER).batch_tokens == 1_024
+    assert resources(EmbedOptions(device="cuda"), CONTRIEVER).batch_tokens == 32_768
+    assert resources(EmbedOptions(device="cuda", batch_tokens=7), CONTRIEVER).batch_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "the device 'gpu' is none of auto, cpu, cuda"),
+        ({"device": "cuda:"}, "the device 'cuda:' is none of"),
+        ({"device": "cuda:0,"}, "the device 'cuda:0,' is none of"),
+        ({"dtype": "int8"}, "--dtype int8: say one of float32, float16, bfloat16"),
+        ({"batch_tokens": 0}, "--batch-tokens 0: at least one token is needed"),
+    ],
+    ids=str,
+)
+def test_other_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EmbedOptions(**options)  # type: ignore[arg-type]

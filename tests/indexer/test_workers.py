@@ -1,0 +1,168 @@
+"""Work ahead, and processes that end when they should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from corpora.build import open_store
+from corpora.errors import IdxError, InputError
+from corpora.passage import Passage
+from corpora.progress import silent
+from corpora.store import PassageStore
+from indexer import batching
+from indexer.devices import Precision, Resources
+from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from indexer.pipeline import Job, embed_shards
+from indexer.vectors import Shards
+from indexer.workers import ahead, processes
+
+
+class AtOnce(Executor):
+    """Does the work when it is submitted, and notes what was submitted."""
+
+    def __init__(self) -> None:
+        self.submitted: list[int] = []
+
+    def submit(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> Future[object]:  # type: ignore[override]
+        future = Future[object]()
+        (item,) = args
+        assert isinstance(item, int)
+        self.submitted.append(item)
+        future.set_result(fn(item))
+        return future
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 20])
+def test_work_is_as_far_ahead_as_it_may_be_and_no_further(depth: int) -> None:
+    executor, distances = AtOnce(), []
+    for n, result in enumerate(ahead(executor, lambda item: item * item, range(10), depth)):
+        assert result == n * n
+        distances.append(len(executor.submitted) - n - 1)
+    assert executor.submitted == list(range(10))
+    assert distances == [min(depth, 9 - n) for n in range(10)]
+
+
+def test_what_is_not_begun_is_dropped_when_nobody_wants_more() -> None:
+    begun = []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        time.sleep(0.05)
+        if item == 1:
+            raise InputError("the second")
+        return item
+
+    with ThreadPoolExecutor(1) as executor:
+        results: Iterator[int] = ahead(executor, work, iter(range(100)), 50)
+        assert next(results) == 0
+        with pytest.raises(InputError, match="the second"):
+            next(results)
+    assert len(begun) <= 4
+
+
+_set_up_with: list[object] = []
+
+
+def set_up(*arguments: object) -> None:
+    _set_up_with.extend(arguments)
+
+
+def what_is_set_up(_: int) -> tuple[list[object], int]:
+    return _set_up_with, os.getpid()
+
+
+def die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def interrupted(_: int) -> str:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.01)
+    return "goes on"
+
+
+def test_processes_are_set_up_and_leave_interrupts_to_the_one_that_started_them() -> None:
+    with processes(2, "tests", set_up, 1, "two") as pool:
+        found, pid = pool.submit(what_is_set_up, 0).result()
+        assert found == [1, "two"]
+        assert pid != os.getpid()
+        assert pool.submit(interrupted, 0).result() == "goes on"
+    assert _set_up_with == []
+
+
+def test_a_process_that_is_killed_is_said_so() -> None:
+    with (
+        pytest.raises(IdxError, match="^a process that tests was killed, perhaps for want of memory"),
+        processes(1, "tests", set_up) as pool,
+    ):
+        pool.submit(die, 0).result()
+
+
+SHARD_ROWS = 10_000
+
+
+@pytest.fixture
+def spec(shared_data: Path) -> EncoderSpec:
+    pytest.importorskip("torch", reason="needs the extra 'dense'")
+    return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore]) -> PassageStore:
+    return build([Passage(str(n), "", f"Passage {n}") for n in range(2 * SHARD_ROWS)])
+
+
+def job(spec: EncoderSpec, shards: Shards, devices: tuple[str, ...], n_tokenizing: int = 0, batch_tokens: int = 1) -> Job:
+    shards.folder.mkdir()
+    resources = Resources(devices, Precision("float32", "float32"), batch_tokens, n_tokenizing)
+    return Job(spec, partial(open_store, "made"), shards, resources)
+
+
+def test_a_device_that_fails_stops_the_others_within_their_shard(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    shards = Shards(tmp_path / "shards", 2 * SHARD_ROWS, SHARD_ROWS)
+    with pytest.raises(InputError, match="the device 'cuda:99' cannot be used"):
+        embed(job(spec, shards, ("cpu", "cuda:99")), EmbedProgress())
+    assert list(shards.folder.glob("shard-*.npy")) == []  # 10,000 batches would have taken the other one far longer
+
+
+def test_an_interrupt_stops_all_devices_within_their_shard(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    def interrupt(done: int, total: int | None) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    shards = Shards(tmp_path / "shards", 2 * SHARD_ROWS, SHARD_ROWS)
+    with pytest.raises(KeyboardInterrupt):
+        embed(job(spec, shards, ("cpu", "cpu")), EmbedProgress(interrupt, silent))
+    assert list(shards.folder.glob("shard-*.npy")) == []
+
+
+def test_a_device_takes_one_shard_ahead_and_leaves_the_rest_to_others(
+    spec: EncoderSpec, store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "WINDOW_ROWS", 100)
+    monkeypatch.setattr(batching, "PIECE_ROWS", 50)
+    shards, n_taken, n_done, excess = Shards(tmp_path / "shards", 3000, 300), 0, 0, []
+
+    def take() -> Iterator[range]:
+        nonlocal n_taken
+        for rows in shards.rows():
+            n_taken += 1
+            yield rows
+
+    def report(n_passages: int, n_tokens: int) -> None:
+        nonlocal n_done
+        n_done += n_passages
+        excess.append(n_taken - (n_done - 1) // 300)  # shards that are taken and not finished
+
+    embed_shards(job(spec, shards, ("cpu",), n_tokenizing=12, batch_tokens=64), "cpu", take(), report)
+    assert n_done == 3000
+    assert max(excess) == 2
