@@ -91,6 +91,7 @@ def test_what_is_downloaded_already_is_not_counted(home: Path) -> None:
     assert PUBLISHED.missing_bytes("wiki2018", "contriever") == 1_000
     put("two.part", 700)  # the size was only about right
     assert PUBLISHED.missing_bytes("wiki2018", "dpr") == 0
+    (downloads_path("wiki2018") / "dpr" / "two.part").unlink()
     put("two", 100)
     assert PUBLISHED.missing_bytes("wiki2018", "dpr") == 0  # both are there, whatever their size
 
