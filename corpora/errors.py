@@ -36,7 +36,10 @@ class MissingExtraError(IdxError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra '{extra}': pip install 'wikidx[{extra}]'")
-        self.extra = extra
+        self._what, self.extra = what, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        return type(self), (self._what, self.extra)  # how a process tells another; exceptions remember their message only
 
 
 class DownloadError(IdxError):
