@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -153,6 +154,15 @@ def versions() -> dict[str, str]:
 def without_user(text: str) -> str:
     """Return a text whose URLs name no user and no password."""
     return _USER_IN_URL.sub("", text)
+
+
+def session() -> dict[str, Any]:
+    """Return what is to be known of this start of a command beside what decides what comes out."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": ["idx", *command_line(sys.argv[1:])],
+        "versions": versions(),
+    }
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,12 @@ class Cost:
     searches: int = 0
     queries: int = 0
     waves: int = 0
+
+    @classmethod
+    def total(cls, costs: Iterable[Cost]) -> Cost:
+        """Return what several questions need."""
+        every = list(costs)
+        return cls(**{field: sum(getattr(cost, field) for cost in every) for field in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,10 @@ class RunLog:
         self._file, self._synced = file, time.monotonic()
         self.done, self.n_cut = done, n_cut
 
+    def is_open(self, question: str, *, retries_failed: bool) -> bool:
+        """Return whether the question with this id is to be asked: it has not been, or it has failed and is retried."""
+        return question not in self.done or (retries_failed and self.done[question] is not None)
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Write down what came of a question: values that JSON has, with ``id`` and ``error``; numbers that are not finite become null."""
         line = memoryview(_line(record))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,7 @@ from .method_options import (
 from .screen import is_unicode, note, say, say_json
 
 if TYPE_CHECKING:
-    from runtimes.methods.base import Method
+    from runtimes.methods.base import Method, Switch
     from runtimes.opening import Plan
     from runtimes.results import Cost, Prediction
 
@@ -146,17 +147,27 @@ def _explain(method: Method, *, as_json: bool) -> None:
     if as_json:
         presets = {name: {"corpus": one.corpus, "retriever": one.retriever, "search": one.search} for name, one in method.presets.items()}
         about = {"method": method.name, "summary": method.summary, "source": method.source, "roles": method.roles, "presets": presets}
-        say_json({**about, "switches": [{name: value for name, value in one._asdict().items() if name != "value"} for one in options]})
+        say_json({**about, "switches": switches_json(options)})
         return
     say(f"{method.name}: {method.summary} ({method.source})")
     say(f"roles: {', '.join(method.roles)}")
     for name, preset in method.presets.items():
         searched = "".join(f", {option} {value}" for option, value in preset.search.items())
         say(f"preset {name}: {preset.corpus}, {preset.retriever}{searched}")
-    for one in options:
+    say_switches(options)
+
+
+def say_switches(switches: Sequence[Switch]) -> None:
+    """Print switches, with their defaults as ``--set`` takes them."""
+    for one in switches:
         choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
         line = f"{one.name}={written(one.default)}  [{one.origin}] {one.about}{choices}"
         say(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
+
+
+def switches_json(switches: Sequence[Switch]) -> list[dict[str, Any]]:
+    """Return what is known of switches, but for the values that they have just now."""
+    return [{name: value for name, value in one._asdict().items() if name != "value"} for one in switches]
 
 
 def written(value: object) -> str:

@@ -13,6 +13,7 @@ import typer
 from corpora.durable import write_durably
 from corpora.errors import InputError
 
+from .method_options import leaving_at_once
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def scored_runs(paths: Sequence[Path], how: Scoring) -> list[Run]:
 
     datasets = _one_each(how.datasets or [], len(paths))
     runs = list[Run]()
-    with _row_metrics(how) as row_metrics:
+    with leaving_at_once(), _row_metrics(how) as row_metrics:
         for path, name, dataset in zip(paths, _names(paths), datasets, strict=True):
             predictions = read(path)
             asked = asked_of(predictions, how.questions, how.form)

@@ -1,4 +1,4 @@
-"""What ``idx ask`` and ``idx run`` are told alike: the method and its switches, models, where to search."""
+"""What commands that ask models are told alike: the method and its switches, models, where to search, how to go on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,6 +45,10 @@ Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds that an endpoint 
 Retries = Annotated[int, typer.Option(min=0, help="How often a request to an endpoint is sent again.")]
 Context = Annotated[int | None, typer.Option(min=1, help="Tokens that an endpoint's model takes, if it does not say so itself.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all random draws.")]
+Cache = Annotated[Path | None, typer.Option(help="Where replies of endpoints are kept; replies.sqlite in the folder unless named.")]
+InFlight = Annotated[int, typer.Option(min=1, help="Questions that are worked on at once; the results do not depend on it.")]
+Steps = Annotated[bool, typer.Option("--steps/--no-steps", help="Write down every step of every question.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Ask questions again that have failed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask no model but scripted ones: print the prompts, answered by stand-ins.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 import time
 from collections.abc import Sequence
@@ -16,20 +15,24 @@ from .ask import cost_line
 from .method_options import (
     ApiKey,
     AsJson,
+    Cache,
     Concurrency,
     Context,
     Corpus,
     Device,
     DryRun,
+    InFlight,
     Llm,
     MethodName,
     PresetName,
     Reranker,
     Retries,
     Retriever,
+    RetryFailed,
     Search,
     Seed,
     Set,
+    Steps,
     Timeout,
     Url,
     leaving_at_once,
@@ -51,8 +54,6 @@ REPLIES = "replies.sqlite"
 _SHOWN_REASONS = 5
 _SHOWN_CHARACTERS = 200
 _NOISE = "noise_questions"  # the switch of a method that reads other questions' passages among its own
-
-Cache = Annotated[Path | None, typer.Option(help="Where replies of endpoints are kept; replies.sqlite in the folder unless named.")]
 
 
 class _Task(NamedTuple):
@@ -94,9 +95,9 @@ def run(
     sample: SampleSize = None,
     sample_seed: SampleSeed = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
-    in_flight: Annotated[int, typer.Option(min=1, help="Questions that are worked on at once; the results do not depend on it.")] = 64,
-    with_steps: Annotated[bool, typer.Option("--steps/--no-steps", help="Write down every step of every question.")] = True,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask questions again that have failed.")] = False,
+    in_flight: InFlight = 64,
+    with_steps: Steps = True,
+    retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,7 +117,7 @@ def run(
     plan = plan_of(found, llm, switch, place, device, concurrency, timeout, retries, context, dry_run, _noise(found, switch, every))
     task = _Task(plan, every, selection, every[:limit], out, seed, in_flight, with_steps, retry_failed)
     if dry_run:
-        _show_first(task, as_json=as_json)
+        show_first(plan, task.asked[0], {"settings": _settings(task), "questions": len(task.asked)}, seed=seed, as_json=as_json)
         return
     _run(task, cache or out / REPLIES, as_json=as_json)
 
@@ -127,23 +128,21 @@ def _noise(method: Method, assignments: Sequence[str] | None, questions: Sequenc
     return {_NOISE: tuple(one.text for one in questions)} if is_wanted else {}
 
 
-def _show_first(task: _Task, *, as_json: bool) -> None:
-    """Show what would be asked for the first question."""
+def show_first(plan: Plan, first: Question, about: dict[str, Any], *, seed: int, as_json: bool) -> None:
+    """Show what would be asked for the first question; ``about`` tells how many ``questions`` there are, and more for JSON."""
     from runtimes.executor import execute
     from runtimes.opening import opened
     from runtimes.records import prediction_json
 
     from .trace import draw
 
-    plan = task.plan
-    settings = _settings(task)
     with opened(plan) as services:
-        (prediction,) = execute(lambda text: plan.method.run(text, plan.options), task.asked[:1], services, seed=task.seed)
+        (prediction,) = execute(lambda text: plan.method.run(text, plan.options), [first], services, seed=seed)
     if as_json:
-        say_json({"settings": settings, "questions": len(task.asked), "first": prediction_json(prediction)})
+        say_json({**about, "first": prediction_json(prediction)})
         return
     draw(prediction, with_prompts=True)
-    note(f"a dry run: the first of {_counted(len(task.asked))}; {cost_line(prediction.cost, prediction.timing.seconds)}")
+    note(f"a dry run: the first of {_counted(about['questions'])}; {cost_line(prediction.cost, prediction.timing.seconds)}")
 
 
 def _settings(task: _Task) -> dict[str, Any]:
@@ -163,23 +162,17 @@ def _settings(task: _Task) -> dict[str, Any]:
 
 
 def _run(task: _Task, cache: Path, *, as_json: bool) -> None:
-    from runtimes.identity import command_line, versions
+    from runtimes.identity import session
     from runtimes.opening import opened
     from runtimes.runs import open_run, refuse_other_settings
 
     settings = _settings(task)
     refuse_other_settings(task.out, settings)  # before a model is opened, which may take long
-    session = {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": ["idx", *command_line(sys.argv[1:])],
-        "versions": versions(),
-        "in_flight": task.in_flight,
-        "questions": len(task.asked),
-    }
-    with leaving_at_once(), opened(task.plan, cache=cache) as services, open_run(task.out, settings, session) as log:
+    begun = {**session(), "in_flight": task.in_flight, "questions": len(task.asked)}
+    with leaving_at_once(), opened(task.plan, cache=cache) as services, open_run(task.out, settings, begun) as log:
         if log.n_cut:
             note(f"an unfinished line of {log.n_cut:,} bytes was cut off: its question is asked again")
-        todo = [one for one in task.asked if one.id not in log.done or (task.retries_failed and log.done[one.id] is not None)]
+        todo = [one for one in task.asked if log.is_open(one.id, retries_failed=task.retries_failed)]
         if len(todo) < len(task.asked):
             note(f"asked before: {len(task.asked) - len(todo):,} of {_counted(len(task.asked))}")
         started = time.monotonic()
@@ -212,7 +205,7 @@ def _ask_all(task: _Task, todo: Sequence[Question], services: Services, log: Run
             costs.append(prediction.cost)
             degraded += prediction.degraded
             progress(number, len(task.asked))
-    return _Session(Cost(**{field: sum(getattr(cost, field) for cost in costs) for field in Cost.__dataclass_fields__}), degraded)
+    return _Session(Cost.total(costs), degraded)
 
 
 def _report(task: _Task, log: RunLog, session: _Session, seconds: float, *, as_json: bool) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,28 +9,33 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from .ask import cost_line, written
+from .ask import cost_line, say_switches, switches_json
 from .method_options import (
     ApiKey,
     AsJson,
+    Cache,
     Concurrency,
     Context,
     Corpus,
     Device,
     DryRun,
+    InFlight,
     Llm,
     PresetName,
     Reranker,
     Retries,
     Retriever,
+    RetryFailed,
     Search,
     Seed,
+    Steps,
     Timeout,
     Url,
+    leaving_at_once,
     plan_of,
 )
 from .question_options import asked
-from .run import REPLIES, Cache
+from .run import REPLIES, show_first
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
@@ -66,9 +69,6 @@ _Leaks = Annotated[str, typer.Option(help="What is done about evaluation questio
 _Near = Annotated[
     float, typer.Option(help="A question leaks that shares so much of its words with an evaluation question: both over either.")
 ]
-_InFlight = Annotated[int, typer.Option(min=1, help="Questions that are worked on at once; the results do not depend on it.")]
-_Steps = Annotated[bool, typer.Option("--steps/--no-steps", help="Write down every step of every question.")]
-_RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Ask questions again that have failed.")]
 
 
 def train_data(
@@ -95,9 +95,9 @@ def train_data(
     context: Context = None,
     cache: Cache = None,
     seed: Seed = 0,
-    in_flight: _InFlight = 64,
-    with_steps: _Steps = False,
-    retry_failed: _RetryFailed = False,
+    in_flight: InFlight = 64,
+    with_steps: Steps = False,
+    retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -209,65 +209,38 @@ def _explain(builder: Builder, *, as_json: bool) -> None:
 
     kinds = {"asking": switches(builder.asking()), "making": switches(builder.making())}
     if as_json:
-        told = {kind: [{name: value for name, value in one._asdict().items() if name != "value"} for one in kinds[kind]] for kind in kinds}
+        told = {kind: switches_json(some) for kind, some in kinds.items()}
         say_json({"method": builder.name, "summary": builder.summary, "source": builder.source, "switches": told})
         return
     say(f"{builder.name}: {builder.summary} ({builder.source})")
     for kind, about in (("asking", "what the models are asked:"), ("making", "what becomes of the replies:")):
         say(about)
-        for one in kinds[kind]:
-            choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
-            line = f"{one.name}={written(one.default)}  [{one.origin}] {one.about}{choices}"
-            say(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
+        say_switches(kinds[kind])
 
 
 def _go(draft: _Draft, plan: Plan, asking: Asking, out: Path | None, cache: Path | None, *, as_json: bool) -> None:
     from corpora.errors import InputError
-    from runtimes.training.running import Task
+    from runtimes.training.running import Task, settings
 
     task = Task(asking, draft.switches.making, plan, draft.sets, draft.files, draft.leaks)
     if plan.is_dry:
-        _show_first(task, as_json=as_json)
+        first, n = task.sets[0].questions[0], sum(len(one.questions) for one in task.sets)
+        about = {"settings": settings(task), "questions": n, "leaks": task.leaks.told()}
+        show_first(plan, first, about, seed=asking.seed, as_json=as_json)
     elif out is None:
         raise InputError("say where the training data shall go: --out FOLDER")
     else:
         _run(task, out, cache or out / REPLIES, as_json=as_json)
 
 
-def _show_first(task: Task, *, as_json: bool) -> None:
-    """Show what would be asked for the first question."""
-    from runtimes.executor import execute
-    from runtimes.opening import opened
-    from runtimes.records import prediction_json
-    from runtimes.training.running import settings
-
-    from .trace import draw
-
-    plan, first = task.plan, task.sets[0].questions[:1]
-    n = sum(len(one.questions) for one in task.sets)
-    with opened(plan) as services:
-        (prediction,) = execute(lambda text: plan.method.run(text, plan.options), first, services, seed=task.asking.seed)
-    if as_json:
-        said = {"settings": settings(task), "questions": n, "leaks": task.leaks.told(), "first": prediction_json(prediction)}
-        say_json(said)
-        return
-    draw(prediction, with_prompts=True)
-    note(f"a dry run: the first of {n:,} questions; {cost_line(prediction.cost, prediction.timing.seconds)}")
-
-
 def _run(task: Task, out: Path, cache: Path, *, as_json: bool) -> None:
-    from runtimes.identity import command_line, versions
+    from runtimes.identity import session
     from runtimes.training.running import run
 
-    session = {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": ["idx", *command_line(sys.argv[1:])],
-        "versions": versions(),
-        "in_flight": task.asking.in_flight,
-    }
+    begun = {**session(), "in_flight": task.asking.in_flight}
     started = time.monotonic()
-    with steps() as step:
-        outcome = run(task, out, session, cache=cache, progress=step(task.plan.method.name, "questions"))
+    with leaving_at_once(), steps() as step:
+        outcome = run(task, out, begun, cache=cache, progress=step(task.plan.method.name, "questions"))
     _report(outcome, out, time.monotonic() - started, as_json=as_json)
 
 

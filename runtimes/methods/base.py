@@ -71,11 +71,6 @@ class Options(Protocol):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
-    """The options of a method that has none."""
-
-
 class Switch(NamedTuple):
     """An option of a method, with the value that it has."""
 

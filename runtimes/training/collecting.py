@@ -55,11 +55,8 @@ def record_id(one: QuestionSet, question: Question) -> str:
 
 def ask(asking: Asking, sets: Sequence[QuestionSet], services: Services, log: RunLog, progress: Progress = silent) -> Cost:
     """Ask what has not been asked, set by set, and write down what comes; return what all of it cost."""
-    done = log.done
-    todo = [
-        (one, [asked for asked in one.questions if _is_open(done, record_id(one, asked), retries_failed=asking.retries_failed)])
-        for one in sets
-    ]
+    retries = asking.retries_failed
+    todo = [(one, [asked for asked in one.questions if log.is_open(record_id(one, asked), retries_failed=retries)]) for one in sets]
     total = sum(len(one.questions) for one in sets)
     n_done = total - sum(len(questions) for _, questions in todo)
     progress(n_done, total)
@@ -79,11 +76,7 @@ def ask(asking: Asking, sets: Sequence[QuestionSet], services: Services, log: Ru
             costs.append(prediction.cost)
             n_done += 1
             progress(n_done, total)
-    return Cost(**{field: sum(getattr(cost, field) for cost in costs) for field in Cost.__dataclass_fields__})
-
-
-def _is_open(done: dict[str, str | None], name: str, *, retries_failed: bool) -> bool:
-    return name not in done or (retries_failed and done[name] is not None)
+    return Cost.total(costs)
 
 
 def replies(folder: Path, sets: Sequence[QuestionSet]) -> Replies:

@@ -159,27 +159,6 @@ def test_no_question_is_paid_for_twice(tmp_path: Path) -> None:
     assert (tmp_path / "out" / REPLIES).is_file()
 
 
-def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
-    """And the run can be gone on with."""
-    endpoint, out = Endpoint(ScriptedLLM(lambda call: "x")), tmp_path / "out"
-    asked = ["direct", "--questions", str(questions(tmp_path, "one?", "two?")), "--in-flight", "1", "--out", str(out)]
-    with serving(endpoint) as url:
-        command = [*IDX, "run", *asked, "--llm", f"openai:tiny@{url}"]
-        endpoint.seconds = 60
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
-        try:
-            while not endpoint.bodies:
-                assert process.poll() is None
-                time.sleep(0.01)
-            process.send_signal(signal.SIGINT)
-            said = process.communicate(timeout=30)[1]
-        finally:
-            process.kill()
-        assert (process.returncode, "Traceback" in said) == (130, False)
-        endpoint.seconds = 0
-        assert "2 questions, 2 answered" in idx_process("run", *asked, "--llm", f"openai:tiny@{url}").stdout
-
-
 def test_noise_comes_from_the_other_questions_of_the_file(idx: Command, sample_home: Path, script: Script, tmp_path: Path) -> None:
     """Half of the passages that are read are those of one of the others; named questions go before the file's."""
     asked = (

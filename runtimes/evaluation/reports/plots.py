@@ -1,7 +1,7 @@
 """Plots of results: recall curves, bars with intervals and the papers' marks, cost against accuracy.
 
 Lines and points are labelled where they are, colours (Okabe and Ito's) can be told apart by the colour-blind, and shapes differ as well.
-matplotlib is imported here and only here; figures are drawn without a display.
+Figures are drawn without a display.
 """
 
 from __future__ import annotations
