@@ -10,7 +10,8 @@ placement  where vectors are searched, and why    recall    of an index against 
 compiled   how inner loops are compiled           dictionary  distinct terms, numbered, in plain arrays
 indexes/   one kind a file or folder, and the selection of the k best
 jvm        Java, and loops inside it (java_functions)
-estimate   what a build will need
+estimate   what a build will need                row_range  one index cut into ranges of rows
+cluster/   embedding on the nodes of a Ray cluster
 build      build_index() and open_index(): the only writer and reader of index directories
 """
 

@@ -31,6 +31,8 @@ NO_ROW = -1
 
 _LARGEST_KNOB = 2**31 - 1  # more lists or candidates than any index has
 
+_most_threads: int | None = None  # of this process; see ``limit_threads``
+
 
 class Hits(NamedTuple):
     """What a search found for Q queries: rows int64 and scores float32, both of shape (Q, k).
@@ -171,9 +173,16 @@ def check_device(device: str) -> None:
         raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, mps")
 
 
+def limit_threads(n: int | None) -> None:
+    """Let this process use at most so many threads, because it shares its processors with others; None: as many as there are processors."""
+    global _most_threads
+    _most_threads = n
+
+
 def n_threads() -> int:
-    """Return how many threads may run at once: the processors that this process is allowed."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many threads may run at once: the processors that this process is allowed, or what ``limit_threads`` has set."""
+    n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return n_processors if _most_threads is None else min(n_processors, _most_threads)
 
 
 def check_k(k: int) -> None:

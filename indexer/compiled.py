@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from numba import config, njit
 
-_ROOT = Path(__file__).parents[1]
-_PACKAGES = ("indexer", "retrievers")
+ROOT = Path(__file__).parents[1]
+_PACKAGES = ("indexer", "retrievers")  # those with kernels
 _PREFIX = "kernels-"
 
 
@@ -44,7 +44,7 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 @functools.cache
 def _cache_folder(of_user: str) -> Path:
     """Return the folder for the sources as they are: below the one that NUMBA_CACHE_DIR names, or here, where earlier ones are removed."""
-    name = f"{_PREFIX}{sources_hash(_ROOT)}"
+    name = f"{_PREFIX}{sources_hash(ROOT)}"
     if of_user:
         return Path(of_user) / name
     here = Path(__file__).parent / "__pycache__"
@@ -54,10 +54,10 @@ def _cache_folder(of_user: str) -> Path:
     return here / name
 
 
-def sources_hash(root: Path) -> str:
-    """Return a hash of the packages with kernels, in a checkout or an installation."""
+def sources_hash(root: Path, packages: Sequence[str] = _PACKAGES) -> str:
+    """Return a hash of packages, in a checkout or an installation."""
     hashed = hashlib.sha256()
-    for path in sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py")):
+    for path in sorted(path for package in packages for path in (root / package).rglob("*.py")):
         content = path.read_bytes()
         hashed.update(f"{path.relative_to(root).as_posix()}\n{len(content)}\n".encode() + content)
     return hashed.hexdigest()[:16]

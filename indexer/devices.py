@@ -1,4 +1,4 @@
-"""Where passages are embedded and in which numbers: what ``--device``, ``--dtype`` and ``--batch-tokens`` mean."""
+"""Where passages are embedded and in which numbers: what ``--device``, ``--dtype``, ``--batch-tokens`` and ``--ray-cpus`` mean."""
 
 from __future__ import annotations
 
@@ -22,6 +22,23 @@ _GPU_BATCH_TOKENS = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """How passages are embedded on the Ray cluster that this process is connected to (``cluster.nodes.connected``).
+
+    Attributes:
+        cpus: processors of each encoder where there are no GPUs; None: all that the smallest node has.
+        exchange: URL of a folder that all nodes reach, as fsspec has it; None: they share the data home.
+    """
+
+    cpus: int | None = None
+    exchange: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpus is not None and self.cpus < 1:
+            raise InputError(f"--ray-cpus {self.cpus}: an encoder needs at least one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedOptions:
     """How a user wants passages embedded.
 
@@ -31,14 +48,18 @@ class EmbedOptions:
             what the encoder is safe in (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others). "bfloat16" is computed on
             either, and stored as float16. None: "float32" on a CPU, "float16" on a GPU.
         batch_tokens: tokens of a batch, padding included; None: what suits the device.
+        cluster: on a Ray cluster, whose GPUs "auto" and "cuda" then mean; None: on this machine.
     """
 
     device: str = "auto"
     dtype: str | None = None
     batch_tokens: int | None = None
+    cluster: ClusterOptions | None = None
 
     def __post_init__(self) -> None:
         check_devices(self.device)
+        if self.cluster is not None and self.device not in ("auto", "cpu", "cuda"):
+            raise InputError(f"--device {self.device} with --ray: say auto, cpu or cuda; which GPU an encoder gets Ray decides")
         if self.dtype not in (None, *DTYPES):
             raise InputError(f"--dtype {self.dtype}: say one of {', '.join(DTYPES)}")
         if self.batch_tokens is not None and self.batch_tokens < 1:
@@ -52,20 +73,30 @@ class Precision(NamedTuple):
     stored: Stored
 
 
+class Share(NamedTuple):
+    """What each encoder on a Ray cluster has, and how files come and go there; see ``ClusterOptions``."""
+
+    n_cpus: int
+    n_gpus: int
+    exchange: str | None
+
+
 class Resources(NamedTuple):
-    """What ``EmbedOptions`` come to on this machine.
+    """What ``EmbedOptions`` come to on this machine, or on a Ray cluster.
 
     Attributes:
-        devices: torch's names; a process for each if there are several.
+        devices: torch's names; a process for each if there are several. On a cluster the one name that each encoder has for its own.
         precision: of the numbers.
         batch_tokens: tokens of a batch, padding included.
         n_tokenizing: processes that tokenise for each device; on a CPU none, because the model has use for every core.
+        share: of each encoder on a cluster; None: on this machine.
     """
 
     devices: tuple[str, ...]
     precision: Precision
     batch_tokens: int
     n_tokenizing: int
+    share: Share | None = None
 
 
 def check_devices(device: str) -> None:
@@ -98,16 +129,42 @@ def encoder_device(device: str) -> str:
 
 
 def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
-    """Return what the options come to on this machine.
+    """Return what the options come to on this machine, or on the cluster that it is connected to.
 
     Raises:
-        InputError: "all" GPUs are named and there is none.
+        InputError: "all" GPUs, or more processors, are named than there are.
+        MissingExtraError: a cluster is named, and Ray is not installed.
     """
-    devices = _devices(options.device)
+    share, n_encoders = None, 0
+    if options.cluster is not None:
+        share, n_encoders = _share(options.cluster, options.device)
+    devices = _devices(options.device) if share is None else ("cuda" if share.n_gpus else "cpu",) * n_encoders
     on_gpu = devices[0] != "cpu"
     batch_tokens = options.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
-    n_tokenizing = max(1, min(_MAX_TOKENIZING, n_threads() // len(devices) - 1)) if on_gpu else 0
-    return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing)
+    n_processors = n_threads() // len(devices) if share is None else share.n_cpus
+    n_tokenizing = max(1, min(_MAX_TOKENIZING, n_processors - 1)) if on_gpu else 0
+    return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing, share)
+
+
+def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
+    """Return what each encoder gets on the cluster, and how many find room on its nodes."""
+    from .cluster.nodes import nodes
+
+    found = nodes()
+    with_gpus = [node for node in found if node.n_gpus >= 1]
+    if device == "cuda" and not with_gpus:
+        raise InputError(f"--device cuda: none of the {len(found)} nodes of the Ray cluster has a GPU: say cpu, or auto")
+    if with_gpus and device != "cpu":
+        n_cpus = min(int(node.n_cpus // node.n_gpus) for node in with_gpus)
+        return Share(n_cpus, 1, options.exchange), sum(int(node.n_gpus) for node in with_gpus)
+    sizes = [int(node.n_cpus) for node in found if node.n_cpus >= 1]
+    if not sizes:
+        raise InputError(f"none of the {len(found)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
+    n_cpus = options.cpus or min(sizes)
+    n_encoders = sum(size // n_cpus for size in sizes)
+    if not n_encoders:
+        raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")
+    return Share(n_cpus, 0, options.exchange), n_encoders
 
 
 def _devices(device: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Store -> encoder -> vector shards, on one device or several, going on from the last finished shard."""
+"""Store -> encoder -> vector shards, on one device, several, or a cluster, going on from the last finished shard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,11 +26,20 @@ if TYPE_CHECKING:
 _POLL_S = 0.2
 
 
+def no_nodes(node: str) -> Progress:
+    """Report nothing of a node."""
+    return silent
+
+
 class EmbedProgress(NamedTuple):
-    """What ``embed`` reports to: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None)."""
+    """What ``embed`` reports to: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
+
+    On a cluster ``node`` gives, for a node's name, what is called with (passages that it encoded, None).
+    """
 
     passages: Progress = silent
     tokens: Progress = silent
+    node: Callable[[str], Progress] = no_nodes
 
 
 def encoder_spec(name: str) -> EncoderSpec:
@@ -59,7 +68,11 @@ def embed(job: Job, progress: EmbedProgress) -> None:
     """
     todo = job.shards.unfinished()
     meter = _Meter(job.shards.n_rows, job.shards.n_rows - sum(map(len, todo)), progress)
-    if len(job.resources.devices) == 1:
+    if job.resources.share is not None:
+        from .cluster.embedding import embed_on_ray
+
+        embed_on_ray(job, todo, meter.report, progress.node)
+    elif len(job.resources.devices) == 1:
         embed_shards(job, job.resources.devices[0], iter(todo), meter.report)
     elif todo:
         _embed_on_several(job, todo, meter.report)

@@ -84,8 +84,13 @@ def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage
         MissingExtraError: the encoder needs packages that are not installed.
     """
     found = resources(options, spec)
-    measured = _measured(PassageEncoder(spec, found), sample[:SAMPLE_PASSAGES])
-    return need_of(spec.name, found, measured, n_passages, n_passages * passage_bytes)
+    if found.share is None:
+        timed = measured(PassageEncoder(spec, found), sample[:SAMPLE_PASSAGES])
+    else:
+        from .cluster.embedding import measured_on_ray
+
+        timed = measured_on_ray(spec, found, sample[:SAMPLE_PASSAGES])
+    return need_of(spec.name, found, timed, n_passages, n_passages * passage_bytes)
 
 
 class Measured(NamedTuple):
@@ -110,7 +115,8 @@ def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_
     return Need(name, disk_bytes, len(found.devices) * a_device, n_bytes * measured.seconds_per_byte / len(found.devices))
 
 
-def _measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
+def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
+    """Time an encoder on some passages, once it has warmed up."""
     n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
     encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
     started = time.perf_counter()

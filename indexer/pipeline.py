@@ -41,6 +41,10 @@ Report = Callable[[int, int], None]
 """Called with the numbers of passages and of tokens encoded since the last call."""
 
 
+def stays(rows: range) -> None:
+    """Leave a shard that is written where it is."""
+
+
 class Job(NamedTuple):
     """What every process that embeds has to know; it can be pickled.
 
@@ -49,12 +53,14 @@ class Job(NamedTuple):
         reopen: opens the store.
         shards: where they go.
         resources: what to do it with; several devices share the shards.
+        written: called with the rows of each shard when it is on the disk.
     """
 
     spec: EncoderSpec
     reopen: Callable[[], PassageStore]
     shards: Shards
     resources: Resources
+    written: Callable[[range], None] = stays
 
 
 class Part(NamedTuple):
@@ -109,6 +115,7 @@ def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Repor
         padded = ahead(padding, partial(_pad, model), _split(_windows(tokenised), job.resources.batch_tokens), 2)
         for rows, vectors in _filled(_encoded(model, padded), model.dim, report):
             job.shards.write(rows, vectors, job.resources.precision.stored)
+            job.written(rows)
 
 
 def _device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
@@ -124,7 +131,7 @@ def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iter
         return
     _Tokenising(job)  # what is wrong with it is said better by this process
     n_processes = job.resources.n_tokenizing
-    with processes(n_processes, "tokenises", _set_up_tokenising, job) as pool:
+    with processes(n_processes, "tokenises", _set_up_tokenising, job._replace(written=stays)) as pool:
         yield ahead(pool, _tokenised, parts, min(n_processes + 1, pieces_ahead(job.shards.shard_rows)))
 
 

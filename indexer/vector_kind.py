@@ -40,12 +40,14 @@ class Opening:
         encoder: the name of its encoder, which exact search goes by.
         device: as ``devices.check_devices`` has it.
         vectors: those that the index was built from; None if they are not there any more.
+        rows: search these alone, copied into memory; what is found is counted and scored as in the whole index. None: all, mapped.
     """
 
     name: str
     encoder: str
     device: str = "cpu"
     vectors: CorpusVectors | None = None
+    rows: range | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,13 +151,14 @@ class ScatteredShards:
         return path.with_name(f".{path.name}.part")
 
 
-def open_shards(path: Path, manifest: Manifest, *, device: str = "auto") -> ExactIndex:
+def open_shards(path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None) -> ExactIndex:
     """Open the shards for exact search: memory-mapped on a CPU, copied to GPUs.
 
     Args:
         path: the directory.
         manifest: its manifest.
         device: as ``placement.place`` has it; the index's ``placement`` says which device it came to, and why.
+        rows: search these alone, counted from the first of them; None: all.
 
     Raises:
         ArtifactDamaged: they do not hold what their manifest says.
@@ -166,9 +167,22 @@ def open_shards(path: Path, manifest: Manifest, *, device: str = "auto") -> Exac
         IdxError: a GPU ran out of memory all the same, or failed.
     """
     (shards, stored), dim = shards_of(path, manifest), manifest.count("dim")
-    placement = place(VectorsSize(shards.n_rows, dim, stored), device)
-    mapped = [map_checked(shards.path(rows.start), (len(rows), dim), stored) for rows in shards.rows()]
-    return ExactIndex(mapped, missing=missing_of(path, manifest), placement=placement)
+    rows = range(shards.n_rows) if rows is None else rows
+    placement = place(VectorsSize(len(rows), dim, stored), device)
+    missing = missing_of(path, manifest)
+    low, high = np.searchsorted(missing, (rows.start, rows.stop))
+    return ExactIndex(list(_cut(shards, dim, stored, rows)), missing=missing[low:high] - rows.start, placement=placement)
+
+
+def _cut(shards: Shards, dim: int, stored: Stored, rows: range) -> Iterator[StoredVectors]:
+    """Yield the mapped vectors of some rows; an empty array if there are none."""
+    for of_shard in shards.rows():
+        start, stop = max(rows.start, of_shard.start), min(rows.stop, of_shard.stop)
+        if start < stop:
+            vectors = map_checked(shards.path(of_shard.start), (len(of_shard), dim), stored)
+            yield vectors[start - of_shard.start : stop - of_shard.start]
+    if not rows:
+        yield np.empty((0, dim), dtype=stored)
 
 
 def shards_of(path: Path, manifest: Manifest) -> tuple[Shards, Stored]:

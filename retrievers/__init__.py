@@ -6,6 +6,7 @@ opening   names -> open retrievers and searchers       searcher  LocalSearcher: 
 kernels   numba on plain arrays                        fusion    several ranked lists -> one: fuse, merge, dedup
 rerank    candidates once more, by the root query      cross_encoder, rerankers: networks that read query and passage
 server/   searches over HTTP, and a page               client  connections  wire  errors: RemoteSearcher, which asks it
+cluster/  indexes in ranges of rows on a Ray cluster     partial   answers without rows that were lost
 """
 
 from .base import Found, Ranking, ScoredPassage, Searcher, SearchOptions

@@ -15,6 +15,7 @@ from corpora.store import Rows
 from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores
 
 from .base import Retriever, TunableRetriever, retrieve
+from .partial import is_incomplete
 
 _ENTRY_BYTES = 500  # of an entry besides its numbers and its query: two arrays, a key, its place in the order
 _Key = tuple[str, int, Knobs]
@@ -54,7 +55,8 @@ class CachedRetriever:
             found = retrieve(self._retriever, missing, depth, knobs)
             for line, query in enumerate(missing):
                 known[query] = Hits(*(_filled(part[line], found.rows[line]) for part in found))
-            self._remember({(query, depth, knobs): known[query] for query in missing})
+            if not is_incomplete():
+                self._remember({(query, depth, knobs): known[query] for query in missing})
         hits = Hits(np.full((len(queries), depth), NO_ROW, dtype=np.int64), np.full((len(queries), depth), -np.inf, dtype=np.float32))
         for line, query in enumerate(queries):
             rows, scores = known[query]

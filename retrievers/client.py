@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,11 +14,19 @@ from corpora.errors import InputError
 from .base import Ranking, SearchOptions, check_groups
 from .connections import Answer, Connections
 from .errors import BadAnswer, ServiceError, from_json
-from .wire import SEARCH, ranking_from_json, request_to_json
+from .partial import NotSearched
+from .wire import SEARCH, not_searched_from_json, ranking_from_json, request_to_json
 
 _DEFAULTS = SearchOptions()
 _FIRST_PAUSE_S = 0.1
 _LEAST_S = 0.001
+
+
+class PartialAnswer(NamedTuple):
+    """Rankings, and which rows were not searched for them; none if the list is empty."""
+
+    rankings: list[Ranking]
+    not_searched: list[NotSearched]
 
 
 class RemoteSearcher:
@@ -85,25 +93,34 @@ class RemoteSearcher:
             ServiceError: the server refused, or did not answer; see ``retrievers.errors``.
             IdxError: what the search itself raised there.
         """
+        return self._search(groups, options, partial=False).rankings
+
+    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> PartialAnswer:
+        """Return what ``search_groups`` does, without the rows of a cluster that nobody can search just now, and which these are."""
+        return self._search(groups, options, partial=True)
+
+    def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions, *, partial: bool) -> PartialAnswer:
         check_groups(groups)
         if not groups:
-            return []
+            return PartialAnswer([], [])
         deadline = time.monotonic() + self._timeout
-        answer = self._ask(groups, options, deadline)
+        answer = self._ask(groups, options, deadline, partial=partial)
         try:
-            rankings = [ranking_from_json(passages) for passages in orjson.loads(answer.body)["rankings"]]
-        except (ValueError, KeyError, TypeError) as error:
+            found = orjson.loads(answer.body)
+            rankings = [ranking_from_json(passages) for passages in found["rankings"]]
+            lost = not_searched_from_json(found.get("not_searched", ()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadAnswer(f"{self._connections.url} answered something else than rankings: {answer.body!r:.80}") from error
         if len(rankings) != len(groups):
             raise BadAnswer(f"{self._connections.url} answered {len(rankings):,} rankings for {len(groups):,} groups")
-        return rankings
+        return PartialAnswer(rankings, lost)
 
-    def _ask(self, groups: Sequence[Sequence[str]], options: SearchOptions, deadline: float) -> Answer:
+    def _ask(self, groups: Sequence[Sequence[str]], options: SearchOptions, deadline: float, *, partial: bool) -> Answer:
         """Return the answer to a search, sent again where that is safe and there is time."""
         n_tries = 0
         while True:
             left_s = max(_LEAST_S, deadline - time.monotonic())
-            named = {"corpus": self._corpus, "retriever": self._retriever, "timeout_s": left_s}
+            named = {"corpus": self._corpus, "retriever": self._retriever, "timeout_s": left_s, "partial": partial or None}
             try:
                 return self._answer(request_to_json(groups, options, named), left_s)
             except ServiceError as error:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from corpora.errors import InputError
 from corpora.store import Rows
 from indexer.base import NO_KNOBS, NO_ROW, Encoder, Hits, Knob, Knobs, Scores, TunableIndex, VectorIndex, Vectors
-from indexer.rescoring import Rescorer
 
 _MAX_KEPT = 8192  # query vectors
+
+
+class ExactScores(Protocol):
+    """Scores given rows by the vectors that were embedded; see ``indexer.rescoring.Rescorer``."""
+
+    def scores(self, queries: Vectors, rows: Rows) -> Scores:
+        """Return float32 scores of rows, both of shape (Q, C), for query vectors; -inf for row -1 and rows without a vector."""
+        ...
 
 
 class DenseRetriever:
@@ -23,7 +31,7 @@ class DenseRetriever:
         exact: the vectors that given rows are scored by, never compressed ones; None: they are not there.
     """
 
-    def __init__(self, encoder: Encoder, index: VectorIndex, exact: Rescorer | None = None) -> None:
+    def __init__(self, encoder: Encoder, index: VectorIndex, exact: ExactScores | None = None) -> None:
         self._encoder = encoder
         self._index = index
         self._exact = exact

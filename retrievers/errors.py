@@ -6,6 +6,7 @@
         ├── Unauthorized      401: the API key is missing or wrong
         ├── Overloaded        503: too much is waiting already; ``retry_after`` seconds
         ├── NotReady          503: what was asked for is still being opened, could not be opened, or the server is about to end
+        │   └── ShardUnavailable  503: rows that only one shard of a cluster has cannot be searched; ``partial`` answers without them
         ├── DeadlineExceeded  504: the answer was not there in time
         ├── SearchFailed      500: the search itself failed
         ├── Unreachable       nobody answers at that address
@@ -59,6 +60,10 @@ class NotReady(ServiceError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
+class ShardUnavailable(NotReady):
+    """Rows of an index cannot be searched: all processes of a cluster that have them are lost, or do not answer."""
+
+
 class DeadlineExceeded(ServiceError):
     """The answer was not there in time."""
 
@@ -77,7 +82,7 @@ class BadAnswer(ServiceError):
     """What answers does not speak this protocol."""
 
 
-_OWN = (ServiceError, InvalidRequest, Unauthorized, Overloaded, NotReady, DeadlineExceeded, SearchFailed)
+_OWN = (ServiceError, InvalidRequest, Unauthorized, Overloaded, NotReady, ShardUnavailable, DeadlineExceeded, SearchFailed)
 _LOCAL = [kind for kind in vars(local).values() if isinstance(kind, type) and issubclass(kind, IdxError) and kind is not MissingExtraError]
 _BY_NAME: dict[str, type[IdxError]] = {kind.__name__: kind for kind in (*_LOCAL, *_OWN)}
 

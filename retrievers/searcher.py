@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 import numpy as np
 
@@ -103,8 +104,9 @@ class LocalSearcher:
         retrievers = list(self._retrievers.values())
         if len(retrievers) == 1:
             return [retrieve(retrievers[0], queries, depth, knobs)]
+        contexts = [copy_context() for _ in retrievers]  # whether they may leave out rows
         with ThreadPoolExecutor(len(retrievers)) as pool:
-            return list(pool.map(lambda retriever: retrieve(retriever, queries, depth, knobs), retrievers))
+            return list(pool.map(lambda context, stage: context.run(retrieve, stage, queries, depth, knobs), contexts, retrievers))
 
     def _best(self, lists: Lists, targets: Targets, roots: Sequence[str], options: SearchOptions) -> tuple[Lists, Mapping[int, Passage]]:
         """Return the k best of each group, and their passages by row."""

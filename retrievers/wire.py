@@ -7,7 +7,7 @@ Scores are float32 values; JSON has the shortest decimal of the same double, so 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ import orjson
 from corpora.passage import Passage
 
 from .base import Found, Ranking, ScoredPassage, SearchOptions
+from .partial import NotSearched
 
 SEARCH = "/v1/search"
 RETRIEVE = "/retrieve"
@@ -61,6 +62,16 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
         )
         for hit in passages
     ]
+
+
+def not_searched_to_json(lost: Iterable[NotSearched]) -> bytes:
+    """Return rows that were not searched as JSON: ``[{"index", "first_row", "stop_row"}]``."""
+    return orjson.dumps([{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(lost)])
+
+
+def not_searched_from_json(found: Sequence[Mapping[str, Any]]) -> list[NotSearched]:
+    """Return what ``not_searched_to_json`` wrote; raises as ``ranking_from_json`` does."""
+    return [NotSearched(rows["index"], rows["first_row"], rows["stop_row"]) for rows in found]
 
 
 def contents(passage: Passage) -> str:

@@ -43,11 +43,13 @@ class PassageStore:
     """A finished store, memory-mapped.
 
     Attributes:
+        folder: where its files are.
         fingerprint: identifies the passages and their order.
         text_key: uint64, shape (n,): equal for texts equal up to case, spacing and compatibility form (``passage.text_key``).
     """
 
     def __init__(self, folder: Path, fingerprint: str, n_passages: int) -> None:
+        self.folder = folder
         self.fingerprint = fingerprint
         if (folder / TEXT_KEYS).stat().st_size != 8 * n_passages:
             raise ArtifactDamaged(

@@ -50,8 +50,8 @@ class ExactIndex:
         """
         check_k(k)
         queries = checked_queries(vectors, self.dim)
-        if not len(queries):
-            return _empty_places(0, k)
+        if not len(queries) or not self._n_rows:
+            return _empty_places(len(queries), k)
         found = self._engine.search(queries, min(k, self._n_rows))
         rest = _empty_places(len(queries), k - found.rows.shape[1])
         return Hits(np.concatenate([found.rows, rest.rows], axis=1), np.concatenate([found.scores, rest.scores], axis=1))

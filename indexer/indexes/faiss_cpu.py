@@ -24,8 +24,9 @@ from indexer.placement import Placement
 from indexer.vector_kind import Opening, Plan
 from indexer.vectors import MISSING
 
-from .faiss_index import FaissIndex, contents_of
+from .faiss_index import Contents, FaissIndex, contents_of
 from .faiss_library import INDEX_FILE, damage_named, load_faiss, read_mapped
+from .faiss_range import flat_range, ivf_range, places_of, with_vectors
 
 _ID_BYTES = 8
 
@@ -34,32 +35,59 @@ ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: mem
 
 def open_flat(path: Path, manifest: Manifest, opening: Opening, placement: Placement = ONLY_CPU) -> FaissIndex:
     """Open a flat index; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
-    index = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
+    index, first_place, contents = open_flat_part(path, manifest, opening)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         scores, places = index.search(queries, k)
-        return scores, places
+        return scores, np.where(places < 0, places, places + first_place)
 
-    return FaissIndex(contents_of(manifest, read_missing(path, manifest)), opening, search, placement)
+    return FaissIndex(contents, opening, search, placement)
+
+
+def open_flat_part(path: Path, manifest: Manifest, opening: Opening) -> tuple[Any, int, Contents]:
+    """Open the file of a flat index, or the rows that are wanted of it; raises as ``open_mapped`` does.
+
+    Returns:
+        FAISS's index, the place of its first vector among all that the index has, and what it holds.
+    """
+    mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
+    contents = contents_of(manifest, read_missing(path, manifest))
+    if opening.rows is None:
+        return mapped, 0, contents
+    places = places_of(opening.rows, contents.missing)
+    part = flat_range(path / INDEX_FILE, mapped, places)
+    return part, places.start, with_vectors(contents, part)
 
 
 def open_ivf(path: Path, manifest: Manifest, opening: Opening, placement: Placement) -> FaissIndex:
     """Open an inverted file; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
     faiss = load_faiss()
-    mapped = open_mapped(path, manifest, faiss.IO_FLAG_MMAP)
-    # The threads that would read lists ahead cost more than they bring where lists are in memory already
-    faiss.downcast_InvertedLists(mapped.invlists).prefetch_nthread = 0
+    mapped = open_ivf_part(path, manifest, opening)
+    contents = with_vectors(contents_of(manifest, _none()), mapped)
     index = _for_fast_scan(path, mapped) if isinstance(mapped, faiss.IndexIVFPQ) else mapped
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         scores, rows = index.search(queries, k, params=faiss.SearchParametersIVF(nprobe=settings["nprobe"]))
         return scores, rows
 
-    return FaissIndex(contents_of(manifest, _none()), opening, search, placement)
+    return FaissIndex(contents, opening, search, placement)
+
+
+def open_ivf_part(path: Path, manifest: Manifest, opening: Opening) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Open the file of an inverted file, or the rows that are wanted of it; raises as ``open_mapped`` does."""
+    mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP)
+    # The threads that would read lists ahead cost more than they bring where lists are in memory already
+    load_faiss().downcast_InvertedLists(mapped.invlists).prefetch_nthread = 0
+    return mapped if opening.rows is None else ivf_range(path / INDEX_FILE, mapped, opening.rows)
 
 
 def open_hnsw(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
-    """Open a graph; raises as ``open_mapped`` does."""
+    """Open a graph; raises as ``open_mapped`` does, and ``InputError`` if a range of its rows is wanted."""
+    if opening.rows is not None:
+        raise InputError(
+            f"'{opening.name}' is one graph over all vectors, which cannot be searched in parts: use exact search ('{opening.encoder}'), "
+            "or an index of kind ivf, ivfpq, sq8 or flat-fp16"
+        )
     faiss = load_faiss()
     index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
 

@@ -28,6 +28,7 @@ from indexer.vector_kind import Opening
 from . import faiss_cpu
 from .faiss_index import FaissIndex, contents_of
 from .faiss_library import load_faiss, reason
+from .faiss_range import with_vectors, without_lists
 
 LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
 _PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a flat index
@@ -43,6 +44,10 @@ class Part(NamedTuple):
     search: Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]
     first_place: int
 
+    def moved(self, n_places: int) -> Part:
+        """Return it with so much more added."""
+        return self._replace(first_place=self.first_place + n_places)
+
 
 def open_flat_anywhere(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
     """Open a flat float16 index where ``opening.device`` says.
@@ -53,27 +58,33 @@ def open_flat_anywhere(path: Path, manifest: Manifest, opening: Opening) -> Fais
         IdxError: a GPU has failed.
     """
     per_vector = 2 * manifest.count("dim") + 4  # and a norm
-    gpus, placement = _placed(opening, per_vector * manifest.count("vectors"))
+    gpus, placement = _placed(opening, per_vector * _n_vectors(manifest, opening))
     if not gpus:
         return faiss_cpu.open_flat(path, manifest, opening, placement)
-    mapped = faiss_cpu.open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
-    contents = contents_of(manifest, faiss_cpu.read_missing(path, manifest))
+    mapped, first_place, contents = faiss_cpu.open_flat_part(path, manifest, opening)
     with _failures_named(opening.name):
-        parts = [list(_flat_parts(mapped, gpu, share)) for gpu, share in zip(gpus, _shares(mapped.ntotal, len(gpus)), strict=True)]
+        shares = zip(gpus, _shares(mapped.ntotal, len(gpus)), strict=True)
+        parts = [[part.moved(first_place) for part in _flat_parts(mapped, gpu, share)] for gpu, share in shares]
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
 
 
 def open_ivf_anywhere(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
     """Open an inverted file where ``opening.device`` says; raises as ``open_flat_anywhere`` does."""
     entry_bytes = _code_bytes(manifest) + 8
-    gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * manifest.count("vectors"))
+    gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
     if not gpus:
         return faiss_cpu.open_ivf(path, manifest, opening, placement)
-    mapped = faiss_cpu.open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP)
+    mapped = faiss_cpu.open_ivf_part(path, manifest, opening)
     with _failures_named(opening.name):
         parts = [[_ivf_part(only_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _list_shares(mapped, len(gpus)), strict=True)]
-    contents = contents_of(manifest, np.empty(0, dtype=np.int64), largest_nprobe=LARGEST_K)
+    contents = with_vectors(contents_of(manifest, np.empty(0, dtype=np.int64), largest_nprobe=LARGEST_K), mapped)
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
+
+
+def _n_vectors(manifest: Manifest, opening: Opening) -> int:
+    """Return how many vectors are opened, at most."""
+    n_vectors = manifest.count("vectors")
+    return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
 
 
 def seen_gpus(device: str, n_gpus: int) -> tuple[int, ...]:
@@ -116,12 +127,7 @@ def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no 
     faiss = load_faiss()
     if len(lists) == index.nlist:
         return index
-    if isinstance(index, faiss.IndexIVFPQ):
-        share = faiss.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits, index.metric_type)
-        share.pq, share.by_residual = index.pq, index.by_residual
-    else:
-        share = faiss.IndexIVFScalarQuantizer(index.quantizer, index.d, index.nlist, index.sq.qtype, index.metric_type, index.by_residual)
-        share.sq = index.sq
+    share = without_lists(index)
     before = faiss.ArrayInvertedLists(lists.start, index.code_size)
     those = faiss.SliceInvertedLists(index.invlists, lists.start, lists.stop)
     behind = faiss.ArrayInvertedLists(index.nlist - lists.stop, index.code_size)
@@ -129,7 +135,6 @@ def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no 
     for piece in (before, those, behind):
         stacked.push_back(piece)
     joined = faiss.VStackInvertedLists(stacked.size(), stacked.data())
-    share.is_trained, share.own_fields = True, False
     share.replace_invlists(joined, False)
     share.ntotal = joined.compute_ntotal()
     share.referenced_objects = [index, before, those, behind, joined]

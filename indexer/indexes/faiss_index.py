@@ -87,8 +87,8 @@ class FaissIndex:
         settings = self._settings(knobs)
         refine = settings.pop("refine", 0)
         n_wanted = min(k, self._contents.n_vectors)
-        if not len(queries):
-            return Hits(np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32))
+        if not len(queries) or not n_wanted:
+            return Hits(np.full((len(queries), k), NO_ROW, dtype=np.int64), np.full((len(queries), k), -np.inf, dtype=np.float32))
         self._check_k(n_wanted, refine)
         find = self._rescored if refine else self._found_with_ties
         width = min(n_wanted * max(1, refine), self._contents.n_vectors)

@@ -17,10 +17,12 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import chain
 from queue import SimpleQueue
+from typing import NamedTuple
 
 from corpora.errors import IdxError
 from retrievers.base import Ranking, Searcher, SearchOptions
-from retrievers.errors import DeadlineExceeded, Overloaded
+from retrievers.errors import DeadlineExceeded, Overloaded, ShardUnavailable
+from retrievers.partial import NotSearched, partial_allowed
 from retrievers.stopping import while_wanted
 
 from .cost import Backlog
@@ -32,6 +34,14 @@ _LOG = logging.getLogger("idx.server")
 
 Outcome = list[Ranking] | Exception
 Name = tuple[str, str]  # corpus, retriever
+
+
+class Wanted(NamedTuple):
+    """What is searched for, how, and what takes the rows that were not searched (None: all have to be)."""
+
+    groups: Groups
+    options: SearchOptions
+    lost: set[NotSearched] | None = None
 
 
 class Batcher:
@@ -60,17 +70,18 @@ class Batcher:
             retry_after=max(1, math.ceil(self._backlog.wait_s(time.monotonic()))),
         )
 
-    def submit(self, name: Name, searcher: Searcher, groups: Groups, options: SearchOptions, deadline: float) -> Search:
+    def submit(self, name: Name, searcher: Searcher, asked: Wanted, deadline: float) -> Search:
         """Hand a search over.
 
         Raises:
             Overloaded: so much is waiting that it would not come to this one in time.
         """
+        groups, options, lost = asked
         kind = self._backlog.kind((*name, options.rerank))
         n_queries = sum(map(len, groups))
         if self.is_full or not self._backlog.is_in_time(kind, n_queries, deadline, time.monotonic()):
             raise self.overload()
-        search = Search(name, searcher, groups, options, n_queries, deadline, self._loop.create_future(), kind)
+        search = Search(name, searcher, groups, options, n_queries, deadline, self._loop.create_future(), kind, lost)
         kind.n_given += n_queries
         self._n_queries += n_queries
         self._n_requests += 1
@@ -109,7 +120,7 @@ class Batcher:
         kind, n_queries = batch[0].kind, sum(search.n_queries for search in batch)
         started = time.monotonic()
         self._backlog.free_at = started + kind.cost.seconds(n_queries)
-        with while_wanted(lambda: not all(search.answer.cancelled() for search in batch)):
+        with while_wanted(lambda: not all(search.answer.cancelled() for search in batch), min(search.deadline for search in batch)):
             outcomes = _outcomes(batch)
         seconds = time.monotonic() - started
         kind.cost = kind.cost.after(n_queries, seconds)
@@ -143,9 +154,9 @@ def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
     """Search for all at once; if that fails, for one after the other, so that each fails for itself only."""
     first = searches[0]
     try:
-        rankings = first.searcher.search_groups([group for search in searches for group in search.groups], first.options)
+        rankings = _rankings(searches)
     except Exception as error:  # whatever a search raises is its request's answer: the thread has to live
-        if isinstance(error, DeadlineExceeded):
+        if isinstance(error, DeadlineExceeded | ShardUnavailable):  # which the others would meet, too, and wait for as long
             return [error] * len(searches)
         if len(searches) > 1:
             return [outcome for search in searches for outcome in _outcomes([search])]
@@ -154,3 +165,16 @@ def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
         return [error]
     found = iter(rankings)
     return [[next(found) for _ in search.groups] for search in searches]
+
+
+def _rankings(searches: Sequence[Search]) -> list[Ranking]:
+    """Search for all at once."""
+    first, groups = searches[0], [group for search in searches for group in search.groups]
+    if first.lost is None:
+        return first.searcher.search_groups(groups, first.options)
+    with partial_allowed() as lost:
+        rankings = first.searcher.search_groups(groups, first.options)
+    for search in searches:
+        if search.lost is not None:
+            search.lost.update(lost)
+    return rankings

@@ -1,15 +1,17 @@
 """What a server serves: every corpus with every retriever, opened behind the port, and whether its files have been replaced since.
 
-Files that were replaced on disk go on being served as they were, because they stay mapped until the process ends.
+Files that were replaced on disk go on being served as they were, because they stay mapped until the process ends. On a cluster the new ones
+can be opened beside them, and then be served in their place.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from corpora.build import open_store, store_manifest, store_path
 from corpora.errors import InputError
@@ -40,6 +42,41 @@ class OpenStage(Protocol):
         ...
 
 
+@runtime_checkable
+class Cluster(OpenStage, Protocol):
+    """Opens first stages whose indexes lie in other processes, which can be exchanged for others while it is served."""
+
+    def begin(self) -> None:
+        """Start processes over what is built now; what is opened from then on searches these."""
+        ...
+
+    def commit(self) -> None:
+        """End those before, once what they have been asked is answered."""
+        ...
+
+    def abandon(self) -> None:
+        """End those that ``begin`` started."""
+        ...
+
+    def stop(self) -> None:
+        """End all; what is being begun fails."""
+        ...
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return how each shard is."""
+        ...
+
+
+class Opened:
+    """What is open: stores by corpus, the rest by corpus and index (a store is the part ``PASSAGES``)."""
+
+    def __init__(self) -> None:
+        self.stores: dict[str, PassageStore] = {}
+        self.stages: dict[Name, Retriever] = {}
+        self.parts: dict[Name, Part] = {}
+        self.caches: dict[Name, CachedRetriever] = {}
+
+
 @dataclass(slots=True, eq=False)
 class Served:
     """One corpus with one retriever; ``searcher`` is None until it is open."""
@@ -57,21 +94,20 @@ class Catalog:
         settings: of the server.
         metrics: where it counts.
         first: what other processes of the server have opened.
-        open_stage: opens first stages; by default ``opening.open_retriever``.
+        open_stage: opens first stages; by default ``opening.open_retriever``. If it is a ``Cluster``, what is served can be exchanged.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, first: FirstOpened, open_stage: OpenStage | None = None) -> None:
         self._settings, self._metrics, self._first = settings, metrics, first
         self._open_stage = open_stage
+        self._cluster = open_stage if isinstance(open_stage, Cluster) else None
+        self._reloading = threading.Lock()
         self._batchers: dict[Name, Batcher] = {}
         for name in settings.offers:
             if _owner(*name) not in self._batchers:
                 self._batchers[_owner(*name)] = Batcher(settings.limits, metrics)
         self._served = {name: Served(*name, self._batchers[_owner(*name)]) for name in settings.offers}
-        self._stores: dict[str, PassageStore] = {}
-        self._stages: dict[Name, Retriever] = {}  # corpus, index
-        self._parts: dict[Name, Part] = {}  # corpus, index or PASSAGES
-        self._caches: dict[Name, CachedRetriever] = {}
+        self._opened = Opened()
         self._reranker: Reranker | None = None
         self._compiled: Sequence[object] = ()
 
@@ -81,17 +117,58 @@ class Catalog:
         Raises:
             IdxError: something cannot be opened.
         """
+        with self._reloading:
+            self._open()
+
+    def _open(self) -> None:
         started = time.monotonic()
         self._compiled = _compilations()
         if self._settings.reranker is not None:
             from retrievers.opening import open_reranker  # this, and others below, import numba: not before the port answers
 
             self._reranker = open_reranker(self._settings.reranker, device=self._settings.device)
+        if self._cluster is not None:
+            self._cluster.begin()
         for served in self._served.values():
-            self._open(served)
+            served.searcher = self._searcher(served, self._opened)
+        if self._cluster is not None:
+            self._cluster.commit()
         self._metrics.ready.set(value=1)
         if self.readiness()["ready"]:
             _LOG.info("ready after %.1f s", time.monotonic() - started)
+
+    @property
+    def can_reload(self) -> bool:
+        """Whether ``reload`` can be called."""
+        return self._cluster is not None
+
+    def reload(self) -> None:
+        """Open what is built now beside what is served, then serve it in place of that, without a search that fails; takes long.
+
+        Raises:
+            InputError: there is no cluster.
+            NotReady: nothing is served yet: what is built now is about to be opened.
+            IdxError: something cannot be opened; what was served goes on being so.
+        """
+        if self._cluster is None:
+            raise InputError("what one machine serves is exchanged by starting the server again")
+        with self._reloading:
+            if any(served.searcher is None for served in self._served.values()):
+                raise NotReady("nothing is served yet that could be exchanged", retry_after=1)
+            opened, first = Opened(), self._first
+            self._cluster.begin()
+            try:
+                self._first = FirstOpened(self._settings)
+                searchers = {name: self._searcher(served, opened) for name, served in self._served.items()}
+                self._cluster.commit()
+            except BaseException:
+                self._first = first
+                self._cluster.abandon()
+                raise
+            for name, served in self._served.items():
+                served.searcher = searchers[name]
+            self._opened = opened
+        _LOG.info("what is built now is served")
 
     def find(self, corpus: str | None, retriever: str | None) -> tuple[Served, Searcher]:
         """Return what serves a corpus by a retriever; the first ones if none is named.
@@ -123,15 +200,15 @@ class Catalog:
         """Return the passages of a corpus; raises as ``find`` does."""
         if corpus not in self._settings.corpora:
             raise near_names("corpus", corpus, self._settings.corpora)
-        if corpus not in self._stores:
+        if corpus not in self._opened.stores:
             raise NotReady(f"'{corpus}' is being opened: /ready says how far that is", retry_after=1)
-        return self._stores[corpus]
+        return self._opened.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
         """Return what is open, and what is going on where something is not."""
         n_ready = sum(self._metrics.totals(self._metrics.ready))
         doing = "opening, and compiling the kernels of an installation's first search" if self._compiled else "opening"
-        return {
+        found = {
             "ready": n_ready >= self._settings.workers,
             "processes": {"ready": int(n_ready), "all": self._settings.workers},
             "served": [
@@ -139,6 +216,10 @@ class Catalog:
                 for served in self._served.values()
             ],
         }
+        if self._cluster is None:
+            return found
+        shards = self._cluster.describe()
+        return {**found, "ready": found["ready"] and all(shard["ready"] for shard in shards), "shards": shards}
 
     def describe(self) -> list[dict[str, Any]]:
         """Return what is served, with what is on disk of it."""
@@ -146,18 +227,22 @@ class Catalog:
 
     def count_caches(self) -> None:
         """Bring the counts of the caches up to date."""
-        for name, cache in list(self._caches.items()):
+        for name, cache in list(self._opened.caches.items()):
             self._metrics.cache_hits.set(*name, value=cache.n_hits)
             self._metrics.cache_misses.set(*name, value=cache.n_misses)
 
     def stop(self) -> None:
-        """End the threads that search."""
+        """End the threads that search, and what is being opened in place of what they search."""
         for batcher in self._batchers.values():
             batcher.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
+            with self._reloading:  # which has failed by then
+                pass
 
     def _describe(self, corpus: str) -> dict[str, Any]:
-        parts = {name: part.describe() for (of, name), part in list(self._parts.items()) if of == corpus}
-        store = self._stores.get(corpus)
+        parts = {name: part.describe() for (of, name), part in list(self._opened.parts.items()) if of == corpus}
+        store = self._opened.stores.get(corpus)
         is_replaced = any(about["replaced"] for about in parts.values())
         return {
             "corpus": corpus,
@@ -174,49 +259,49 @@ class Catalog:
 
     def _knobs(self, corpus: str, name: str) -> dict[str, dict[str, int]]:
         """Return what a request may set of an index's searches."""
-        stage = self._stages.get((corpus, name))
+        stage = self._opened.stages.get((corpus, name))
         return {knob: about._asdict() for knob, about in stage.knobs.items()} if isinstance(stage, TunableRetriever) else {}
 
-    def _open(self, served: Served) -> None:
-        """Open what a searcher needs and no other one has opened yet."""
+    def _searcher(self, served: Served, opened: Opened) -> Searcher:
+        """Open what a searcher needs and is not open yet."""
         from retrievers.searcher import LocalSearcher
 
-        store, names = self._open_store(served.corpus), served.retriever.split("+")
+        store, names = self._open_store(served.corpus, opened), served.retriever.split("+")
         if len(set(names)) < len(names):
             raise InputError(f"'{served.retriever}' names a retriever twice")
-        stages = {name: self._stage(served.corpus, name, store) for name in names}
+        stages = {name: self._stage(served.corpus, name, store, opened) for name in names}
         searcher = LocalSearcher(store, stages, self._reranker)
         query = store.get_many([0])[0].text[:_WARM_UP_CHARACTERS]
         searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
-        served.searcher = searcher
+        return searcher
 
-    def _stage(self, corpus: str, name: str, store: PassageStore) -> Retriever:
+    def _stage(self, corpus: str, name: str, store: PassageStore, opened: Opened) -> Retriever:
         """Open a first stage, unless it is open."""
         from indexer.build import index_manifest, index_path
         from retrievers.cache import CachedRetriever
         from retrievers.opening import open_retriever
 
-        if (corpus, name) in self._stages:
-            return self._stages[corpus, name]
+        if (corpus, name) in opened.stages:
+            return opened.stages[corpus, name]
         path = index_path(corpus, name)
         identity = identity_of(path)  # before it is opened: what comes later is a replacement
         self._first.check((corpus, name), identity)
         stage = (self._open_stage or open_retriever)(corpus, name, store, device=self._settings.device)
         if self._settings.cache_bytes:
-            self._caches[corpus, name] = stage = CachedRetriever(stage, self._settings.cache_bytes)
-        self._stages[corpus, name] = stage
-        self._parts[corpus, name] = Part(path, index_manifest(corpus, name, None), identity)
+            opened.caches[corpus, name] = stage = CachedRetriever(stage, self._settings.cache_bytes)
+        opened.stages[corpus, name] = stage
+        opened.parts[corpus, name] = Part(path, index_manifest(corpus, name, None), identity)
         return stage
 
-    def _open_store(self, corpus: str) -> PassageStore:
-        if corpus not in self._stores:
+    def _open_store(self, corpus: str, opened: Opened) -> PassageStore:
+        if corpus not in opened.stores:
             path = store_path(corpus)
             identity = identity_of(path)
             self._first.check((corpus, PASSAGES), identity)
             store = open_store(corpus)
-            self._parts[corpus, PASSAGES] = Part(path, store_manifest(corpus), identity)
-            self._stores[corpus] = store
-        return self._stores[corpus]
+            opened.parts[corpus, PASSAGES] = Part(path, store_manifest(corpus), identity)
+            opened.stores[corpus] = store
+        return opened.stores[corpus]
 
 
 def _owner(corpus: str, retriever: str) -> Name:

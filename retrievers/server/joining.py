@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from retrievers.base import Ranking, Searcher, SearchOptions
+from retrievers.partial import NotSearched
 
 from .cost import Kind
 
@@ -21,9 +22,21 @@ Groups = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """One request's search; ``deadline`` is on the clock of ``time.monotonic``, ``answer`` is cancelled if nobody waits for it."""
+    """One request's search.
 
-    name: tuple[str, str]  # corpus, retriever
+    Attributes:
+        name: corpus and retriever.
+        searcher: searches.
+        groups: of queries.
+        options: of the search.
+        n_queries: of all groups.
+        deadline: on the clock of ``time.monotonic``.
+        answer: the rankings; cancelled if nobody waits for them.
+        kind: what such searches cost.
+        lost: takes the rows that were not searched, before the answer is there; None: all have to be.
+    """
+
+    name: tuple[str, str]
     searcher: Searcher
     groups: Groups
     options: SearchOptions
@@ -31,10 +44,11 @@ class Search:
     deadline: float
     answer: asyncio.Future[list[Ranking]]
     kind: Kind
+    lost: set[NotSearched] | None = None
 
     def joins(self, other: Search) -> bool:
         """Return whether the two can be one search."""
-        return self.searcher is other.searcher and self.options == other.options
+        return self.searcher is other.searcher and self.options == other.options and (self.lost is None) == (other.lost is None)
 
 
 class Taken(NamedTuple):

@@ -79,7 +79,7 @@ class Metrics:
     PATHS = ("/v1/search", "/retrieve", "/v1/corpora/{corpus}/passages", "/v1/indexes", "/health", "/ready", "/metrics", "other")
     STATUSES = ("200", "304", "400", "401", "404", "405", "408", "413", "422", "499", "500", "501", "503", "504", "other")
 
-    def __init__(self, corpora: Sequence[str], retrievers: Sequence[str], n_processes: int = 1) -> None:
+    def __init__(self, corpora: Sequence[str], retrievers: Sequence[str], n_processes: int = 1, n_shards: int = 0) -> None:
         names = {"corpus": corpora, "retriever": retrievers}
         self.requests = Family(
             "idx_requests_total",
@@ -98,7 +98,16 @@ class Metrics:
         self.cache_hits = Family("idx_cache_hits_total", "Queries answered from a first stage's cache.", "counter", stages)
         self.cache_misses = Family("idx_cache_misses_total", "Queries that the cache did not have.", "counter", stages)
         self.ready = Family("idx_ready_processes", "Processes that have opened everything.", "gauge", {})
-        self.families = [family for family in vars(self).values() if isinstance(family, Family)]
+        of_shard, of_searches = {"shard": [str(number) for number in range(n_shards)]}, {"of": ["searches"] if n_shards else []}
+        self.shard_seconds = Family("idx_shard_seconds", "Time of a shard's searches, as it took it.", "histogram", of_shard, SECONDS)
+        self.shard_overhead_seconds = Family(
+            "idx_shard_overhead_seconds", "What asking all shards and merging took beyond the slowest.", "histogram", of_searches, SECONDS
+        )
+        self.shard_failures = Family("idx_shard_failures_total", "Calls that a shard's replica did not answer.", "counter", of_shard)
+        self.shard_unavailable = Family("idx_shard_unavailable_total", "Calls that no replica answered.", "counter", of_shard)
+        self.shard_replicas = Family("idx_shard_replicas", "Replicas that answer.", "gauge", of_shard)
+        self.shard_bytes = Family("idx_shard_resident_bytes", "Memory of a shard's largest replica.", "gauge", of_shard)
+        self.families = [family for family in vars(self).values() if isinstance(family, Family) and family.places]
         self._n_numbers = sum(family.n_numbers for family in self.families)
         self._shared = memoryview(mmap.mmap(-1, max(1, n_processes) * self._n_numbers * _BYTES)).cast("d")
         self.join(0)

@@ -41,6 +41,7 @@ class Asked(BaseModel):
     corpus: Name | None = Field(None, description="One of those served; by default the first.")
     retriever: Name | None = Field(None, description="One of those served; by default the first.")
     timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Seconds until the answer is of no more use.")
+    partial: bool = Field(False, description="Of a cluster: answer without rows that nobody can search, and say which they are.")
 
 
 class Retrieval(BaseModel):
@@ -73,10 +74,19 @@ class FoundPassage(BaseModel):
     found: list[FoundBy]
 
 
+class LostRows(BaseModel):
+    """Rows of an index, from ``first_row`` to before ``stop_row``, that were not searched."""
+
+    index: str
+    first_row: int
+    stop_row: int
+
+
 class Rankings(BaseModel):
-    """One ranking for each query or group, in their order."""
+    """One ranking for each query or group, in their order; with "partial" also which rows were not searched."""
 
     rankings: list[list[FoundPassage]]
+    not_searched: list[LostRows] | None = None
 
 
 class Document(BaseModel):
@@ -116,7 +126,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
         (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is wrong, or asks for more than the server allows."),
         (HTTPStatus.INTERNAL_SERVER_ERROR, "The search failed."),
-        (HTTPStatus.SERVICE_UNAVAILABLE, "Too much is waiting, or the index is not open yet: Retry-After says when to ask again."),
+        (
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Too much is waiting, the index is not open yet, or a part of it is lost: Retry-After says when to ask again.",
+        ),
         (HTTPStatus.GATEWAY_TIMEOUT, "The answer was not there in time."),
     )
 }

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 import uvicorn
 import uvloop
 
+from corpora.errors import IdxError
 from retrievers.wire import RETRIEVE, SEARCH
 
 from .access_log import AccessLog
@@ -27,6 +28,8 @@ from .parts import FirstOpened
 from .protocol import IdxProtocol
 from .searching import Searching
 from .settings import Settings
+
+_LOG = logging.getLogger("idx.server")
 
 _LAST_S = 1.0  # in which there must be a moment without a new connection
 _LAST_WORD_S = 0.1  # for a connection that was taken last to send its request
@@ -53,6 +56,8 @@ class _Server(uvicorn.Server):
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        if self._catalog.can_reload:
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: reload_behind(self._catalog))
         try:
             yield
         finally:
@@ -93,6 +98,22 @@ class _Server(uvicorn.Server):
                 await loop.connect_accepted_socket(protocol, connection)
 
 
+def reload_behind(catalog: Catalog) -> threading.Thread:
+    """Serve what is built now, without stopping meanwhile; return the thread that sees to it."""
+
+    def reload() -> None:
+        try:
+            catalog.reload()
+        except IdxError as error:
+            _LOG.error("what was served goes on being served: %s", error)
+        except Exception:  # which nobody else would tell
+            _LOG.exception("what was served goes on being served")
+
+    thread = threading.Thread(target=reload, name="reloading", daemon=True)
+    thread.start()
+    return thread
+
+
 class Service:
     """What one process serves on a listening socket.
 
@@ -117,6 +138,7 @@ class Service:
         self._opening = Future[None]()
         self._has_process = False
         self._server: _Server | None = None
+        self._catalog: Catalog | None = None
 
     def run(self) -> None:
         """Serve until told to end. In the main thread the process is the server's: it ends by SIGTERM or SIGINT, and is tuned for it.
@@ -135,6 +157,11 @@ class Service:
             os._exit(0)
         self._opening.result()
 
+    def reload(self) -> None:
+        """Serve what is built now; see ``Catalog.reload``. May be called from another thread once it serves."""
+        if self._catalog is not None:
+            self._catalog.reload()
+
     def stop(self) -> None:
         """End; may be called from another thread."""
         if self._server is not None:
@@ -142,7 +169,7 @@ class Service:
 
     async def _serve(self) -> None:
         settings = self._settings
-        catalog = Catalog(settings, self._metrics, self._first, self._open_stage)
+        self._catalog = catalog = Catalog(settings, self._metrics, self._first, self._open_stage)
         searching = Searching(settings, catalog)
         log = AccessLog(is_on=settings.access_log)
         answerers = {SEARCH: searching.search, RETRIEVE: searching.retrieve}

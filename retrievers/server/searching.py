@@ -9,8 +9,10 @@ from itertools import chain
 
 from retrievers.base import Ranking, SearchOptions
 from retrievers.errors import DeadlineExceeded, InvalidRequest
-from retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json
+from retrievers.partial import NotSearched
+from retrievers.wire import OPTION_NAMES, documents_to_json, not_searched_to_json, ranking_to_json
 
+from .batcher import Wanted
 from .catalog import Catalog
 from .front import ClientGone, Exchange
 from .joining import Groups, Search
@@ -20,7 +22,7 @@ from .settings import Settings
 
 _PIECE_BYTES = 64 << 10  # answers up to this size are sent whole, longer ones in pieces of it
 _PIECE_WAYS = 2_000  # in which passages were found, that are encoded at once
-_ANYWHERE = Asked(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None)
+_ANYWHERE = Asked(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, partial=False)
 
 
 class Searching:
@@ -37,23 +39,25 @@ class Searching:
         """Answer ``POST /v1/search``."""
         asked = checked(self._search_model, await exchange.body(self._limits.body_bytes, self._limits.body_s))
         options = _options(asked)
-        rankings = await self._rankings(exchange, asked, _groups(asked), options)
-        await _send(exchange, b'{"rankings":', rankings, ranking_to_json)
+        lost = set[NotSearched]() if asked.partial else None
+        rankings = await self._rankings(exchange, asked, Wanted(_groups(asked), options, lost))
+        head = b"{" if lost is None else b'{"not_searched":%s,' % not_searched_to_json(lost)
+        await _send(exchange, head + b'"rankings":', rankings, ranking_to_json)
 
     async def retrieve(self, exchange: Exchange) -> None:
         """Answer ``POST /retrieve`` as Search-R1's server does, from the first corpus by the first retriever."""
         asked = checked(self._retrieval_model, await exchange.body(self._limits.body_bytes, self._limits.body_s))
         k = asked.topk or self._topk
         options = SearchOptions(k=k) if self._fuses else SearchOptions(k=k, depth=k)  # of one retriever no more can matter
-        rankings = await self._rankings(exchange, _ANYWHERE, [[query] for query in asked.queries], options)
+        rankings = await self._rankings(exchange, _ANYWHERE, Wanted([[query] for query in asked.queries], options))
         await _send(exchange, b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=asked.return_scores))
 
-    async def _rankings(self, exchange: Exchange, asked: Asked, groups: Groups, options: SearchOptions) -> list[Ranking]:
+    async def _rankings(self, exchange: Exchange, asked: Asked, wanted: Wanted) -> list[Ranking]:
         served, searcher = self._catalog.find(asked.corpus, asked.retriever)
-        self._check_size(groups, options, served.retriever.count("+") + 1)
+        self._check_size(wanted.groups, wanted.options, served.retriever.count("+") + 1)
         timeout_s = min(asked.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
         deadline = time.monotonic() + timeout_s
-        search = served.batcher.submit((served.corpus, served.retriever), searcher, groups, options, deadline)
+        search = served.batcher.submit((served.corpus, served.retriever), searcher, wanted, deadline)
         exchange.about = {"corpus": served.corpus, "retriever": served.retriever, "queries": search.n_queries}
         return await _outcome(search, exchange, timeout_s)
 

@@ -14,6 +14,7 @@ import typer
 from corpora.errors import IdxError
 
 from . import ask, build, check, eval_answers, eval_compare, eval_retrieval, import_, listing, mcp, remove, run, search, serve, train_data
+from .ray_option import RayCommand
 from .screen import fail
 
 app = typer.Typer(
@@ -29,11 +30,11 @@ evaluation.command("answers")(eval_answers.answers)
 evaluation.command("retrieval")(eval_retrieval.retrieval)
 evaluation.command("compare")(eval_compare.compare)
 app.command("list")(listing.list_corpora)
-app.command("build")(build.build)
+app.command("build", cls=RayCommand)(build.build)
 app.command("check")(check.check)
 app.command("remove")(remove.remove)
 app.command("search")(search.search)
-app.command("serve")(serve.serve)
+app.command("serve", cls=RayCommand)(serve.serve)
 app.command("ask")(ask.ask)
 app.command("run")(run.run)
 app.command("train-data")(train_data.train_data)

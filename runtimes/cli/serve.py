@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .ray_option import RayAddress
 from .screen import note
 
 if TYPE_CHECKING:
+    import socket
+
     from retrievers.server.settings import Settings
+
+ShardCount = Annotated[int | None, typer.Option("--shards", min=1, help="With --ray: parts of each index; by default one for each node.")]
+ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: processes that hold each part.")]
 
 
 def serve(
@@ -32,6 +38,9 @@ def serve(
     max_waiting: Annotated[int, typer.Option(min=1, help="Queries that may wait before requests are refused.")] = 4_096,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds in which every request must be answered.")] = 30.0,
     access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for every request.")] = True,
+    ray: RayAddress = None,
+    shards: ShardCount = None,
+    replicas: ReplicaCount = 1,
 ) -> None:
     """Serve searches over HTTP."""
     from indexer.devices import check_devices
@@ -53,7 +62,7 @@ def serve(
         access_log=access_log,
         limits=limits,
     )
-    _run(settings, insecure=insecure)
+    _run(settings, ray, shards, replicas, insecure=insecure)
 
 
 def _corpora(named: list[str] | None) -> tuple[str, ...]:
@@ -78,14 +87,30 @@ def _checked_key(api_key: str | None) -> str | None:
     return api_key
 
 
-def _run(settings: Settings, *, insecure: bool) -> None:
-    """Say what is served, and serve it."""
+def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, *, insecure: bool) -> None:
+    """Say what is served, and serve it: from this machine, or from a cluster if one is named."""
+    from corpora.errors import InputError
+
+    if ray is not None:
+        from retrievers.cluster.service import Layout
+        from retrievers.cluster.serving import serve as serve_cluster
+
+        serve_cluster(settings, _listening(settings, insecure=insecure), ray, Layout(shards=shards, replicas=replicas))
+    elif shards is not None or replicas > 1:
+        raise InputError("--shards and --replicas are those of a cluster: say --ray")
+    else:
+        from retrievers.server.workers import serve as serve_here
+
+        serve_here(settings, _listening(settings, insecure=insecure))
+
+
+def _listening(settings: Settings, *, insecure: bool) -> socket.socket:
+    """Return the socket, having said where it is and what is served."""
     from retrievers.server.settings import listen, url_of
-    from retrievers.server.workers import serve as serve_until_ended
 
     listening = listen(settings, insecure=insecure)
     logging.getLogger("idx.server").setLevel(logging.INFO)
     note(f"listening on {url_of(listening)} (documentation: /docs)")
     for corpus, retriever in settings.offers:
         note(f"serving '{corpus}' by {retriever}")
-    serve_until_ended(settings, listening)
+    return listening

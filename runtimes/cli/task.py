@@ -230,7 +230,11 @@ def _vectors(task: Task, encoder: str, store: PassageStore) -> Manifest:
     spec, published = encoder_spec(encoder), task.published(encoder)
     with steps() as step:
         if published is None:
-            progress = EmbedProgress(step(encoder, "passages"), step(f"{encoder}, tokens", "tokens"))
+            progress = EmbedProgress(
+                step(encoder, "passages"),
+                step(f"{encoder}, tokens", "tokens"),
+                lambda node: step(f"{encoder} on {node}", "passages"),
+            )
             manifest = build_vectors(task.name, spec, store, task.embedding, force=task.replaces(encoder), progress=progress)
             if task.vectors.verify:
                 verify_vectors(task.name, spec, store, task.vectors.verify, task.embedding.device)

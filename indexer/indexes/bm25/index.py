@@ -24,6 +24,7 @@ from .bounds import Terms
 from .files import BLOCK_ROWS, Checks, IndexFiles, check_byte_order
 from .inversion import invert
 from .merging import merge
+from .row_range import RangeFiles
 from .search import MAX_FILTERED_TERMS, Space, Tables, answer, first_damage, score_rows
 from .similarity import denominators, idf, inverse_norms, mean_length
 
@@ -37,12 +38,23 @@ _POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few millisecon
 class BM25Index:
     """A memory-mapped BM25 index; searches may run at once in any number of threads and processes."""
 
-    def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
-        self._files = files
+    def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS, *, rows: range | None = None) -> None:
+        """Take over the files of an index.
+
+        Args:
+            files: the mapped files.
+            max_filtered_terms: up to how many terms of a query the filter is used.
+            rows: search these alone, copied into memory and counted from the first of them; scores stay those of the whole index.
+
+        Raises:
+            ArtifactDamaged: what the rows need of the files is damaged.
+        """
+        self._corpus_starts = files.postings.posting_starts  # of the whole index: how many rows of the corpus a term is in
+        self._files = files if rows is None else RangeFiles(files, rows)
         self._n_filled, n_tokens = files.postings.totals.tolist()
         self._spaces = deque[Space]()  # not in use; a deque may be shared by threads
         inverse = inverse_norms(K1, B, mean_length(n_tokens, self._n_filled))
-        self._tables = Tables(files.postings, files.checks, denominators(inverse), max_filtered_terms)
+        self._tables = Tables(self._files.postings, self._files.checks, denominators(inverse), max_filtered_terms)
 
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
@@ -60,6 +72,8 @@ class BM25Index:
         check_k(k)
         hits = Hits(np.full((len(queries), k), NO_ROW, dtype=np.int64), np.full((len(queries), k), -np.inf, dtype=np.float32))
         depth = min(k, len(self))
+        if not depth:
+            return hits
 
         def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> int:
             mine = Hits(hits.rows[some, :depth], hits.scores[some, :depth])
@@ -140,7 +154,7 @@ class BM25Index:
         numbers, counts, starts = _distinct(occurrences, ends, known)
         dense = np.searchsorted(postings.dense_terms, numbers)
         is_dense = np.append(postings.dense_terms, -1)[dense] == numbers
-        frequencies = postings.posting_starts[numbers + 1] - postings.posting_starts[numbers]
+        frequencies = self._corpus_starts[numbers + 1] - self._corpus_starts[numbers]
         frequencies[is_dense] = postings.dense_frequencies[dense[is_dense]]
         weights = counts.astype(np.float32) * idf(self._n_filled, frequencies)
         return Terms(numbers, np.where(is_dense, dense, -1), weights), starts
@@ -190,8 +204,8 @@ def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str
     return merge(staging, pieces, dictionary, K1, B)
 
 
-def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
-    """Open a built index; see ``IndexKind.open``.
+def open_bm25(path: Path, manifest: Manifest, *, rows: range | None = None) -> BM25Index:
+    """Open a built index, or a range of its rows; see ``IndexKind.open`` and ``BM25Index``.
 
     Raises:
         ArtifactDamaged: a file does not hold what its manifest says.
@@ -211,7 +225,7 @@ def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
     promised = {name: manifest.count(name) for name in found}
     if found != promised:
         raise ArtifactDamaged(f"{path} holds {found}, its manifest says {promised}: build it again with --force")
-    return BM25Index(files)
+    return BM25Index(files, rows=rows)
 
 
 KIND = IndexKind(name="bm25", format_version=3, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)

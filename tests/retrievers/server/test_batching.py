@@ -18,7 +18,7 @@ from retrievers.base import Ranking, SearchOptions
 from retrievers.cross_encoder import CrossEncoder
 from retrievers.errors import DeadlineExceeded
 from retrievers.rerankers import RerankerSpec
-from retrievers.server.batcher import Batcher
+from retrievers.server.batcher import Batcher, Wanted
 from retrievers.server.cost import Backlog, Cost, Kind
 from retrievers.server.joining import Search, take
 from retrievers.server.metrics import Metrics
@@ -261,7 +261,7 @@ def in_a_batcher(body: Callable[[Submit, Held], Awaitable[None]]) -> None:
         batcher, searcher = Batcher(Limits(), Metrics(["made"], ["bm25"])), Held()
 
         def submit(n_queries: int) -> Search:
-            return batcher.submit(MADE, searcher, [["fox"]] * n_queries, SearchOptions(), time.monotonic() + 30)
+            return batcher.submit(MADE, searcher, Wanted([["fox"]] * n_queries, SearchOptions()), time.monotonic() + 30)
 
         try:
             await body(submit, searcher)

@@ -1,0 +1,164 @@
+"""What do 21 million, 100 million and a billion passages need: disk, memory, nodes, time, and bytes between nodes for a question?
+
+    python -m benchmarks.cluster_plan
+    python -m benchmarks.cluster_plan --gpus 16 --gpu-passages-per-s 3000 --node-gb 512
+
+Nothing is measured here. The defaults of ``Figures`` are measurements of this folder's README (the machine there had two cores), but for
+those that are said to be assumed, here and beside the tables; each is an option. What grows with the corpus is taken to grow in proportion,
+but for the vocabulary, and speed with the cores.
+The hours of each step of building are those that ``idx build --dry-run`` says on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report import Figure, show
+from indexer.base import n_threads
+from indexer.estimate import bm25_need, store_need, vector_index_need
+from indexer.naming import VectorIndexName
+
+SIZES = (21_015_324, 100_000_000, 1_000_000_000)
+
+_HIT_BYTES = 8 + 4  # a row and a score
+_COMPONENT_BYTES = 4  # of a question's vector on its way to the shards
+_TERM_BYTES = 8 + 8  # where a term's postings and segments begin, which every replica of BM25 has for all terms of the corpus
+_MEASURED_CORES = 2
+_HOUR = 3600
+_ASSUMED = "assumed"
+
+
+def _measured(value: float, where: str) -> float:
+    """Give a default with where it was measured."""
+    figure: float = dataclasses.field(default=value, metadata={"help": f"measured: {where}"})
+    return figure
+
+
+def _assumed(value: float, what: str) -> float:
+    """Give a default that nobody has measured here."""
+    figure: float = dataclasses.field(default=value, metadata={"help": f"{_ASSUMED}: {what}"})
+    return figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What the plan is computed from, for vectors of 768 components of float16."""
+
+    passage_bytes: float = _measured(400, "bytes of title and text, 'How fast is a store built'")
+    store_bytes: float = _measured(290, "a passage in the store, 'How fast is a store built'")
+    bm25_bytes: float = _measured(162.3, "a passage in BM25's index, 'Size, build and memory'")
+    bm25_terms: float = _measured(413_723, "terms of 275,000 passages, 'How natural is the synthetic corpus'")
+    bm25_terms_growth: float = _assumed(0.7, "the power of the passages that terms grow with; 0.71 from 40,000 to 178,775 of wiki_intro")
+    vector_bytes: float = _measured(1536, "a vector of float16, 'What does each kind of index', flat-fp16")
+    ivfpq_disk_bytes: float = _measured(110.4, "a vector in ivfpq on disk, 'What does each kind of index'")
+    ivfpq_memory_bytes: float = _measured(131.7, "a vector in ivfpq in memory, 'What does each kind of index'")
+    bm25_rate: float = _measured(816.9 * 2_500_000, "passages x questions a second, 1 thread, k 100, 'How fast is BM25'")
+    exact_rate: float = _measured(1307 * 100_000, "vectors x questions a second, 2 threads, batch 512, 'exact search over vectors'")
+    scan_rate: float = _measured(23e9, "bytes a second for one question, 2 threads, 'Where the time goes'")
+    ivfpq_rate: float = _measured(846.9, "questions a second over 1,000,000 vectors, 2 threads, 'What does each kind of index'")
+    gpu_passages_per_s: float = _assumed(5000, "a bert-base on one GPU: 40 % of 312 TFLOP/s, 140 tokens a passage; not measured yet")
+    node_scan_rate: float = _assumed(150e9, "bytes a second that a node's memory gives at most")
+    gpus: float = _assumed(8, "GPUs that embed: two nodes of four")
+    node_gb: float = _assumed(128, "memory of a node")
+    node_cores: float = _assumed(32, "cores of a node")
+    usable: float = _assumed(0.75, "share of a node's memory for an index")
+    replicas: float = _assumed(2, "copies of each shard")
+    depth: float = _assumed(100, "results of each shard for a question")
+
+
+def to_build(n: int, figures: Figures) -> dict[str, Figure]:
+    """Return what it takes to make everything of n passages."""
+    gpu_hours = n / figures.gpu_passages_per_s / _HOUR
+    return {
+        "passages": n,
+        "store GB": n * figures.store_bytes / 1e9,
+        "bm25 GB": n * figures.bm25_bytes / 1e9,
+        "vectors GB": n * figures.vector_bytes / 1e9,
+        "ivfpq GB": n * figures.ivfpq_disk_bytes / 1e9,
+        "store h": store_need(n, figures.passage_bytes).time_s / _HOUR,
+        "bm25 h": bm25_need(n, figures.passage_bytes).time_s / _HOUR,
+        f"GPU h ({_origin('gpu_passages_per_s', figures)} {figures.gpu_passages_per_s:,g} passages/s each)": gpu_hours,
+        f"h on {figures.gpus:g} GPUs": gpu_hours / figures.gpus,
+        f"ivfpq h on {n_threads()} cores": vector_index_need(VectorIndexName("contriever", "ivfpq"), n).time_s / _HOUR,
+    }
+
+
+def to_serve(n: int, figures: Figures) -> list[dict[str, Figure]]:
+    """Return what it takes to serve n passages by each kind of index from memory; while an index is exchanged, nodes hold it twice."""
+    memory = {"bm25": figures.bm25_bytes, "exact": figures.vector_bytes, "ivfpq": figures.ivfpq_memory_bytes}
+    return [_served(kind, n, n_bytes * n, figures) for kind, n_bytes in memory.items()]
+
+
+def _served(kind: str, n: int, index_bytes: float, figures: Figures) -> dict[str, Figure]:
+    whole_bytes = _TERM_BYTES * figures.bm25_terms * (n / 275_000) ** figures.bm25_terms_growth if kind == "bm25" else 0.0
+    room_bytes = figures.node_gb * 1e9 * figures.usable - whole_bytes
+    if room_bytes <= 0:
+        raise SystemExit(
+            f"{whole_bytes / 1e9:.3g} GB of terms do not fit into {figures.usable:.0%} of {figures.node_gb:g} GB: say --node-gb"
+        )
+    n_shards = max(1, math.ceil(index_bytes / room_bytes))
+    question_bytes = 60 if kind == "bm25" else figures.vector_bytes / 2 * _COMPONENT_BYTES
+    per_s, alone_s = _speed(kind, n, n / n_shards, figures)
+    return {
+        "passages": n,
+        "index": kind,
+        "memory GB": (index_bytes + n_shards * whole_bytes) / 1e9,
+        "shards": n_shards,
+        "nodes": math.ceil(n_shards * figures.replicas),
+        "questions/s": per_s,  # whatever the replicas: the router has one batch under way, which one of each shard's copies answers
+        "one question ms": alone_s * 1e3,
+        "bytes/question": n_shards * (question_bytes + figures.depth * _HIT_BYTES),
+    }
+
+
+def _speed(kind: str, n: int, n_rows: float, figures: Figures) -> tuple[float, float]:
+    """Return the questions a second of a shard of some rows in batches, and the seconds that one alone takes in it."""
+    scale = figures.node_cores / _MEASURED_CORES
+    if kind == "bm25":
+        return figures.bm25_rate * figures.node_cores / n_rows, n_rows / figures.bm25_rate
+    if kind == "exact":
+        scanned = min(figures.scan_rate * scale, figures.node_scan_rate)
+        return figures.exact_rate * scale / n_rows, n_rows * figures.vector_bytes / scanned
+    of_one_core_pair = figures.ivfpq_rate * math.sqrt(1e6 / n)  # lists, and what is in each, grow with the root of n
+    return of_one_core_pair * scale, 1 / of_one_core_pair
+
+
+def _origin(name: str, figures: Figures) -> str:
+    """Return where the value of a figure is from: "measured", "assumed", or "given" if it is not the default."""
+    (field,) = (field for field in dataclasses.fields(Figures) if field.name == name)
+    said: str = field.metadata["help"]
+    return said.partition(":")[0] if getattr(figures, name) == field.default else "given"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_plan")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--json", type=Path)
+    for field in dataclasses.fields(Figures):
+        said = field.metadata["help"].replace("%", "%%")
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=float, default=field.default, help=said)
+    given = parser.parse_args(arguments)
+    figures = Figures(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Figures)})
+    changed = {name: value for name, value in dataclasses.asdict(figures).items() if value != getattr(Figures(), name)}
+    assumed = {name: value for name, value in dataclasses.asdict(figures).items() if _origin(name, figures) == _ASSUMED}
+    about: dict[str, Figure] = {
+        "computed, not measured, with": ", ".join(f"{k} {v:g}" for k, v in changed.items()) or "the defaults",
+        "of which are assumed": ", ".join(f"{name} {value:g}" for name, value in assumed.items()) or "none",
+    }
+    show("To build", [to_build(n, figures) for n in given.sizes], about, None)
+    show(
+        "To serve (memory of one copy of each shard; twice as much while an index is exchanged)",
+        [row for n in given.sizes for row in to_serve(n, figures)],
+        about,
+        given.json,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""What does a Ray cluster cost, and does it find and make the same?
+
+python -m benchmarks.ray serving dpr-union          # what shards add to a search; see ``ray_serving``
+python -m benchmarks.ray embedding --nodes 1 2      # passages a second, and the bytes; see ``ray_embedding``
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from benchmarks import ray_embedding, ray_serving
+
+PARTS = {"serving": ray_serving.main, "embedding": ray_embedding.main}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the part that comes first, with the other arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ray", usage="%(prog)s {serving,embedding} ...  (--help after either says more)"
+    )
+    parser.add_argument("part", choices=PARTS)
+    PARTS[parser.parse_args(arguments[:1]).part](arguments[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,97 @@
+"""What does it cost to embed on a Ray cluster rather than in this process, and does it make the same bytes?
+
+    python -m benchmarks.ray embedding                       # minilm, 400 real passages, one and two nodes on this machine
+    python -m benchmarks.ray embedding --nodes 1 --exchange file:///mnt/exchange
+
+Every node is a process of Ray's with one processor, and all share this machine's: more nodes than it has processors make nothing faster.
+Compared is embedding in this process with one thread. "start s" is the time to the first passage that is reported (processes start, import
+torch, load the model, the nodes are compared), "passages/s running" the rate from there on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks.embed import built, real_passages
+from benchmarks.ray_serving import cluster_of
+from benchmarks.report import Figure, circumstances, show
+from corpora.build import open_store
+from corpora.home import home
+from indexer.cluster.nodes import connected
+from indexer.devices import ClusterOptions, EmbedOptions, resources
+from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.pipeline import Job
+from indexer.vectors import Shards
+
+
+class Clock:
+    """Notes when the first passages are reported, and how many they are."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.first_at, self.n_first = self.started, 0
+
+    def report(self, done: int, total: int | None) -> None:
+        """Take a report."""
+        if done and not self.n_first:
+            self.first_at, self.n_first = time.perf_counter(), done
+
+
+@contextmanager
+def folder_in_home() -> Iterator[Path]:
+    """Make a folder for shards where the nodes see it too."""
+    with tempfile.TemporaryDirectory(dir=home()) as folder:
+        yield Path(folder)
+
+
+def embedded(n: int, shard_rows: int, options: EmbedOptions) -> tuple[dict[str, Figure], dict[str, bytes]]:
+    """Embed a built corpus; return the figures and the shards."""
+    spec = encoder_spec("minilm")
+    with folder_in_home() as folder:
+        job = Job(spec, partial(open_store, "measured"), Shards(folder, n, shard_rows), resources(options, spec))
+        clock = Clock()
+        embed(job, EmbedProgress(clock.report))
+        ended = time.perf_counter()
+        shards = {path.name: path.read_bytes() for path in sorted(folder.glob("shard-*.npy"))}
+    figures: dict[str, Figure] = {
+        "passages": n,
+        "start s": clock.first_at - clock.started,
+        "seconds": ended - clock.started,
+        "passages/s running": (n - clock.n_first) / max(ended - clock.first_at, 1e-9),
+    }
+    return figures, shards
+
+
+def measure(n: int, shard_rows: int, nodes: list[int], exchange: str | None) -> list[dict[str, Figure]]:
+    """Embed in this process, then on clusters of so many nodes."""
+    import torch
+
+    torch.set_num_threads(1)
+    with built(real_passages(n)):
+        figures, expected = embedded(n, shard_rows, EmbedOptions(device="cpu"))
+        rows = [{"nodes": "this process", **figures, "same bytes": "-"}]
+        for n_nodes in nodes:
+            with cluster_of(n_nodes) as address, connected(address):
+                options = EmbedOptions(device="cpu", cluster=ClusterOptions(cpus=1, exchange=exchange))
+                figures, shards = embedded(n, shard_rows, options)
+            rows.append({"nodes": str(n_nodes), **figures, "same bytes": "yes" if shards == expected else "no"})
+    return rows
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ray embedding")
+    parser.add_argument("--passages", type=int, default=400)
+    parser.add_argument("--shard-rows", type=int, default=50)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--exchange", help="URL of a folder, instead of a shared data home")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    rows = measure(given.passages, given.shard_rows, given.nodes, given.exchange)
+    show(f"minilm, shards of {given.shard_rows} passages", rows, circumstances("ray", "torch"), given.json)

@@ -1,0 +1,157 @@
+"""Indexes over some consecutive rows of a corpus: what one of several machines holds. Rows and scores are those of the whole index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from corpora.artifacts import Manifest, is_finished
+from corpora.errors import ArtifactMismatch, InputError
+from corpora.registry import load
+from corpora.store import Rows
+
+from . import INDEXES, VECTOR_INDEXES
+from .base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, LexicalIndex, Scores, TunableIndex, VectorIndex, Vectors
+from .build import index_manifest, index_path
+from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
+from .indexes.bm25.index import open_bm25
+from .naming import vector_index_name
+from .placement import Placement
+from .rescoring import Rescorer
+from .vector_kind import Opening, VectorIndexKind
+from .vectors import open_shards
+
+
+class IndexIdentity(NamedTuple):
+    """What tells an index from all others that may come to lie at its place.
+
+    Attributes:
+        fingerprint: of the corpus.
+        files: sha256 of the checksums of its files.
+        vectors: the same of the vectors that rows are scored again from; empty if there are none.
+        n_rows: rows of the corpus.
+    """
+
+    fingerprint: str
+    files: str
+    vectors: str
+    n_rows: int
+
+
+def index_identity(corpus: str, name: str) -> IndexIdentity:
+    """Return what index is there.
+
+    Raises:
+        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``index_manifest``.
+        InputError: it cannot be searched in parts.
+    """
+    manifest = _manifest(corpus, name, None)
+    vectors = ""
+    if name not in INDEXES and is_finished(index_path(corpus, _encoder(name))):
+        vectors = vectors_identity(index_manifest(corpus, _encoder(name), manifest.fingerprint))
+    return IndexIdentity(manifest.fingerprint, vectors_identity(manifest), vectors, manifest.count("rows"))
+
+
+def check_identity(corpus: str, name: str, expected: IndexIdentity) -> None:
+    """Raise ``ArtifactMismatch`` unless the index that is here is the one that was expected."""
+    found = index_identity(corpus, name)
+    for what, here, there in zip(("passages", "files", "vectors", "rows"), found, expected, strict=True):
+        if here != there:
+            raise ArtifactMismatch(
+                f"{index_path(corpus, name)} is another index than the one that is served: its {what} are {here!s:.12}, not {there!s:.12}: "
+                "let all machines see the same data home, and start again"
+            )
+
+
+def row_ranges(n_rows: int, n: int) -> list[range]:
+    """Return all rows in n consecutive ranges, as equal as can be."""
+    bounds = [n_rows * number // n for number in range(n + 1)]
+    return [range(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+class LexicalRange:
+    """Some rows of a lexical index that counts them from ``first_row``, by their numbers in the corpus."""
+
+    def __init__(self, index: LexicalIndex, first_row: int) -> None:
+        self._index, self._first_row = index, first_row
+
+    def search(self, queries: Sequence[str], k: int) -> Hits:
+        """Return the k best of these rows for each query."""
+        return _moved(self._index.search(queries, k), self._first_row)
+
+    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
+        """Return the scores of some of these rows, ascending; see ``LexicalIndex``."""
+        return self._index.rescore(queries, [of_query - self._first_row for of_query in rows])
+
+
+class VectorRange:
+    """The same of an index over vectors; it has no knobs, being exact."""
+
+    def __init__(self, index: VectorIndex, first_row: int) -> None:
+        self._index, self._first_row = index, first_row
+        self.dim: int = index.dim
+        self.placement: Placement = index.placement
+        self.knobs: Mapping[str, Knob] = {}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+        """Return the k best of these rows for each of the (Q, dim) query vectors."""
+        return _moved(self._index.search(vectors, k), self._first_row)
+
+
+def open_lexical_range(corpus: str, name: str, fingerprint: str, rows: range) -> LexicalIndex:
+    """Open some rows of an index that is searched by words, copied into memory.
+
+    Raises:
+        InputError: it cannot be searched in parts.
+        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``index_manifest``.
+    """
+    manifest = _manifest(corpus, name, fingerprint)
+    return LexicalRange(open_bm25(index_path(corpus, name), manifest, rows=rows), rows.start)
+
+
+def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, device: str = "cpu") -> TunableIndex:
+    """Open some rows of an index that is searched by vectors: mapped for exact search on a CPU, otherwise copied into memory.
+
+    Raises:
+        InputError: it cannot be searched in parts, or has no room on the device.
+        ArtifactMissing, ArtifactMismatch, ArtifactDamaged, MissingExtraError: see ``open_vector_index``.
+    """
+    manifest, made = _manifest(corpus, name, fingerprint), vector_index_name(name)
+    if made is None:
+        return VectorRange(open_shards(index_path(corpus, name), manifest, device=device, rows=rows), rows.start)
+    kind: VectorIndexKind = load("index", made.kind, VECTOR_INDEXES)
+    vectors = _corpus_vectors(corpus, made.encoder, fingerprint)
+    return kind.open(
+        index_path(corpus, name), manifest, Opening(name=str(made), encoder=made.encoder, device=device, vectors=vectors, rows=rows)
+    )
+
+
+def open_range_rescorer(corpus: str, name: str, fingerprint: str) -> Rescorer | None:
+    """Map the vectors that an index was made of; None if they are not there. Of the files only the rows that are asked for are read."""
+    vectors = _corpus_vectors(corpus, _encoder(name), fingerprint)
+    return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing)
+
+
+def _manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
+    if name in INDEXES and name != "bm25":
+        raise InputError(f"'{name}' cannot be searched in parts: use bm25, which finds the same")
+    return index_manifest(corpus, name, fingerprint)
+
+
+def _corpus_vectors(corpus: str, encoder: str, fingerprint: str) -> CorpusVectors | None:
+    path = index_path(corpus, encoder)
+    return corpus_vectors(path, index_manifest(corpus, encoder, fingerprint)) if is_finished(path) else None
+
+
+def _encoder(name: str) -> str:
+    made = vector_index_name(name)
+    return made.encoder if made else name
+
+
+def _moved(hits: Hits, first_row: int) -> Hits:
+    return Hits(np.where(hits.rows == NO_ROW, NO_ROW, hits.rows + first_row), hits.scores)

@@ -1,0 +1,68 @@
+"""A Ray cluster for the tests of this folder, and what is embedded on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import indexer.build
+import indexer.cluster.embedding
+import indexer.compiled
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.cluster.nodes import connected
+from indexer.devices import ClusterOptions, EmbedOptions
+from indexer.embed import encoder_spec
+from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from tests.indexer.cluster.ray_nodes import cluster_of
+from tests.runtimes.command_line import Command
+
+SHARD_ROWS = 8
+CLUSTER = EmbedOptions(cluster=ClusterOptions())
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Any]:
+    with cluster_of(3) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def on_cluster(cluster: Any) -> Iterator[Any]:  # noqa: ANN401 - Ray's own type
+    with connected(cluster.address):
+        yield cluster
+
+
+@pytest.fixture
+def minilm(monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
+    monkeypatch.setattr(indexer.build, "SHARD_ROWS", SHARD_ROWS)
+    return encoder_spec("minilm")
+
+
+@pytest.fixture
+def tiny(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
+    monkeypatch.setattr(indexer.build, "SHARD_ROWS", 250)
+    return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
+    return build(made_passages)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Have this machine embed as a node does, whose encoder has one processor: with more threads sums are rounded differently."""
+    torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)
+
+
+@pytest.fixture
+def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)

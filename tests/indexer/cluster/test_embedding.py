@@ -1,0 +1,254 @@
+"""Passages embedded on a Ray cluster: the bytes of one machine, whatever is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import indexer.build
+import indexer.cluster.embedding
+import indexer.compiled
+from corpora import sample
+from corpora.artifacts import Manifest
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.passage import Passage
+from corpora.staging import staging_path
+from corpora.store import PassageStore
+from indexer.build import build_vectors, index_path
+from indexer.cluster.nodes import connected
+from indexer.devices import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.encoders.spec import EncoderSpec
+from indexer.pipeline import Job
+from indexer.vectors import Shards
+from tests.conftest import ROOT
+from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
+from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
+from tests.runtimes.command_line import Command
+
+ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+N = 120  # passages of the sample corpus: fifteen shards for three nodes
+N_REAL = int(os.environ.get("IDX_TEST_RAY_PASSAGES", "1000"))  # of dpr_union; 5,000 take minutes
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def alone(corpus: str, spec: EncoderSpec, store: PassageStore) -> Manifest:
+    return build_vectors(corpus, spec, store, EmbedOptions(device="cpu"), force=True)
+
+
+def assert_same(found: Manifest, expected: Manifest) -> None:
+    """Compare everything but when it was made."""
+    assert len(expected.files) > 1
+    assert dataclasses.replace(found, created="") == dataclasses.replace(expected, created="")
+
+
+class Killer:
+    """Ends a node and all its processes when half of the passages are encoded: the one that has encoded the fewest, and is at work."""
+
+    def __init__(self, cluster: Any, n_passages: int) -> None:  # noqa: ANN401 - Ray's own type
+        self.cluster, self.n_passages, self.n_before = cluster, n_passages, 0
+        self.encoded: dict[str, int] = {}
+
+    def node(self, name: str) -> Callable[[int, int | None], None]:
+        def progress(n_encoded: int, total: int | None) -> None:
+            self.encoded[name] = n_encoded
+            mortal = {f"{node.node_ip_address}:{node.node_manager_port}": node for node in self.cluster.worker_nodes}
+            n_all = sum(self.encoded.values())
+            if not self.n_before and n_all >= self.n_passages / 2:
+                self.n_before = n_all
+                slowest = mortal[min(self.encoded, key=self.encoded.__getitem__)]
+                end(slowest)
+                self.cluster.remove_node(slowest, allow_graceful=False)
+
+        return progress
+
+
+def end(node: Any) -> None:  # noqa: ANN401 - Ray's own type
+    """Kill the processes of a node, which otherwise outlive it by a while on one machine, and might finish the work."""
+    (raylet,) = (started.process.pid for started in node.all_processes["raylet"])
+    for process in (raylet, *map(int, Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def built_with_a_node_lost(cluster: Any, corpus: str, spec: EncoderSpec, store: PassageStore, shard_rows: int) -> Manifest:  # noqa: ANN401
+    killer, reports = Killer(cluster, len(store)), list[tuple[int, int | None]]()
+    progress = EmbedProgress(passages=lambda *done: reports.append(done), node=killer.node)
+    try:
+        found = build_vectors(corpus, spec, store, CLUSTER, force=True, progress=progress)
+    finally:
+        if killer.n_before:
+            cluster.add_node(**NODE)
+    assert len(store) / 2 <= killer.n_before < len(store) - shard_rows
+    assert len(store) <= sum(killer.encoded.values()) <= len(store) + shard_rows  # no more than a shard was made twice
+    assert (reports[0], reports[-1]) == ((0, len(store)), (len(store), len(store)))
+    return found
+
+
+def unhurried(passage: Passage) -> str | tuple[str, str]:
+    """Return the text of a passage after a while, so that encoders are at work when half is done."""
+    time.sleep(0.05)
+    return encoder_spec("minilm").passage_text(passage)
+
+
+def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    minilm: EncoderSpec,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    build_store(sample.CORPUS, StoreOptions(limit=N))
+    corpus = f"sample@{N}"
+    store = open_store(corpus)
+    with caplog.at_level(logging.INFO, "indexer.cluster.watch"):
+        found = built_with_a_node_lost(on_cluster, corpus, dataclasses.replace(minilm, passage_text=unhurried), store, SHARD_ROWS)
+    assert "was lost" in caplog.text
+    assert_same(found, alone(corpus, minilm, store))
+
+
+@pytest.mark.slow
+def test_the_sample_corpus_undisturbed(on_cluster: Any, minilm: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
+    build_store(sample.CORPUS, StoreOptions())
+    store, nodes = open_store("sample"), set[str]()
+
+    def node(name: str) -> Callable[[int, int | None], None]:
+        nodes.add(name)
+        return lambda done, total: None
+
+    found = build_vectors("sample", minilm, store, CLUSTER, progress=EmbedProgress(node=node))
+    assert len(nodes) > 1
+    assert_same(found, alone("sample", minilm, store))
+
+
+@pytest.mark.slow
+def test_through_an_exchange_and_with_shards_that_a_stopped_build_left_there(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    tmp_path: Path,
+) -> None:
+    expected = alone("made", tiny, store)
+    options = EmbedOptions(cluster=ClusterOptions(exchange=f"file://{tmp_path}/exchange"))
+
+    def stop(done: int, total: int | None) -> None:
+        if done >= 750:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", tiny, store, options, force=True, progress=EmbedProgress(stop))
+    n_kept = len(list(staging_path(index_path("made", "contriever")).glob("shard-*.npy")))
+    n_waiting = len(list((tmp_path / "exchange").glob("shards-*/shard-*.npy")))
+    assert n_kept + n_waiting < 12
+    reports = list[tuple[int, int | None]]()
+    found = build_vectors("made", tiny, store, options, force=True, progress=EmbedProgress(lambda *done: reports.append(done)))
+    assert_same(found, expected)
+    assert reports[0] == (250 * n_kept, 3000)
+    assert not list((tmp_path / "exchange").glob("shards-*/*"))
+    assert len(list((tmp_path / "exchange").glob("passages-*/passages.lmdb"))) == 1
+    assert not list(index_path("made", "contriever").glob("pieces*"))
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import indexer.build
+from corpora.build import open_store
+from indexer.devices import ClusterOptions, EmbedOptions
+from indexer.embed import encoder_spec
+from indexer.encoders.spec import with_checkpoint
+from indexer.cluster.nodes import connected
+
+address, checkpoint = sys.argv[1:]
+indexer.build.SHARD_ROWS = 250
+with connected(address):
+    spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
+    indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(cluster=ClusterOptions()))
+"""
+
+
+@pytest.mark.slow
+def test_a_build_whose_process_is_killed_goes_on(cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
+    staging = staging_path(index_path("made", "contriever"))
+    command = [sys.executable, "-c", SCRIPT, cluster.address, str(tiny.folder("passage"))]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        until = time.monotonic() + 120
+        while not (kept := list(staging.glob("shard-*.npy"))):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    before = {path.name: path.stat().st_mtime_ns for path in kept}
+    with connected(cluster.address):
+        found = build_vectors("made", tiny, store, CLUSTER)
+    target = index_path("made", "contriever")
+    assert {name: (target / name).stat().st_mtime_ns for name in before} == before
+    assert_same(found, alone("made", tiny, store))
+
+
+@pytest.mark.slow
+def test_passages_are_tokenised_by_processes_beside_an_encoder(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    tmp_path: Path,
+) -> None:
+    folders = tmp_path / "alone", tmp_path / "together"
+    for folder, share in zip(folders, (None, Share(1, 0, None)), strict=True):
+        folder.mkdir()
+        found = Resources(("cpu",), Precision("float32", "float32"), 2048, 1, share)
+        embed(Job(tiny, partial(open_store, "made"), Shards(folder, 3000, 250), found), EmbedProgress())
+    before, after = ({path.name: path.read_bytes() for path in folder.glob("*.npy")} for folder in folders)
+    assert len(before) == 12
+    assert after == before
+
+
+@pytest.mark.slow
+def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, minilm: EncoderSpec, home: Path) -> None:  # noqa: ANN401
+    options = ("sample", "--limit", 16, "--encoder", "minilm", "--ray", cluster.address, "--json")
+    (_, need) = json.loads(idx("build", *options, "--dry-run"))["needs"]
+    assert need["step"] == "minilm"
+    assert need["time_s"] > 0
+    assert not (home / "sample@16").exists()
+    assert json.loads(idx("build", *options))["built"]["minilm"] == {"rows": 16, "dim": 384}
+    assert "shard-00001.npy" in {path.name for path in index_path("sample@16", "minilm").iterdir()}
+    assert not ray.is_initialized()
+
+
+@pytest.mark.slow
+def test_real_passages_with_a_node_lost_half_way(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    build: Callable[..., PassageStore],
+    shared_data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexer.build, "SHARD_ROWS", 64)
+    with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in islice(lines, N_REAL)]
+    store = build([Passage(record["id"], record["title"], record["text"]) for record in records])
+    spec = encoder_spec("minilm")
+    assert_same(built_with_a_node_lost(on_cluster, "made", spec, store, 64), alone("made", spec, store))
+
+
+def test_the_environment_is_as_it_was() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", "before")
+        with environment_of_nodes():
+            assert os.environ["PYTHONPATH"] == str(ROOT)
+        assert os.environ["PYTHONPATH"] == "before"

@@ -1,0 +1,228 @@
+"""What stops embedding on a Ray cluster, before it begins where that can be known then: what is said, and that nothing half-made stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import os
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import indexer.build
+import indexer.cluster.embedding
+import indexer.compiled
+from corpora.build import open_store
+from corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.build import build_vectors, index_path
+from indexer.cluster.embedding import check_cluster, measured_on_ray
+from indexer.cluster.nodes import check_versions
+from indexer.cluster.places import SharedHome
+from indexer.cluster.watch import Lost, Watch, translated
+from indexer.devices import ClusterOptions, EmbedOptions, Precision, Resources, Share, resources
+from indexer.embed import EmbedProgress
+from indexer.encoders.spec import EncoderSpec
+from indexer.pipeline import Job
+from indexer.vectors import Shards
+from tests.indexer.cluster.conftest import CLUSTER
+from tests.runtimes.command_line import Command
+
+ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def die(passage: Passage) -> str:
+    """End the process."""
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_a_shard_that_no_encoder_survives_is_named(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexer.build, "SHARD_ROWS", len(store))  # one shard, so that encoders are lost one after the other
+    fatal = dataclasses.replace(tiny, passage_text=die)
+    with pytest.raises(IdxError, match=r"3 encoders were lost over rows 0 to 2,999, the last one so: .* was lost \(.*the finished"):
+        build_vectors("made", fatal, store, CLUSTER)
+    assert not index_path("made", "contriever").exists()
+
+
+def node_of_this() -> str:
+    """Return Ray's id for the node of this process."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+class DeadlyPlace(SharedHome):
+    """A data home that no process survives, before it has a shard."""
+
+    def open(self) -> PassageStore:
+        """End the process."""
+        os._exit(1)
+
+
+@pytest.mark.slow
+def test_encoders_that_are_lost_before_they_have_a_shard_are_not_started_for_ever(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    home: Path,
+) -> None:
+    found = Resources(("cpu",), Precision("float32", "float32"), 1024, 0, Share(1, 0, None))
+    job = Job(tiny, partial(open_store, "made"), Shards(home, len(store), 1000), found)
+    place = DeadlyPlace(home, store.folder, store.fingerprint, len(store), home)
+    with Watch(job, job.shards.unfinished(), place) as watch:
+        here, there = node_of_this(), ray.get(watch._ledger.__ray_call__.remote(lambda ledger: node_of_this()))
+        assert there == here  # which no other node's loss ends
+        with pytest.raises(
+            IdxError, match="3 encoders were lost one after the other while they had no shard, the last one so: .* was lost"
+        ):
+            watch.follow(lambda n_passages, n_tokens: None, EmbedProgress().node)
+
+
+class Other:
+    """Somebody else's work."""
+
+    def node(self) -> str:
+        """Return where it is."""
+        return node_of_this()
+
+
+@pytest.mark.slow
+def test_timing_on_a_cluster_that_is_busy_ends(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    made_passages: list[Passage],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexer.cluster.embedding, "_TIMED_S", 1.0)
+    others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(3)]
+    assert len(set(ray.get([other.node.remote() for other in others], timeout=120))) == 3
+    found = resources(CLUSTER, tiny)
+    with pytest.raises(IdxError, match="no node has timed an encoder within 1 s: other work may have taken the 1 processors and 0 GPUs"):
+        measured_on_ray(tiny, found, made_passages[:10])
+    for other in others:
+        ray.kill(other)
+
+
+def too_large(passage: Passage) -> str:
+    """Want more memory than there is."""
+    raise MemoryError
+
+
+@pytest.mark.slow
+def test_want_of_memory_on_a_node_is_said_with_its_name(on_cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
+    with pytest.raises(IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: say --batch-tokens"):
+        build_vectors("made", dataclasses.replace(tiny, passage_text=too_large), store, CLUSTER)
+    assert not index_path("made", "contriever").exists()
+
+
+def test_a_process_that_ray_ends_for_want_of_memory_is_said_to_be() -> None:
+    with pytest.raises(Lost, match="node 7 ran out of memory, .*--ray-cpus.*--batch-tokens"), translated("node 7"):
+        raise ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
+
+
+def test_a_path_that_nodes_do_not_share_is_found_before_work_starts(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        monkeypatch.setenv("IDX_HOME", f"/proc/self/fd/{descriptor}")  # which in another process is another folder, or none
+        with pytest.raises(StorageError, match=r"node [\d.]+:\d+ does not see /proc/self/fd/\d+ of this machine: set IDX_HOME"):
+            build_vectors("made", tiny, store, CLUSTER)
+        with pytest.raises(IdxError, match=r"node [\d.]+:\d+"):
+            check_cluster(ClusterOptions(exchange=f"file:///proc/self/fd/{descriptor}/exchange"))
+    finally:
+        os.close(descriptor)
+    assert not index_path("made", "contriever").exists()
+
+
+def test_the_same_nodes_are_asked_once(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exchange = ClusterOptions(exchange=f"file://{tmp_path}/exchange")
+    check_cluster(exchange)
+    assert not list((tmp_path / "exchange").iterdir())
+    monkeypatch.setattr(indexer.compiled, "sources_hash", lambda *arguments: "another")
+    check_cluster(exchange)
+    with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx with code [0-9a-f]{16}, here is another: install the same"):
+        check_cluster(ClusterOptions())
+
+
+def test_a_node_with_another_version_is_found_before_work_starts(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = importlib.metadata.version("numpy")
+    version = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1" if name == "numpy" else version(name))
+    with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has numpy {re.escape(there)}, here is 0\.1: install the same"):
+        build_vectors("made", tiny, store, CLUSTER)
+    assert not index_path("made", "contriever").exists()
+
+
+def test_every_package_that_decides_what_is_computed_is_compared(on_cluster: Any) -> None:  # noqa: ANN401 - Ray's own type
+    for package, distribution in (("tokenizers", "tokenizers"), ("safetensors", "safetensors"), ("faiss", "faiss-cpu")):
+        there = re.escape(importlib.metadata.version(distribution))
+        with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has {package} {there}, here is 0\.1: install the same"):
+            check_versions({package: "0.1"})
+
+
+def test_a_node_with_other_passages_is_refused(store: PassageStore, home: Path) -> None:
+    place = SharedHome(home, store.folder, "0" * 64, len(store), home)
+    with pytest.raises(ArtifactMismatch, match=r"holds other passages here \([0-9a-f]{12}…\) than where the build was started \(0{12}…\)"):
+        place.open()
+    with pytest.raises(StorageError, match=r"elsewhere cannot be read here .*: share it among all nodes, or say --exchange"):
+        place._replace(passages=home / "elsewhere").open()
+
+
+def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
+    with pytest.raises(InputError, match="--ray-cpus 2: the largest node of the Ray cluster has 1"):
+        resources(EmbedOptions(cluster=ClusterOptions(cpus=2)), tiny)
+    with pytest.raises(InputError, match="--device cuda: none of the 4 nodes of the Ray cluster has a GPU"):
+        resources(EmbedOptions(device="cuda", cluster=ClusterOptions()), tiny)
+    assert resources(CLUSTER, tiny).devices == ("cpu",) * 3
+    with pytest.raises(InputError, match="--device cuda:1 with --ray: say auto, cpu or cuda"):
+        EmbedOptions(device="cuda:1", cluster=ClusterOptions())
+    with pytest.raises(InputError, match="--ray-cpus 0: an encoder needs at least one"):
+        ClusterOptions(cpus=0)
+
+
+def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"wikidx\[ray\]"):
+        resources(CLUSTER, tiny)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ray", "127.0.0.1:1"], "no Ray cluster can be reached at 127.0.0.1:1"),
+        (["--ray", "somewhere"], "'somewhere' is no address of a Ray cluster"),
+        (["--ray-cpus", "2"], "--ray-cpus 2 is for work on a Ray cluster: say --ray as well"),
+        (["--exchange", "file:///tmp"], "--exchange file:///tmp is for work on a Ray cluster: say --ray as well"),
+        (["--ray", "127.0.0.1:1", "--vectors", "published"], "--ray is for embedding passages: say --encoder, and not --vectors published"),
+        (["--ray", "127.0.0.1:1", "--device", "all"], "--device all with --ray: say auto, cpu or cuda"),
+    ],
+)
+def test_mistakes_are_one_line(idx: Command, home: Path, options: list[str], message: str) -> None:
+    assert message in idx("build", "sample", "--encoder", "minilm", *options, status=2)
+    assert not home.exists() or not list(home.iterdir())

@@ -1,0 +1,112 @@
+"""A server over shards, and threads that ask it one search after the other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from corpora.errors import IdxError
+from retrievers import Searcher, SearchOptions
+from retrievers.client import RemoteSearcher
+from retrievers.cluster.service import Layout, ShardService
+from retrievers.server.metrics import Metrics
+from retrievers.server.running import Service
+from retrievers.server.settings import Limits, Settings, listen, url_of
+from tests.retrievers.server.serving import ask, wait_until
+
+Found = list[tuple[int, str]]  # rows and texts
+
+LIMITS = Limits(linger_s=0.0, deadline_s=20.0)
+
+
+class Sharded:
+    """A server over shards."""
+
+    def __init__(self, url: str, service: Service, shards: ShardService) -> None:
+        self.url, self.service, self.shards = url, service, shards
+
+    def replicas(self, shard: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = ask(self.url, "/ready").json["shards"][shard]["replicas"]
+        return found
+
+    def process(self, shard: int, replica: int = 0) -> int:
+        """Return the number of a replica's process, once it has said it."""
+        wait_until(lambda: "process" in self.replicas(shard)[replica], 20)
+        found: int = self.replicas(shard)[replica]["process"]
+        return found
+
+
+@contextmanager
+def serving_shards(
+    *retrievers: str, shards: int, replicas: int, corpus: str = "made", held_by: type[ShardService] = ShardService
+) -> Iterator[Sharded]:
+    """Serve; of another class than ``ShardService`` the server is given at once, otherwise once it is ready."""
+    settings = Settings(corpora=(corpus,), retrievers=retrievers, port=0, limits=LIMITS)
+    listening = listen(settings)
+    metrics = Metrics(settings.corpora, settings.retrievers, n_shards=shards)
+    held = held_by(settings, Layout(shards=shards, replicas=replicas), metrics)
+    service = Service(settings, listening, metrics, held)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    url = url_of(listening)
+    try:
+        if held_by is ShardService:
+            wait_until(lambda: not thread.is_alive() or ask(url, "/ready").status == 200)
+        yield Sharded(url, service, held)
+    finally:
+        service.stop()
+        thread.join()
+        held.stop()
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is a process of that number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def found_by(searcher: Searcher) -> Found:
+    """Search for what ``Load`` searches for."""
+    return [(hit.row, hit.passage.text) for hit in searcher.search(["river number 7"], SearchOptions(k=20))[0]]
+
+
+class Load:
+    """Threads that ask one search after the other and note what comes back, until the end of a with block."""
+
+    def __init__(self, url: str, check: Callable[[Found], bool]) -> None:
+        self._url, self._check = url, check
+        self.failures = list[str]()
+        self.n_answered = 0
+        self._ends = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(4)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for(self, n_more: int) -> None:
+        wanted = self.n_answered + n_more
+        wait_until(lambda: self.n_answered >= wanted or bool(self.failures), 60)
+
+    def _ask(self) -> None:
+        with RemoteSearcher(self._url, retriever="bm25", retries=0) as remote:
+            while not self._ends.is_set():
+                try:
+                    found = found_by(remote)
+                    if not self._check(found):
+                        self.failures.append(f"found {found}")
+                except IdxError as error:
+                    self.failures.append(repr(error))
+                self.n_answered += 1

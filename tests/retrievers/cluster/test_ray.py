@@ -1,0 +1,243 @@
+"""Shards on a local Ray cluster of three nodes: the same answers over HTTP while replicas die, shards are lost, indexes are exchanged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from indexer.build import build_index
+from indexer.cluster.nodes import check_readable, check_versions, connected, nodes
+from indexer.row_range import index_identity
+from retrievers import Searcher, SearchOptions
+from retrievers.client import RemoteSearcher
+from retrievers.cluster.replicas import Replica, start_actor
+from retrievers.cluster.service import Layout, ShardService, _opened
+from retrievers.cluster.shard import Holding
+from retrievers.errors import ShardUnavailable
+from retrievers.opening import open_searcher
+from retrievers.partial import NotSearched
+from retrievers.server.metrics import Metrics
+from retrievers.server.settings import Settings
+from tests.conftest import ROOT, corpus_of
+from tests.indexer.cluster.ray_nodes import cluster_of
+from tests.retrievers.cluster.sharded_server import Found, Load, Sharded, found_by, is_running, serving_shards
+from tests.retrievers.server.conftest import some_passages
+from tests.retrievers.server.serving import ask, wait_until
+from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all searchers, here with this file's fixtures
+    bits,
+    searcher,
+    test_bm25_is_the_same_to_the_bit,
+    test_dense_searches_are_the_same_up_to_rounding,
+    test_knobs_are_each_requests_own,
+    test_nothing_asked_and_nothing_found,
+    test_passages_come_back_as_they_are,
+    test_threads_get_their_own_answers,
+    test_what_cannot_be_searched_raises_the_same,
+)
+from tests.runtimes.test_serve import idx_serve
+
+ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+N = 60
+RETRIEVERS = ("bm25", "bm25+minilm", "minilm", "minilm-ivf")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Three nodes, which this process is connected to, and a home with a corpus."""
+    with pytest.MonkeyPatch.context() as patch, cluster_of(3) as found:
+        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("sharded")))
+        build_store(corpus_of(some_passages(N)), StoreOptions())
+        for name in ("bm25", "minilm", "minilm-ivf"):
+            build_index("made", name, open_store("made"))
+        with connected(found.address):
+            yield found
+
+
+@pytest.fixture(autouse=True)
+def home(cluster: Any) -> None:  # noqa: ANN401
+    """The module's home, not one of each test's own."""
+
+
+@pytest.fixture(scope="module")
+def sharded(cluster: Any) -> Iterator[Sharded]:  # noqa: ANN401
+    with serving_shards(*RETRIEVERS, shards=3, replicas=2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def searchers(sharded: Sharded) -> Iterator[dict[tuple[str, str], Searcher]]:
+    local: dict[tuple[str, str], Searcher] = {("local", name): open_searcher("made", name) for name in RETRIEVERS}
+    remotes = {("remote", name): RemoteSearcher(sharded.url, corpus="made", retriever=name) for name in RETRIEVERS}
+    yield {**local, **remotes}
+    for remote in remotes.values():
+        remote.close()
+
+
+def test_a_replica_that_is_killed_under_load_loses_no_request(sharded: Sharded) -> None:
+    expected = found_by(open_searcher("made"))
+    with Load(sharded.url, lambda found: found == expected) as load:
+        load.wait_for(40)
+        for shard in (0, 2):
+            os.kill(sharded.process(shard), signal.SIGKILL)
+            load.wait_for(100)
+    assert not load.failures
+    wait_until(lambda: all(replica["state"] == "ready" for shard in range(3) for replica in sharded.replicas(shard)), 60)
+    text = ask(sharded.url, "/metrics").body.decode()
+    assert 'idx_shard_replicas{shard="2"} 2.0' in text
+    assert 'idx_shard_overhead_seconds_count{of="searches"}' in text
+
+
+def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: Any) -> None:  # noqa: ANN401
+    with serving_shards("bm25", "bm25+minilm", shards=3, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
+        whole = remote.search_partial([["river"]], SearchOptions(k=N))
+        assert whole.not_searched == []
+        assert bits(whole.rankings) == bits(open_searcher("made").search(["river"], SearchOptions(k=N)))
+        served = sharded.shards._served
+        assert served is not None
+        process = sharded.process(1)
+        ray.kill(served.shards[1].replicas[0].handle, no_restart=True)
+        wait_until(lambda: not is_running(process), 20)
+        with pytest.raises(ShardUnavailable, match=r"shard 1 \(rows 20 to 39 of 'made/bm25'.*partial=true") as caught:
+            remote.search(["river"])
+        assert (caught.value.status, caught.value.retry_after) == (503, 2)
+        found = remote.search_partial([["river"]], SearchOptions(k=N))
+        assert found.not_searched == [NotSearched("bm25", 20, 40)]
+        assert bits([[hit for hit in whole.rankings[0] if hit.row not in range(20, 40)]]) != bits(whole.rankings)
+        assert [(hit.row, hit.score) for hit in found.rankings[0]] == [
+            (hit.row, hit.score) for hit in whole.rankings[0] if hit.row not in range(20, 40)
+        ]
+        body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "root"}
+        assert {rows["index"] for rows in ask(sharded.url, "/v1/search", body).json["not_searched"]} == {"bm25", "minilm"}
+        wait_until(lambda: ask(sharded.url, "/ready").status == 503, 20)
+        assert [shard["ready"] for shard in ask(sharded.url, "/ready").json["shards"]] == [True, False, True]
+        sharded.service.reload()
+        wait_until(lambda: ask(sharded.url, "/ready").status == 200, 20)
+        assert bits(remote.search(["river"], SearchOptions(k=N))) == bits(whole.rankings)
+
+
+def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  # noqa: ANN401
+    corpus = "exchanged"
+    build_store(corpus_of(some_passages(N), corpus), StoreOptions())
+    build_index(corpus, "bm25", open_store(corpus))
+    new: Found | None = None
+    with serving_shards("bm25", shards=3, replicas=1, corpus=corpus) as sharded:
+        old = found_by(open_searcher(corpus))
+        with Load(sharded.url, lambda found: found in (old, new)) as load:
+            load.wait_for(40)
+            build_store(corpus_of(some_passages(2 * N)[::-1], corpus), StoreOptions(replace=True, rebuild=True))
+            build_index(corpus, "bm25", open_store(corpus), force=True)
+            new = found_by(open_searcher(corpus))
+            load.wait_for(40)
+            assert ask(sharded.url, "/v1/indexes").json["corpora"][0]["replaced"]
+            sharded.service.reload()
+            load.wait_for(40)
+        assert not load.failures
+        assert not ask(sharded.url, "/v1/indexes").json["corpora"][0]["replaced"]
+        with RemoteSearcher(sharded.url) as remote:
+            assert found_by(remote) == new != old
+
+
+def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_factory: pytest.TempPathFactory) -> None:
+    before = [replica["process"] for shard in range(3) for replica in sharded.replicas(shard)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("empty")))
+        with pytest.raises(IdxError, match="nothing is built at"):
+            sharded.service.reload()
+    assert [replica["process"] for shard in range(3) for replica in sharded.replicas(shard)] == before
+    assert ask(sharded.url, "/v1/search", {"queries": ["river"]}).status == 200
+
+
+def test_another_index_on_a_node_is_refused(cluster: Any) -> None:  # noqa: ANN401
+    other = index_identity("made", "bm25")._replace(files="1" * 64)
+    node = nodes()[0]
+    actor = start_actor([Holding("made", "bm25", other, range(20), "cpu")], node, home=os.environ["IDX_HOME"], n_per_node=1, n_gpus=0)
+    with pytest.raises(ArtifactMismatch, match=f"shard 4 on node {node.address}: .* is another index than the one that is served"):
+        _opened(4, Replica(0, node, actor))
+    ray.kill(actor)
+
+
+def test_a_file_that_nodes_do_not_share_is_refused(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    with (tmp_path / "token").open("w+") as file:
+        os.dup2(file.fileno(), 900)  # which other processes do not have
+        try:
+            with pytest.raises(
+                StorageError, match=r"node \S+ does not see /proc/self/fd/900: set IDX_HOME to a folder that all nodes share"
+            ):
+                check_readable(Path("/proc/self/fd/900"))
+        finally:
+            os.close(900)
+    with pytest.raises(StorageError, match="has another file at /proc/self/cmdline"):
+        check_readable(Path("/proc/self/cmdline"))
+
+
+def test_other_versions_are_refused(cluster: Any) -> None:  # noqa: ANN401
+    check_versions()
+    with pytest.raises(IdxError, match=r"node \S+ has numpy \d\S+, here is 1\.0: install the same versions on all nodes"):
+        check_versions({"numpy": "1.0"})
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "no Ray cluster can be reached at 127.0.0.1:1"),
+        ("ray://somewhere:10001", "is no address of a Ray cluster: say HOST:PORT"),
+        ("somewhere", "is no address of a Ray cluster"),
+        ("127.0.0.1:99999", "no Ray cluster can be reached"),
+    ],
+)
+def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> None:
+    code = f"from indexer.cluster.nodes import connected\nwith connected({address!r}): pass"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  # noqa: ANN401
+    settings = Settings(corpora=("made",), retrievers=("bm25",))
+    with pytest.raises(InputError, match="'bm25' of 'made' has 60 rows: it cannot be cut into 61 shards"):
+        ShardService(settings, Layout(shards=61), Metrics(("made",), ("bm25",))).begin()
+    with pytest.raises(InputError, match="--replicas 0: at least 1 is needed"):
+        Layout(shards=1, replicas=0)
+
+
+def test_without_ray_the_extra_is_named(home: None) -> None:
+    code = "import sys\nsys.modules['ray'] = None\nfrom indexer.cluster.nodes import connected\nwith connected(): pass"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert "needs the extra 'ray': pip install 'wikidx[ray]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN401
+    with idx_serve("made", "--ray", cluster.address, "--shards", 2, "--replicas", 1, "--no-access-log") as served:
+        with RemoteSearcher(served.url) as remote:
+            assert bits(remote.search(["river"])) == bits(open_searcher("made").search(["river"]))
+        assert ask(served.url, "/ready").json["shards"][0]["replicas"][0]["node"] in [node.address for node in nodes()]
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "what is built now is served\n" in served.said, 60)
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--shards", "2"), "say --ray"),
+        (("--ray", "local", "--workers", "2"), "one process answers"),
+        (("--ray", "127.0.0.1:1"), "no Ray cluster"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be(home: None, arguments: tuple[str, ...], message: str) -> None:
+    code = "from runtimes.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", "made", "--port", "0", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, message in done.stderr.splitlines()[-1]) == (2, True)

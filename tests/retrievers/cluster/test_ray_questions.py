@@ -1,0 +1,83 @@
+"""Real questions through three shards, beside one searcher: BM25 to the bit, vectors and fused lists up to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpora import sample
+from corpora.build import StoreOptions, build_store, open_store
+from indexer.build import build_index
+from indexer.cluster.nodes import connected
+from retrievers import Ranking, SearchOptions
+from retrievers.client import RemoteSearcher
+from retrievers.opening import open_searcher
+from tests.conftest import corpus_of
+from tests.indexer.cluster.ray_nodes import cluster_of
+from tests.indexer.real_collections import dpr_union
+from tests.retrievers.cluster.sharded_server import serving_shards
+from tests.retrievers.test_searchers import bits, clearly_in
+
+pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch, cluster_of(3) as found:
+        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("asked")))
+        with connected(found.address):
+            yield found
+
+
+@pytest.fixture(autouse=True)
+def home(cluster: Any) -> None:  # noqa: ANN401
+    """The module's home, not one of each test's own."""
+
+
+def groups_of(questions: list[str], size: int) -> list[list[str]]:
+    return [questions[first : first + size] for first in range(0, len(questions), size)]
+
+
+def alike(found: list[Ranking], expected: list[Ranking]) -> None:
+    for there, here in zip(found, expected, strict=True):
+        assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-4)
+        assert clearly_in(here) <= {hit.row for hit in there}
+
+
+def test_500_questions_find_the_same_by_bm25(shared_data: Path) -> None:
+    collection = dpr_union(shared_data)
+    build_store(corpus_of(collection.passages, "union"), StoreOptions())
+    build_index("union", "bm25", open_store("union"))
+    questions = list(islice(collection.queries.values(), 500))
+    local = open_searcher("union")
+    with serving_shards("bm25", shards=3, replicas=1, corpus="union") as sharded, RemoteSearcher(sharded.url) as remote:
+        for options in (SearchOptions(k=100), SearchOptions(k=10, rerank="root")):
+            assert bits(remote.search(questions, options)) == bits(local.search(questions, options))
+        for merge in ("max", "sum", "rrf", "interleave"):
+            options = SearchOptions(k=20, merge=merge, dedup="text")
+            groups = groups_of(questions, 5)
+            assert bits(remote.search_groups(groups, options)) == bits(local.search_groups(groups, options))
+
+
+def test_the_samples_questions_find_the_same_by_vectors_and_fused() -> None:
+    """784 passages, because embedding more takes too long here: exact search is per row the same arithmetic whatever their number."""
+    build_store(sample.CORPUS, StoreOptions())
+    for name in ("bm25", "minilm"):
+        build_index("sample", name, open_store("sample"))
+    questions = [question.question for question in sample.questions()]
+    names = ("minilm", "bm25+minilm")
+    with serving_shards(*names, shards=3, replicas=1, corpus="sample") as sharded:
+        for name in names:
+            local = open_searcher("sample", name)
+            with RemoteSearcher(sharded.url, retriever=name) as remote:
+                alike(remote.search(questions), local.search(questions))
+                groups = groups_of(questions, 3)
+                alike(remote.search_groups(groups), local.search_groups(groups))
+                options = SearchOptions(rerank="root", rerank_depth=50)
+                alike(remote.search_groups(groups, options), local.search_groups(groups, options))

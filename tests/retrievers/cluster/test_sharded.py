@@ -1,0 +1,237 @@
+"""Ranges of rows, merged, are the whole index: to the bit, wherever the borders are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.base import Hits, Knobs, TunableIndex
+from indexer.build import build_index, index_path, open_lexical_index, open_rescorer, open_vector_index
+from indexer.row_range import check_identity, index_identity, open_lexical_range, row_ranges
+from retrievers.cluster.merging import merged
+from retrievers.cluster.sharded import Around, Asked, ShardedLexicalIndex
+from tests.conftest import corpus_of
+from tests.indexer.made_vectors import clustered, put_vectors
+from tests.retrievers.cluster.ranges import local_shards, sharded_vectors, sharded_words
+
+N = 150
+WORDS = ["river", "whale", "fox", "king", "ocean", "metal"]
+borders = st.lists(st.integers(0, N), max_size=4)
+some_queries = st.lists(
+    st.lists(st.sampled_from([*WORDS, "common", "n3", "n7", "zebra", ""]), max_size=4).map(" ".join), min_size=1, max_size=4
+)
+MISSING = (0, 17, 18, 149)
+KINDS = ("flat", "flat-fp16", "sq8", "ivf", "ivfpq")
+quickly = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+
+
+def passages(n: int) -> list[Passage]:
+    """Return passages of which many are equal, and some repeat a word so often that its count is kept apart."""
+    texts = [f"common {WORDS[i % 5]} n{i % 11} {WORDS[i % 3]} {'whale ' * (300 + i if i % 37 == 5 else i % 4)}" for i in range(n)]
+    return [Passage(str(i), "", text) for i, text in enumerate(texts)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PassageStore]:
+    """A small corpus with BM25; the home stays for the module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("ranges")))
+        build_store(corpus_of(passages(N)), StoreOptions())
+        store = open_store("made")
+        build_index("made", "bm25", store)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def vectors(store: PassageStore) -> np.ndarray:
+    """Vectors over it, every third one equal to another, some rows without; and all kinds of indexes made of them."""
+    pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    found = clustered(N, 8, seed=1)
+    found[2::3] = found[: len(found[2::3])]
+    put_vectors(store, found, missing=MISSING, shard_rows=16)
+    for kind in (*KINDS, "hnsw"):
+        build_index("made", f"minilm-{kind}", store)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def home(store: PassageStore, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The module's home, not one of each test's own."""
+
+
+def same(found: Hits, expected: Hits) -> None:
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+@quickly
+@given(bounds=borders, queries=some_queries, k=st.sampled_from([1, 3, 40, 149, 200]))
+def test_bm25_is_the_whole_index_to_the_bit(store: PassageStore, bounds: list[int], queries: list[str], k: int) -> None:
+    whole, sharded = open_lexical_index("made", "bm25", store), sharded_words(bounds)
+    expected = whole.search(queries, k)
+    same(sharded.search(queries, k), expected)
+    rows = [np.arange(number, N, 7) for number in range(len(queries))]
+    for found, scores in zip(sharded.rescore(queries, rows), whole.rescore(queries, rows), strict=True):
+        np.testing.assert_array_equal(found, scores)
+
+
+def test_what_is_compared_has_ties_repetitions_and_a_word_in_nearly_all_rows(store: PassageStore) -> None:
+    scores = open_lexical_index("made", "bm25", store).search(["whale", "common"], N).scores
+    assert len(np.unique(scores[0])) < 60
+    assert np.isfinite(scores[1]).sum() == N
+
+
+@pytest.mark.parametrize("bounds", [(65_536,), (1, 30_000, 65_537), (10, 10, 69_999, 70_000)])
+def test_bm25_over_more_than_a_block_of_rows(build_large: PassageStore, bounds: tuple[int, ...]) -> None:
+    whole, sharded = open_lexical_index("large", "bm25", build_large), sharded_words(bounds, "large")
+    queries = ["fox", "n17 whale", "common river", "n3", " ".join(f"n{i}" for i in range(1100)), "metal king n65 n2"]
+    for k in (1, 100, 3000):
+        same(sharded.search(queries, k), whole.search(queries, k))
+    rows = [np.sort(np.random.default_rng(number).permutation(70_000)[:200]) for number in range(len(queries))]
+    for found, scores in zip(sharded.rescore(queries, rows), whole.rescore(queries, rows), strict=True):
+        np.testing.assert_array_equal(found, scores)
+
+
+@pytest.fixture(scope="module")
+def build_large(store: PassageStore) -> PassageStore:
+    made = [Passage(str(i), "", f"{WORDS[i % 6]} n{i % 1200} {'common' if i % 5 else 'fox'} {WORDS[i // 7 % 4]}") for i in range(70_000)]
+    build_store(corpus_of(made, "large"), StoreOptions())
+    large = open_store("large")
+    build_index("large", "bm25", large)
+    return large
+
+
+def questions(vectors: np.ndarray, seed: int, n: int) -> np.ndarray:
+    return np.concatenate([clustered(n, 8, seed), vectors[:2]]).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["minilm", *(f"minilm-{kind}" for kind in KINDS)])
+@quickly
+@given(bounds=borders, asked_for=st.tuples(st.integers(0, 5), st.sampled_from([1, 3, 33])), k=st.sampled_from([1, 10, 60, 149, 200]))
+def test_vectors_are_the_whole_index_to_the_bit(
+    store: PassageStore, vectors: np.ndarray, name: str, bounds: list[int], asked_for: tuple[int, int], k: int
+) -> None:
+    whole, sharded = open_vector_index("made", name, store), sharded_vectors(name, bounds)
+    asked = questions(vectors, *asked_for)
+    assert len(sharded) == len(whole) == N
+    if not isinstance(whole, TunableIndex):
+        same(sharded.search(asked, k), whole.search(asked, k))
+        return
+    assert sharded.knobs == whole.knobs
+    for knobs in (Knobs(refine=0), Knobs(refine=0, nprobe=1) if "nprobe" in whole.knobs else Knobs(refine=0)):
+        found, expected = sharded.search(asked, k, knobs), whole.search(asked, k, knobs)
+        if name == "minilm-flat":  # its float32 products are BLAS's, whose last bits depend on how many rows there are
+            np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-5)
+        else:
+            same(found, expected)
+
+
+@pytest.mark.parametrize("name", ["minilm-sq8", "minilm-ivfpq"])
+@pytest.mark.parametrize("refine", [None, 1, 3])
+def test_candidates_are_those_of_the_whole_index(store: PassageStore, vectors: np.ndarray, name: str, refine: int | None) -> None:
+    """They are its best by what it stores of vectors, ties by row, then ranked by the vectors; not the best of each range."""
+    whole, sharded, exact = (
+        open_vector_index("made", name, store),
+        sharded_vectors(name, (40, 41, 100)),
+        open_rescorer("made", "minilm", store),
+    )
+    assert isinstance(whole, TunableIndex)
+    assert exact is not None
+    asked = questions(vectors, 3, 20)
+    for k in (1, 7, 30):
+        n_candidates = min(k * (refine or whole.knobs["refine"].default), N - len(MISSING))
+        candidates = whole.search(asked, n_candidates, Knobs(refine=0)).rows
+        scores = np.sort(exact.scores(asked, candidates), axis=1)[:, : -k - 1 : -1]
+        found = sharded.search(asked, k, Knobs(refine=refine))
+        np.testing.assert_allclose(found.scores, scores, rtol=1e-5, atol=1e-5)
+        for line, rows in enumerate(found.rows):
+            assert set(rows) <= set(candidates[line])
+
+
+@quickly
+@given(bounds=borders, seed=st.integers(0, 5))
+def test_given_rows_are_scored_where_they_are(store: PassageStore, vectors: np.ndarray, bounds: list[int], seed: int) -> None:
+    exact, sharded = open_rescorer("made", "minilm", store), sharded_vectors("minilm", bounds)
+    assert exact is not None
+    asked, rng = questions(vectors, seed, 4), np.random.default_rng(seed)
+    rows = rng.integers(-1, N, (len(asked), 9))
+    rows[0] = -1
+    found, expected = sharded.scores(asked, rows), exact.scores(asked, rows)
+    np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)  # inner products of unit vectors, which may be near 0
+
+
+def test_what_cannot_be_cut_is_refused(store: PassageStore, vectors: np.ndarray) -> None:
+    with pytest.raises(InputError, match="'minilm-hnsw' is one graph over all vectors, which cannot be searched in parts: use exact"):
+        local_shards("minilm-hnsw", (75,))
+    with pytest.raises(InputError, match="'lucene' cannot be searched in parts: use bm25"):
+        index_identity("made", "lucene")
+
+
+def test_a_knob_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
+    sharded = sharded_vectors("minilm-ivfpq", (75,))
+    for knobs, message in (
+        (Knobs(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"),
+        (Knobs(refine=10**6), "refine 1,000,000"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sharded.search(vectors[:1], 5, knobs)
+
+
+def test_another_index_is_refused(store: PassageStore) -> None:
+    expected = index_identity("made", "bm25")
+    check_identity("made", "bm25", expected)
+    for wrong, what in (
+        (expected._replace(fingerprint="1" * 64), "its passages are"),
+        (expected._replace(files="1" * 64), "its files are"),
+    ):
+        with pytest.raises(ArtifactMismatch, match=f"bm25 is another index than the one that is served: {what} .*, not 111111111111:"):
+            check_identity("made", "bm25", wrong)
+
+
+def test_a_damaged_index_is_not_cut(store: PassageStore, tmp_path_factory: pytest.TempPathFactory) -> None:
+    files = ("impacts", "rows", "segment_sizes", "dense_impacts", "lengths")
+    for name in files:
+        path = index_path("made", "bm25") / name
+        content = path.read_bytes()
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        try:
+            with pytest.raises(ArtifactDamaged, match=f"{name} or its checksums"):
+                open_lexical_range("made", "bm25", store.fingerprint, range(0, 80))
+        finally:
+            path.write_bytes(content)
+
+
+def test_what_all_ranges_are_asked_is_shared_once(store: PassageStore) -> None:
+    handed = list[Asked]()
+
+    def shared(asked: Asked) -> Asked:
+        handed.append(asked)
+        return asked
+
+    around = Around(shared=shared)
+    found = ShardedLexicalIndex("made/bm25", local_shards("bm25", (40, 90)), around).search(["river", "king"], 7)
+    same(found, open_lexical_index("made", "bm25", store).search(["river", "king"], 7))
+    assert handed == [Asked("made/bm25", ["river", "king"], 7)]
+
+
+def test_ranges_make_up_all_rows() -> None:
+    assert row_ranges(10, 3) == [range(0, 3), range(3, 6), range(6, 10)]
+    assert row_ranges(2, 4) == [range(0, 0), range(0, 1), range(1, 1), range(1, 2)]
+
+
+def test_merging_orders_by_score_then_row() -> None:
+    first = Hits(np.array([[5, 2, -1], [-1, -1, -1]]), np.array([[3.0, -0.5, -np.inf], [-np.inf] * 3], dtype=np.float32))
+    second = Hits(np.array([[9, 8], [7, 9]]), np.array([[3.0, 0.0], [-1.0, -2.0]], dtype=np.float32))
+    found = merged([second, first], 2, 4)
+    assert found.rows.tolist() == [[5, 9, 8, 2], [7, 9, -1, -1]]
+    assert found.scores.tolist() == [[3.0, 3.0, 0.0, -0.5], [-1.0, -2.0, -np.inf, -np.inf]]
+    assert merged([], 2, 1).rows.tolist() == [[-1], [-1]]
