@@ -1,17 +1,20 @@
 """Indexes over a corpus: lexical, and dense over vectors that an encoder made. May import ``corpora``.
 
-errors     what indexes add to the error tree     base      Hits, Encoder, VectorIndex, LexicalIndex, array aliases
-analysis/  text -> terms, as Lucene's             encoders/ one family a file over one forward pass
-embed      store -> vectors, on all devices       pipeline  one device's share: batching, workers, devices it is named by
-vectors    shards on disk                         published import of embeddings: embedding_formats, pickles, addresses
-corpus_vectors  as indexes are built from them    mapping, rescoring  mapped into memory, for exact scores of given rows
-vector_kind  what a kind of vector index is       naming    names of indexes: bm25, contriever, contriever-ivfpq
-placement  where vectors are searched, and why    recall    of an index against exact search
-compiled   how inner loops are compiled           dictionary  distinct terms, numbered, in plain arrays
-indexes/   one kind a file or folder, and the selection of the k best
-jvm        Java, and loops inside it (java_functions)
-estimate   what a build will need                row_range  one index cut into ranges of rows
-cluster/   embedding on the nodes of a Ray cluster
+base       Hits, Encoder, VectorIndex, LexicalIndex, array aliases
+naming     names of indexes: bm25, contriever, contriever-ivfpq
+analysis/  text -> terms, as Lucene's             compiled   how inner loops are compiled
+dictionary distinct terms, numbered, in arrays    encoders/  one family a file over one forward pass
+embed      store -> vectors, on all devices       pipeline   one device's share of that
+batching   which texts are encoded together       devices    where, and in which numbers
+workers    work done ahead, in processes          cluster/   the same on the nodes of a Ray cluster
+published  import of others' embeddings           published_addresses, embedding_formats, pickles  where they are, how they are read
+vectors    shards on disk                         corpus_vectors  the same, as indexes are built from them
+memory_map arrays mapped from files               rescoring  exact scores of given rows
+indexes/   one kind a file or folder              vector_kind what a kind of index over vectors is
+placement  where vectors are searched, and why    memory     how much of it a process may have
+row_range  one index cut into ranges of rows      recall     of an index against exact search
+jvm        Java, and loops inside it: java_functions
+estimate   what a build will need
 build      build_index() and open_index(): the only writer and reader of index directories
 """
 

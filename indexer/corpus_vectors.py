@@ -16,7 +16,7 @@ from corpora.artifacts import Manifest
 from corpora.store import Rows
 
 from .base import Vectors
-from .mapping import map_checked
+from .memory_map import map_checked
 from .vectors import Shards, Stored, missing_of, shards_of
 
 

@@ -17,7 +17,6 @@ from corpora.passage import Passage
 from corpora.registry import load
 
 from . import VECTOR_INDEXES
-from .addresses import PublishedVectors
 from .devices import EmbedOptions, Resources, resources
 from .embed import encoder_spec
 from .encoders.spec import EncoderSpec
@@ -26,6 +25,7 @@ from .jvm import check_installed
 from .naming import VectorIndexName
 from .pipeline import PassageEncoder
 from .published import ImportOptions
+from .published_addresses import PublishedVectors
 from .vector_kind import VectorIndexKind
 from .vectors import SHARD_ROWS
 

@@ -20,7 +20,7 @@ from corpora.store import Rows
 
 from .base import Vectors
 from .indexes.exact import ExactIndex, StoredVectors
-from .mapping import map_checked
+from .memory_map import map_checked
 from .placement import VectorsSize, place
 
 KIND = "vectors"

@@ -7,6 +7,7 @@ kernels   numba on plain arrays                        fusion    several ranked 
 rerank    candidates once more, by the root query      cross_encoder, rerankers: networks that read query and passage
 server/   searches over HTTP, and a page               client  connections  wire  errors: RemoteSearcher, which asks it
 cluster/  indexes in ranges of rows on a Ray cluster     partial   answers without rows that were lost
+cancellation   when a search is no longer of use
 """
 
 from .base import Found, Ranking, ScoredPassage, Searcher, SearchOptions

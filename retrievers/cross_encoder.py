@@ -21,8 +21,8 @@ from indexer.batching import batches
 from indexer.encoders.checkpoints import TOKENIZER, located, present, wanted_files
 from indexer.encoders.model import chosen_device
 
+from .cancellation import check_wanted
 from .rerankers import RerankerSpec
-from .stopping import check_wanted
 
 if TYPE_CHECKING:
     import tokenizers
@@ -68,7 +68,7 @@ class CrossEncoder:
         """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): of the one label, or of yes less that of no.
 
         Raises:
-            DeadlineExceeded: nobody waits any more for the search that this belongs to; see ``stopping``.
+            DeadlineExceeded: nobody waits any more for the search that this belongs to; see ``cancellation``.
         """
         scores = np.empty(len(queries), dtype=np.float32)
         for start in range(0, len(queries), _WINDOW):

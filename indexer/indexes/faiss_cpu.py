@@ -18,8 +18,8 @@ from corpora.durable import replacing
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
 from indexer.base import Scores, Vectors
-from indexer.mapping import map_checked
 from indexer.memory import available_bytes
+from indexer.memory_map import map_checked
 from indexer.placement import Placement
 from indexer.vector_kind import Opening, Plan
 from indexer.vectors import MISSING

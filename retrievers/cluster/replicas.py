@@ -21,8 +21,8 @@ import numpy as np
 from corpora.errors import ArtifactError, IdxError
 from indexer.base import Hits, limit_threads, n_threads
 from indexer.cluster.nodes import Node, load_ray, pinned
+from retrievers.cancellation import check_wanted, wanted_until
 from retrievers.errors import ShardUnavailable
-from retrievers.stopping import check_wanted, wanted_until
 
 from .shard import Holding, OpenShard, name_of
 from .sharded import Asked, AskedRows, Described, Timed

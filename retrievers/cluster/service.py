@@ -30,7 +30,7 @@ from retrievers.dense import DenseRetriever
 from retrievers.server.metrics import Metrics
 from retrievers.server.settings import Settings
 
-from .looking import look
+from .health import look
 from .placing import check_device, device_of, placed, working_nodes
 from .replicas import Health, Replica, ReplicatedShard, shared, start_actor
 from .shard import Holding, name_of

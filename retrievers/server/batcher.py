@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from corpora.errors import IdxError
 from retrievers.base import Ranking, Searcher, SearchOptions
+from retrievers.cancellation import while_wanted
 from retrievers.errors import DeadlineExceeded, Overloaded, ShardUnavailable
 from retrievers.partial import NotSearched, partial_allowed
-from retrievers.stopping import while_wanted
 
 from .cost import Backlog
 from .joining import Groups, Search, Taken, take

@@ -26,7 +26,6 @@ from corpora.registry import near_names
 from corpora.staging import staged_bytes
 from corpora.store import PassageStore
 from indexer import ENCODERS, VECTOR_INDEXES
-from indexer.addresses import PUBLISHED, PublishedVectors, fetch
 from indexer.build import build_index, build_vectors, index_manifest, index_path
 from indexer.devices import EmbedOptions
 from indexer.embed import EmbedProgress, encoder_spec
@@ -44,6 +43,7 @@ from indexer.estimate import (
 )
 from indexer.naming import VectorIndexName, vector_index_name
 from indexer.published import ImportOptions, import_vectors, verify_vectors
+from indexer.published_addresses import PUBLISHED, PublishedVectors, fetch
 
 from .resolve import name_source
 from .screen import duration, note, steps

@@ -13,11 +13,11 @@ from corpora import sample
 from corpora.download import SourceFile
 from corpora.home import downloads_path
 from corpora.passage import Passage
-from indexer.addresses import PublishedVectors
 from indexer.devices import EmbedOptions, Precision, Resources
 from indexer.embed import encoder_spec
 from indexer.estimate import Measured, Need, disk_shortage, import_need, need_of, vectors_need
 from indexer.published import ImportOptions
+from indexer.published_addresses import PublishedVectors
 
 MEASURED = Measured(seconds_per_byte=1e-6, dim=768, peak_bytes=2_000_000_000)
 

@@ -14,7 +14,7 @@ import pytest
 
 from corpora.errors import ArtifactDamaged
 from indexer.corpus_vectors import CorpusVectors
-from indexer.mapping import map_array
+from indexer.memory_map import map_array
 from indexer.rescoring import Rescorer
 from indexer.vectors import Shards, Stored
 from tests.conftest import ROOT
@@ -89,7 +89,8 @@ def test_every_damaged_head_is_refused_or_names_what_is_there(tmp_path: Path) ->
 def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(1 << 20))
     command = (
-        "import sys, threading, time; from pathlib import Path; from indexer.mapping import map_array; a = map_array(Path(sys.argv[1]))\n"
+        "import sys, threading, time; from pathlib import Path; from indexer.memory_map import map_array\n"
+        "a = map_array(Path(sys.argv[1]))\n"
         "def read():\n    while True: a.sum()\n"
         "threading.Thread(target=read, daemon=True).start(); time.sleep(0.2)"
     )

@@ -22,7 +22,7 @@ import pytest
 
 from corpora import wiki2018
 from corpora.build import open_store
-from indexer import ENCODERS, addresses
+from indexer import ENCODERS, published_addresses
 from indexer.base import Vectors
 from indexer.build import index_manifest, index_path
 from indexer.embed import encoder_spec
@@ -66,9 +66,9 @@ def mirror(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         serve_checkpoint(encoder, shared_data / "golden_encoders" / checkpoint, folder)
         module, attribute = ENCODERS[encoder].split(":")
         monkeypatch.setattr(importlib.import_module(module), attribute, dataclasses.replace(encoder_spec(encoder), dim=DIM))
-    for key, published_vectors in addresses.PUBLISHED.items():
+    for key, published_vectors in published_addresses.PUBLISHED.items():
         files = tuple(dataclasses.replace(file, n_bytes=None, md5=None) for file in published_vectors.files)
-        monkeypatch.setitem(addresses.PUBLISHED, key, dataclasses.replace(published_vectors, files=files, about_bytes=100_000))
+        monkeypatch.setitem(published_addresses.PUBLISHED, key, dataclasses.replace(published_vectors, files=files, about_bytes=100_000))
     with serving(folder) as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         yield folder
@@ -182,7 +182,7 @@ def test_build_with_vectors_encoded_and_published(
         assert top(idx, encoder)["row"] == expected["row"]
     manifest = index_manifest("wiki2018", encoder, None)
     assert manifest.recipe.parameters["origin"] == "imported"
-    assert {file.url for file in addresses.PUBLISHED["wiki2018", encoder].files} <= set(manifest.sources.values())
+    assert {file.url for file in published_addresses.PUBLISHED["wiki2018", encoder].files} <= set(manifest.sources.values())
 
     shutil.rmtree(mirror)
     idx(*arguments)  # it is there, and nothing is asked for again

@@ -18,6 +18,7 @@ from corpora.store import PassageStore
 from indexer.build import build_index, index_path
 from indexer.cluster.nodes import connected, nodes
 from retrievers.base import Retriever
+from retrievers.cancellation import while_wanted
 from retrievers.client import RemoteSearcher
 from retrievers.cluster.service import Layout, ShardService
 from retrievers.cluster.sharded import Asked
@@ -26,7 +27,6 @@ from retrievers.opening import open_searcher
 from retrievers.server.metrics import Metrics
 from retrievers.server.running import reload_behind
 from retrievers.server.settings import Settings
-from retrievers.stopping import while_wanted
 from tests.conftest import corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, found_by, is_running, serving_shards

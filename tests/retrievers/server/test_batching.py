@@ -15,6 +15,7 @@ import pytest
 
 from corpora.passage import Passage
 from retrievers.base import Ranking, SearchOptions
+from retrievers.cancellation import check_wanted, while_wanted
 from retrievers.cross_encoder import CrossEncoder
 from retrievers.errors import DeadlineExceeded
 from retrievers.rerankers import RerankerSpec
@@ -23,7 +24,6 @@ from retrievers.server.cost import Backlog, Cost, Kind
 from retrievers.server.joining import Search, take
 from retrievers.server.metrics import Metrics
 from retrievers.server.settings import Limits
-from retrievers.stopping import check_wanted, while_wanted
 from tests.retrievers.test_cross_encoder import save_bert
 
 MADE = ("made", "bm25")
