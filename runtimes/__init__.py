@@ -8,5 +8,6 @@ records      that as JSON                              runs       a run on disk,
 opening      names -> models and a searcher            identity   what tells them apart: checksums, versions
 assignments  NAME=VALUE -> switches                    rehearsal  a method's course without a model
 cli/         one file a command (typer); entry point ``idx``      evaluation/  scores of retrieval and answers
+training/    data to train on, as the papers make it
 mcp/         searches as tools for agents (Model Context Protocol)
 """

@@ -1,8 +1,9 @@
-"""Gates on size that no linter holds: functions of at most 50 lines, files of at most 400."""
+"""Gates that no linter holds: on size, on names, on what a package says that it holds, and on what is private to one."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,10 @@ from tests.conftest import ROOT
 
 MAX_FUNCTION_LINES = 50
 MAX_FILE_LINES = 400
+PACKAGES = ("corpora", "indexer", "retrievers", "runtimes")
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "handler"}
 
-FILES = sorted(
-    file for folder in ("corpora", "indexer", "retrievers", "runtimes", "benchmarks", "tests") for file in (ROOT / folder).rglob("*.py")
-)
+FILES = sorted(file for folder in (*PACKAGES, "benchmarks", "tests") for file in (ROOT / folder).rglob("*.py"))
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -37,3 +37,21 @@ def test_file_and_functions_are_small(file: Path) -> None:
 
 def test_no_file_is_a_drawer_for_odds_and_ends() -> None:
     assert not [file for file in FILES if BANNED_NAMES & {file.stem, file.parent.name}]
+
+
+def test_the_map_of_each_package_names_all_that_is_in_it() -> None:
+    unnamed = dict[str, list[str]]()
+    for map_ in (file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")):
+        told = ast.get_docstring(ast.parse(map_.read_text(encoding="utf-8"))) or ""
+        inside = {file.stem for file in map_.parent.glob("*.py")} | {file.parent.name for file in map_.parent.glob("*/__init__.py")}
+        unnamed[str(map_)] = [name for name in inside - {"__init__"} if not re.search(rf"\b{name}\b", told)]
+    assert not {map_: names for map_, names in unnamed.items() if names}
+
+
+def test_no_private_name_is_imported() -> None:
+    private = dict[str, list[str]]()
+    for file in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        imports = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+        ours = [node for node in imports if node.level or (node.module or "").partition(".")[0] in PACKAGES]
+        private[str(file)] = [name.name for node in ours for name in node.names if re.match("_[^_]", name.name)]
+    assert not {file: names for file, names in private.items() if names}

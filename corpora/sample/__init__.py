@@ -4,6 +4,8 @@ The tables in ``facts/`` hold stable public facts on elements, countries, the so
 rivers, mountains, laureates, books, paintings, composers and inventions. They hold no populations, records still being broken or present
 holders of any other office, and a cell is empty where sources disagree; the sentence is left out then. With the corpus come questions, one
 and two hops deep, whose evidence is known, so that a whole retrieval run can be tried and measured without any download.
+
+tables  the fact tables, and putting sentences together    nature  geography  america  culture   the articles on each
 """
 
 from __future__ import annotations

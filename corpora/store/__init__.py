@@ -1,4 +1,8 @@
-"""The passage store. ``layout``: what is on disk. ``writer``: records -> store. ``reader``: store -> passages."""
+"""The passage store.
+
+layout  what is on disk       writer   records -> store
+reader  store -> passages     sorting  ids and titles in order, in bounded memory
+"""
 
 from .layout import FORMAT_VERSION, KIND
 from .reader import PassageStore, Rows, TextKeys

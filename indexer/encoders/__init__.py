@@ -5,4 +5,5 @@ spec         EncoderSpec, Tokens               checkpoints   where the files of 
 tokenizing   texts -> token ids                config        sizes of a network
 model        token ids -> vectors              bert  t5      the networks
 weights      checkpoint -> network             transformer   tokenizer and model as one Encoder
+failures     what torch raises, in words for a user
 """

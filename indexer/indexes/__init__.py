@@ -1,1 +1,13 @@
-"""Index kinds, one a file, and ``selection``: the k best of many scores."""
+"""Index kinds; each has a line in a table of ``indexer/__init__.py``.
+
+bm25/        BM25 that equals Lucene, without Lucene        selection    its k best
+lucene       Lucene itself                                  lucene_build, lucene_import, lucene_reader  made, adopted, asked
+
+exact        search straight over an encoder's vectors      exact_cpu    on processors: products, the inner loop
+best_keys    the k best as integers, on any device          exact_torch  on GPUs: torch_best
+
+faiss_flat  faiss_ivf  faiss_hnsw   the kinds that FAISS has: how each is written
+faiss_cpu  faiss_gpu  faiss_range   how they are opened: mapped, copied to GPUs, some rows of them
+faiss_index     what all share once they are open           inverted_lists  the lists of ``ivf`` as files
+faiss_library   FAISS itself, imported there only
+"""

@@ -1,6 +1,11 @@
 """The command line. ``main`` is the entry point ``idx``; one file a command, each thin: options in, library calls, lines out.
 
 Heavy packages are imported inside the commands, so that ``idx --help`` answers at once.
+
+listing  build  check  remove  import_   corpora and their indexes    resolve  task  recall   which, what is done, how well they find
+search  serve  mcp                       searches                     screen  trace           what is shown
+ask  run  train_data                     methods                      method_options  question_options  ray_option   options of several
+eval_answers  eval_retrieval  eval_compare   scores                   eval_options            what they do alike
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Language models: one batched interface, several backends, and how a name becomes one.
 
 base                 prompts, calls, results, capabilities, the ``LLM`` protocol
-openai_http          any OpenAI-compatible endpoint           transformers_engine  local checkpoints, exact scores (``hf``)
+openai_http          any OpenAI-compatible endpoint: openai_bodies, what is sent there; openai_connection, how
+transformers_engine  local checkpoints, exact scores (``hf``): transformers_decoding, its forward passes
 vllm_engine          vLLM in this process                     scripted             answers from a list, a file or a function
 fitting              prompts cut to a model's context         cache                replies kept on disk
 words  text          yes/no words, and what is done to texts   options              of backends, beside a model's name

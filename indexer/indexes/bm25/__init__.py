@@ -1,7 +1,9 @@
 """BM25 that equals Lucene, without Lucene.
 
 similarity  the arithmetic of scores           inversion  rows -> pieces, resumable      merging  pieces -> the files
-files       what the files hold, checksums     search     the kernels of a search        index    BM25Index, and the kind for the table
+files       what the files hold, checksums     row_range  some rows of them as an index of their own
+bounds      which rows may be among the best   scoring    what given rows score          search   the two together
+index       BM25Index, and the kind for the table
 """
 
 from .index import KIND, BM25Index
