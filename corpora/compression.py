@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -12,7 +15,11 @@ import zstandard
 
 from .errors import InputError
 
+BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
+"""What is raised where a compressed file that is being read turns out to be damaged."""
+
 _READ_BYTES = 1 << 20
+_GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
 
@@ -40,12 +47,32 @@ def open_bytes(path: Path) -> IO[bytes]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file as ``open_bytes`` does, and close it in the end.
+
+    Raises:
+        InputError: as ``open_bytes``; or what is read turns out to be damaged.
+    """
+    with open_bytes(path) as file:
+        try:
+            yield file
+        except BROKEN_FILE as error:
+            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether a file is compressed in a way that ``open_bytes`` undoes."""
+    with path.open("rb") as file:
+        return file.read(4).startswith((_GZIP, _BZIP2, _ZSTD))
+
+
 def _open(path: Path, magic: bytes) -> IO[bytes]:
-    if magic[:2] == b"\x1f\x8b":
+    if magic.startswith(_GZIP):
         return io.BufferedReader(_AsItComes(gzip.open(path)), _READ_BYTES)
-    if magic[:3] == b"BZh":
+    if magic.startswith(_BZIP2):
         return io.BufferedReader(_AsItComes(bz2.open(path)), _READ_BYTES)
-    if magic == b"\x28\xb5\x2f\xfd":
+    if magic.startswith(_ZSTD):
         return io.BufferedReader(_ZstdFrames(path), _READ_BYTES)
     return path.open("rb", _READ_BYTES)
 

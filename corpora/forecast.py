@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from .build import StoreOptions
+from .compression import is_compressed
 from .corpus import Corpus
 from .passage import Passage
 from .readers import BadRecord
@@ -67,7 +68,5 @@ def _mean_bytes(passages: list[Passage]) -> float:
 
 def _text_bytes(path: Path, sample: list[Passage]) -> float:
     """Return about how many bytes of text a file holds; a compressed one is taken to be as compressible as the sample is."""
-    with path.open("rb") as file:
-        is_compressed = file.read(3) in (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f")
     text = "".join(field for passage in sample for field in passage).encode(errors="replace")
-    return path.stat().st_size * (len(text) / len(zlib.compress(text)) if is_compressed else 1)
+    return path.stat().st_size * (len(text) / len(zlib.compress(text)) if is_compressed(path) else 1)

@@ -10,7 +10,6 @@ import csv
 import html
 import json
 import re
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,16 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import zstandard
-
-from .compression import open_bytes
+from .compression import BROKEN_FILE, open_bytes
 from .errors import InputError
 from .passage import Located, Passage
 from .registry import near_names
 
 MAX_LINE_BYTES = 16 << 20
-
-_BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)  # what damaged compressed files raise
 
 
 class BadRecord(NamedTuple):
@@ -75,7 +70,7 @@ def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
                     on_bad(BadRecord(str(path), number, f"byte {error.start + 1} of the line is not UTF-8 (0x{line[error.start]:02x})"))
                     continue
                 yield number, text.removeprefix("\ufeff") if number == 1 else text
-        except _BROKEN_FILE as error:
+        except BROKEN_FILE as error:
             on_bad(BadRecord(str(path), number + 1, f"the file is cut off or damaged here ({error})"))
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
-from corpora.compression import open_bytes
+from corpora.compression import reading
 from corpora.errors import InputError
 
 IDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")  # as the sets of questions call it
 ANSWERS = ("prediction", "pred", "output", "answer")  # where others are, "answer" is the gold of the row that they were added to
 
-_BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)  # what damaged compressed files raise
 _UNREADABLE = (ValueError, RecursionError)  # what json raises
 
 
@@ -74,10 +70,9 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _text(path: Path) -> str:
-    with open_bytes(path) as file:
-        try:
-            return file.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not in UTF-8 ({error})") from error
-        except _BROKEN_FILE as error:
-            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+    with reading(path) as file:
+        content = file.read()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not in UTF-8 ({error})") from error

@@ -10,19 +10,15 @@ import csv
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import zstandard
-
-from corpora.compression import open_bytes
+from corpora.compression import reading
 from corpora.errors import InputError
 
 from .json_text import JsonText
 
-_BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)  # what damaged compressed files raise
 _HEAD = 1 << 16  # bytes that decide what a file is
 _HOLDERS = frozenset(
     {"Data", "examples", "train", "dev", "test"}
@@ -62,11 +58,8 @@ def read_records(path: Path) -> Iterator[Record]:
     Raises:
         InputError: the file cannot be read, or holds something else; the line is named.
     """
-    with open_bytes(path) as file:
-        try:
-            yield from _records(file, str(path))
-        except _BROKEN_FILE as error:
-            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+    with reading(path) as file:
+        yield from _records(file, str(path))
 
 
 def _records(file: IO[bytes], name: str) -> Iterator[Record]:

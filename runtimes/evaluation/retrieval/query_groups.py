@@ -7,17 +7,12 @@ that id, as one group.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import zstandard
-
-from corpora.compression import open_bytes
+from corpora.compression import reading
 from corpora.errors import InputError
 from runtimes.llms.text import whole_characters
-
-_BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)  # what damaged compressed files raise
 
 
 def read_groups(path: Path) -> dict[str, list[str]]:
@@ -38,13 +33,10 @@ def read_groups(path: Path) -> dict[str, list[str]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    with open_bytes(path) as file:
-        try:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield f"{path}, line {number}", line
-        except _BROKEN_FILE as error:
-            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+    with reading(path) as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield f"{path}, line {number}", line
 
 
 def _group(line: bytes, where: str) -> tuple[str, list[str]]:

@@ -12,22 +12,19 @@ from __future__ import annotations
 import codecs
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
 
-from corpora.compression import open_bytes
+from corpora.compression import reading
 from corpora.durable import replacing
 from corpora.errors import InputError
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
 
-_BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)  # what damaged compressed files raise
 _RUN_COLUMNS, _QRELS_COLUMNS = 6, 4
 
 
@@ -107,11 +104,8 @@ def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _bytes(path: Path) -> Iterator[bytes]:
-    with open_bytes(path) as file:
-        try:
-            yield from file
-        except _BROKEN_FILE as error:
-            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+    with reading(path) as file:
+        yield from file
 
 
 def _score(text: str, where: str) -> float:
