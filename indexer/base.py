@@ -44,6 +44,11 @@ class Hits(NamedTuple):
     scores: Scores
 
 
+def no_hits(n_queries: int, k: int) -> Hits:
+    """Return what a search has before it finds anything, shape (n_queries, k): every place is empty."""
+    return Hits(np.full((n_queries, k), NO_ROW, dtype=np.int64), np.full((n_queries, k), -np.inf, dtype=np.float32))
+
+
 class Encoder(Protocol):
     """Turns texts into float32 vectors of ``dim`` components whose inner product is the similarity."""
 

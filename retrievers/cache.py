@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores
+from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores, no_hits
 
 from .base import Retriever, TunableRetriever, retrieve
 from .partial import is_incomplete
@@ -57,7 +57,7 @@ class CachedRetriever:
                 known[query] = Hits(*(_filled(part[line], found.rows[line]) for part in found))
             if not is_incomplete():
                 self._remember({(query, depth, knobs): known[query] for query in missing})
-        hits = Hits(np.full((len(queries), depth), NO_ROW, dtype=np.int64), np.full((len(queries), depth), -np.inf, dtype=np.float32))
+        hits = no_hits(len(queries), depth)
         for line, query in enumerate(queries):
             rows, scores = known[query]
             hits.rows[line, : len(rows)], hits.scores[line, : len(rows)] = rows, scores

@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.errors import InputError
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Encoder, Hits, Knob, Knobs, Scores, TunableIndex, VectorIndex, Vectors
+from indexer.base import NO_KNOBS, NO_ROW, Encoder, Hits, Knob, Knobs, Scores, TunableIndex, VectorIndex, Vectors, no_hits
 
 _MAX_KEPT = 8192  # query vectors
 
@@ -40,14 +40,13 @@ class DenseRetriever:
 
     def retrieve(self, queries: Sequence[str], depth: int, knobs: Knobs = NO_KNOBS) -> Hits:
         """Return the ``depth`` best rows of each query; none for a blank one, whose vector would mean nothing."""
-        rows = np.full((len(queries), depth), NO_ROW, dtype=np.int64)
-        scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
+        hits = no_hits(len(queries), depth)
         asked = [i for i, query in enumerate(queries) if query.strip()]
         if asked:
             vectors = self._encoder.encode_queries([queries[i] for i in asked])
-            rows[asked], scores[asked] = self._found(vectors, depth, knobs)
+            hits.rows[asked], hits.scores[asked] = self._found(vectors, depth, knobs)
             self._kept = dict(zip([queries[i] for i in asked], vectors[:_MAX_KEPT].copy(), strict=False))
-        return Hits(rows, scores)
+        return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         """Return the exact scores of some rows, ascending, for each query; -inf for rows without a vector, and for a blank query.

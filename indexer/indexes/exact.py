@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.store import Rows
-from indexer.base import NO_ROW, Hits, Vectors, check_k, checked_queries
+from indexer.base import Hits, Vectors, check_k, checked_queries, no_hits
 from indexer.placement import ON_CPU, Placement
 
 from .best_keys import LARGEST_ROW
@@ -51,9 +51,9 @@ class ExactIndex:
         check_k(k)
         queries = checked_queries(vectors, self.dim)
         if not len(queries) or not self._n_rows:
-            return _empty_places(len(queries), k)
+            return no_hits(len(queries), k)
         found = self._engine.search(queries, min(k, self._n_rows))
-        rest = _empty_places(len(queries), k - found.rows.shape[1])
+        rest = no_hits(len(queries), k - found.rows.shape[1])
         return Hits(np.concatenate([found.rows, rest.rows], axis=1), np.concatenate([found.scores, rest.scores], axis=1))
 
 
@@ -63,7 +63,3 @@ def _engine(shards: Sequence[StoredVectors], missing: Rows, placement: Placement
     from .exact_torch import TorchEngine, load_parts  # torch takes two seconds to import
 
     return TorchEngine(load_parts(shards, missing, placement.devices))
-
-
-def _empty_places(n_queries: int, k: int) -> Hits:
-    return Hits(np.full((n_queries, k), NO_ROW, dtype=np.int64), np.full((n_queries, k), -np.inf, dtype=np.float32))

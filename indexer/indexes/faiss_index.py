@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores, Vectors, check_k, checked_queries
+from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores, Vectors, check_k, checked_queries, no_hits
 from indexer.corpus_vectors import rows_at
 from indexer.placement import Placement
 from indexer.rescoring import Rescorer
@@ -88,7 +88,7 @@ class FaissIndex:
         refine = settings.pop("refine", 0)
         n_wanted = min(k, self._contents.n_vectors)
         if not len(queries) or not n_wanted:
-            return Hits(np.full((len(queries), k), NO_ROW, dtype=np.int64), np.full((len(queries), k), -np.inf, dtype=np.float32))
+            return no_hits(len(queries), k)
         self._check_k(n_wanted, refine)
         find = self._rescored if refine else self._found_with_ties
         width = min(n_wanted * max(1, refine), self._contents.n_vectors)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest, Parameters
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
-from indexer.base import NO_ROW, Hits, IndexKind, Scores, check_k
+from indexer.base import Hits, IndexKind, Scores, check_k, no_hits
 from indexer.jvm import JavaError
 
 from .lucene_build import DIRECTORY, PIECE_ROWS, ROWS, write
@@ -51,8 +51,7 @@ class LuceneIndex:
             ArtifactDamaged: Lucene cannot read its files.
         """
         check_k(k)
-        rows = np.full((len(queries), k), NO_ROW, dtype=np.int64)
-        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        hits = no_hits(len(queries), k)
         n_documents = len(self._rows)
         depth = min(k if self._in_row_order else k + 1, n_documents)
         asked = list(range(len(queries))) if n_documents else []
@@ -64,9 +63,9 @@ class LuceneIndex:
                     continue
                 found_rows = self._rows[documents]
                 best = np.lexsort((found_rows, -found))[:k]
-                rows[line, : len(best)], scores[line, : len(best)] = found_rows[best], found[best]
+                hits.rows[line, : len(best)], hits.scores[line, : len(best)] = found_rows[best], found[best]
             asked, depth = asked_again, min(2 * depth, n_documents)
-        return Hits(rows, scores)
+        return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         """Raise ``InputError``: Lucene scores what it finds, not rows that it is given."""

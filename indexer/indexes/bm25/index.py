@@ -16,7 +16,7 @@ from corpora.progress import Progress
 from corpora.staging import PIECES
 from corpora.store import PassageStore, Rows
 from indexer.analysis import ANALYZER, TermNumbers
-from indexer.base import NO_ROW, Hits, IndexKind, Scores, check_k, n_threads
+from indexer.base import Hits, IndexKind, Scores, check_k, n_threads, no_hits
 from indexer.compiled import kernel
 from indexer.dictionary import HashedTerms, find_all
 
@@ -70,7 +70,7 @@ class BM25Index:
             ArtifactDamaged: what the queries need of the files is damaged.
         """
         check_k(k)
-        hits = Hits(np.full((len(queries), k), NO_ROW, dtype=np.int64), np.full((len(queries), k), -np.inf, dtype=np.float32))
+        hits = no_hits(len(queries), k)
         depth = min(k, len(self))
         if not depth:
             return hits
