@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ahead(executor: Executor, work: Callable[[Item], Result], items: Iterable[Item], depth: int) -> Iterator[Result]:
+def ahead(executor: Executor, work: Callable[[Item], Result], items: Iterable[Item], depth: int) -> Generator[Result]:
     """Yield the result of some work on each item, in order, while the work on up to ``depth`` further items is under way or done."""
     pending = deque[Future[Result]]()
     try:

@@ -11,9 +11,10 @@ makes the same bytes whatever the number of threads. Files of piece ``n``, in th
 from __future__ import annotations
 
 import zipfile
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from indexer.analysis import TermNumbers, TermTable
 from indexer.base import n_threads
 from indexer.compiled import kernel
 from indexer.dictionary import Dictionary
+from indexer.workers import ahead
 
 from .files import BLOCK_ROWS
 from .similarity import MAX_TF
@@ -104,21 +106,8 @@ def read_piece(folder: Path, n: int) -> Piece:
 
 def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:
     """Yield inverted blocks in order, while threads work on those that follow."""
-    threads = n_threads()
-    with ThreadPoolExecutor(threads) as pool:
-        ahead = deque[tuple[int, Future[Block]]]()
-        try:
-            for n in blocks:
-                ahead.append((n, pool.submit(_block, store, n)))
-                if len(ahead) > threads:
-                    done, future = ahead.popleft()
-                    yield done, future.result()
-            while ahead:
-                done, future = ahead.popleft()
-                yield done, future.result()
-        finally:
-            for _, future in ahead:
-                future.cancel()
+    with ThreadPoolExecutor(n_threads()) as pool, closing(ahead(pool, partial(_block, store), blocks, n_threads())) as inverted:
+        yield from zip(blocks, inverted, strict=True)
 
 
 def _block(store: PassageStore, n: int) -> Block:
