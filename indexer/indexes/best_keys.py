@@ -88,6 +88,13 @@ def best_hits(keys: Keys, k: int) -> Hits:
     return Hits(np.where(is_empty, NO_ROW, LARGEST_ROW - (best & LARGEST_ROW)), np.where(is_empty, np.float32(-np.inf), scores))
 
 
+def keys_of(hits: Hits) -> Keys:
+    """Return the key of each hit, int64 of the hits' shape: what ``best_hits`` undoes."""
+    bits = np.ascontiguousarray(hits.scores).view(np.int32)
+    ordered: NDArray[np.int32] = np.where(bits == _MINUS_ZERO, np.int32(0), bits ^ ((bits >> 31) & _ALL_BUT_SIGN))
+    return np.where(hits.rows == NO_ROW, NO_KEY, (ordered.astype(np.int64) << 32) | (LARGEST_ROW - hits.rows))
+
+
 @kernel
 def collect(scored: Scored, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
     """Offer the scores of the first ``n_rows`` rows, which begin with ``first_row``, to the candidates of the lines from ``first_line`` on.
