@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from corpora.errors import UnknownNameError
+from corpora.errors import InputError, UnknownNameError
 from corpora.registry import near_names
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
@@ -36,6 +36,24 @@ def canonical_name(name: str) -> str:
     if name in ENCODERS:
         return encoder_spec(name).name
     return str(vector_index_name(name) or name)
+
+
+def joined_names(retriever: str) -> list[str]:
+    """Return the names of the indexes that a retriever searches, which its name joins with "+".
+
+    Raises:
+        InputError: two of them are of one index.
+    """
+    names = retriever.split("+")
+    if len(set(map(canonical_name, names))) < len(names):
+        raise InputError(f"'{retriever}' names a retriever twice")
+    return names
+
+
+def encoder_name(name: str) -> str:
+    """Return the own name of the encoder whose vectors the index of that name searches; the index is not one of ``INDEXES``."""
+    made = vector_index_name(name)
+    return made.encoder if made else encoder_spec(name).name
 
 
 def is_index_name(name: str) -> bool:

@@ -17,7 +17,7 @@ from .base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, LexicalIndex, Scores, Tun
 from .build import index_manifest, index_path
 from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
 from .indexes.bm25.index import open_bm25
-from .naming import vector_index_name
+from .naming import encoder_name, vector_index_name
 from .placement import Placement
 from .rescoring import Rescorer
 from .vector_kind import Opening, VectorIndexKind
@@ -49,8 +49,8 @@ def index_identity(corpus: str, name: str) -> IndexIdentity:
     """
     manifest = _manifest(corpus, name, None)
     vectors = ""
-    if name not in INDEXES and is_finished(index_path(corpus, _encoder(name))):
-        vectors = vectors_identity(index_manifest(corpus, _encoder(name), manifest.fingerprint))
+    if name not in INDEXES and is_finished(index_path(corpus, encoder_name(name))):
+        vectors = vectors_identity(index_manifest(corpus, encoder_name(name), manifest.fingerprint))
     return IndexIdentity(manifest.fingerprint, vectors_identity(manifest), vectors, manifest.count("rows"))
 
 
@@ -133,7 +133,7 @@ def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, 
 
 def open_range_rescorer(corpus: str, name: str, fingerprint: str) -> Rescorer | None:
     """Map the vectors that an index was made of; None if they are not there. Of the files only the rows that are asked for are read."""
-    vectors = _corpus_vectors(corpus, _encoder(name), fingerprint)
+    vectors = _corpus_vectors(corpus, encoder_name(name), fingerprint)
     return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing)
 
 
@@ -146,11 +146,6 @@ def _manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
 def _corpus_vectors(corpus: str, encoder: str, fingerprint: str) -> CorpusVectors | None:
     path = index_path(corpus, encoder)
     return corpus_vectors(path, index_manifest(corpus, encoder, fingerprint)) if is_finished(path) else None
-
-
-def _encoder(name: str) -> str:
-    made = vector_index_name(name)
-    return made.encoder if made else name
 
 
 def _moved(hits: Hits, first_row: int) -> Hits:

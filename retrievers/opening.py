@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 from corpora.build import open_store
-from corpora.errors import InputError
 from corpora.registry import load
 from corpora.store import PassageStore
 from indexer import INDEXES
@@ -14,7 +13,7 @@ from indexer.build import open_lexical_index, open_rescorer, open_vector_index, 
 from indexer.devices import encoder_device
 from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import canonical_name, is_index_name, unknown_name, vector_index_name
+from indexer.naming import encoder_name, is_index_name, joined_names, unknown_name
 
 from . import RERANKERS
 from .base import Retriever
@@ -46,9 +45,7 @@ def open_searcher(
         ArtifactError: the corpus or an index is not built, damaged, of another corpus, or made with another checkpoint.
         MissingExtraError: an encoder needs packages that are not installed.
     """
-    names = retriever.split("+")
-    if len(set(map(canonical_name, names))) < len(names):
-        raise InputError(f"'{retriever}' names a retriever twice")
+    names = joined_names(retriever)
     for name in names:
         if not is_index_name(name):
             raise unknown_name("retriever", name)
@@ -80,10 +77,19 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
     """Open one first stage over a store; raises as ``open_searcher`` does."""
     if name in INDEXES:
         return BM25Retriever(open_lexical_index(corpus, name, store))
-    made = vector_index_name(name)
     index = open_vector_index(corpus, name, store, device=device)
     logger.info("%s: %s", name, index.placement.reason)
-    spec = encoder_spec(made.encoder if made else name)
+    return DenseRetriever(open_query_encoder(corpus, name, device=device), index, open_rescorer(corpus, encoder_name(name), store))
+
+
+def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder:
+    """Open the encoder for the queries of an index over vectors.
+
+    Raises:
+        ArtifactMismatch: the corpus's vectors were made with another checkpoint than the one that is here.
+        MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
+    """
+    spec = encoder_spec(encoder_name(name))
     encoder = TransformerEncoder(spec, encoder_device(device))
     refuse_other_weights(corpus, spec)
-    return DenseRetriever(encoder, index, open_rescorer(corpus, spec.name, store))
+    return encoder

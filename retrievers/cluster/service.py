@@ -17,16 +17,14 @@ from corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError
 from corpora.home import home
 from corpora.store import PassageStore
 from indexer import INDEXES
-from indexer.build import index_path, refuse_other_weights
+from indexer.build import index_path
 from indexer.cluster.nodes import Node, check_readable, load_ray
-from indexer.devices import encoder_device
-from indexer.embed import encoder_spec
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import vector_index_name
+from indexer.naming import joined_names
 from indexer.row_range import IndexIdentity, check_identity, index_identity, row_ranges
 from retrievers.base import Retriever
 from retrievers.bm25 import BM25Retriever
 from retrievers.dense import DenseRetriever
+from retrievers.opening import open_query_encoder
 from retrievers.server.metrics import Metrics
 from retrievers.server.settings import Settings
 
@@ -109,7 +107,7 @@ class ShardService:
     def _begin(self) -> None:
         if self._is_ending.is_set():
             raise IdxError("the server is being ended: no shard is started any more")
-        indexes = list(dict.fromkeys((corpus, name) for corpus, retriever in self._settings.offers for name in retriever.split("+")))
+        indexes = list(dict.fromkeys((corpus, name) for corpus, retriever in self._settings.offers for name in joined_names(retriever)))
         identities = {index: index_identity(*index) for index in indexes}
         for (corpus, name), identity in identities.items():
             if identity.n_rows < self.n_shards:
@@ -189,10 +187,7 @@ class ShardService:
         key, around = name_of(corpus, name), Around(self.observe, shared)
         if name in INDEXES:
             return BM25Retriever(ShardedLexicalIndex(key, generation.shards, around))
-        made = vector_index_name(name)
-        spec = encoder_spec(made.encoder if made else name)
-        encoder = TransformerEncoder(spec, encoder_device(device))
-        refuse_other_weights(corpus, spec)
+        encoder = open_query_encoder(corpus, name, device=device)
         index = ShardedVectorIndex(key, generation.shards, generation.described[key], around)
         return DenseRetriever(encoder, index, index)
 

@@ -17,6 +17,7 @@ from corpora.build import open_store, store_manifest, store_path
 from corpora.errors import InputError
 from corpora.registry import near_names
 from corpora.store import PassageStore
+from indexer import INDEXES
 from retrievers.base import Reranker, Retriever, Searcher, SearchOptions, TunableRetriever
 from retrievers.errors import NotReady, Overloaded
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("idx.server")
 
-LEXICAL = ("bm25", "lucene")  # may be searched by several threads at once
 _WARM_UP_CHARACTERS = 100
 
 
@@ -264,12 +264,11 @@ class Catalog:
 
     def _searcher(self, served: Served, opened: Opened) -> Searcher:
         """Open what a searcher needs and is not open yet."""
+        from indexer.naming import joined_names
         from retrievers.searcher import LocalSearcher
 
-        store, names = self._open_store(served.corpus, opened), served.retriever.split("+")
-        if len(set(names)) < len(names):
-            raise InputError(f"'{served.retriever}' names a retriever twice")
-        stages = {name: self._stage(served.corpus, name, store, opened) for name in names}
+        store = self._open_store(served.corpus, opened)
+        stages = {name: self._stage(served.corpus, name, store, opened) for name in joined_names(served.retriever)}
         searcher = LocalSearcher(store, stages, self._reranker)
         query = store.get_many([0])[0].text[:_WARM_UP_CHARACTERS]
         searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
@@ -305,8 +304,8 @@ class Catalog:
 
 
 def _owner(corpus: str, retriever: str) -> Name:
-    """Return which thread searches: one for each corpus owns its encoders and vectors, and BM25 has one for each searcher."""
-    return corpus, retriever if all(stage in LEXICAL for stage in retriever.split("+")) else "dense"
+    """Return which thread searches: one for each corpus owns its encoders and vectors, a searcher by words has its own."""
+    return corpus, retriever if all(stage in INDEXES for stage in retriever.split("+")) else "dense"
 
 
 def _compilations() -> Sequence[object]:

@@ -187,12 +187,9 @@ class Tools:
             raise InputError(f"'{offer.corpus}' has no index: run 'idx build {offer.corpus} --bm25'")
         if retriever is None or retriever in offer.retrievers:
             return retriever or offer.retrievers[0]
-        from indexer.naming import canonical_name  # imports numba, which a handshake need not wait for
+        from indexer.naming import canonical_name, joined_names  # they import numba, which a handshake need not wait for
 
-        names = [canonical_name(name) for name in retriever.split("+")]
-        if len(set(names)) < len(names):
-            raise InputError(f"'{retriever}' names a retriever twice")
-        for name in names:
+        for name in map(canonical_name, joined_names(retriever)):
             if name not in offer.retrievers:
                 raise near_names("retriever", name, offer.retrievers)
         if not self._source.may_join:

@@ -309,6 +309,7 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
         (["made", "-r", "minilm"], "idx build made --encoder minilm"),
         (["made", "-r", "bm52"], "unknown"),
         (["made", "-r", "bm25+bm25"], "'bm25+bm25' names a retriever twice"),
+        (["made", "-r", "gtr+gtr-base"], "'gtr+gtr-base' names a retriever twice"),
         (["made", "-r", "minilm", "--workers", "2"], "idx build made --encoder minilm"),
     ],
 )
