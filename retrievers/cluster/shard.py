@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,23 +121,3 @@ class OpenShard:
 def name_of(corpus: str, index: str) -> str:
     """Return the name under which an index of a corpus is asked."""
     return f"{corpus}/{index}"
-
-
-class LocalShard:
-    """A ``Shard`` in this process."""
-
-    def __init__(self, holdings: Sequence[Holding]) -> None:
-        self._ranges = {name_of(holding.corpus, holding.name): holding.rows for holding in holdings}
-        self._open = OpenShard(holdings)
-
-    def range_of(self, name: str) -> range:
-        """Return which rows of an index it has."""
-        return self._ranges[name]
-
-    def search(self, asked: Asked) -> Callable[[], Timed[Hits]]:
-        """Search; see ``Shard``."""
-        return lambda: self._open.search(asked)
-
-    def rescore(self, asked: AskedRows) -> Callable[[], Timed[Any]]:
-        """Score given rows; see ``Shard``."""
-        return lambda: self._open.rescore(asked)

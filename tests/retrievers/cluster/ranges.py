@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
+from indexer.base import Hits
 from indexer.row_range import index_identity
-from retrievers.cluster.shard import Holding, LocalShard, OpenRange, name_of
-from retrievers.cluster.sharded import ShardedLexicalIndex, ShardedVectorIndex
+from retrievers.cluster.shard import Holding, OpenRange, OpenShard, name_of
+from retrievers.cluster.sharded import Asked, AskedRows, ShardedLexicalIndex, ShardedVectorIndex, Timed
+
+
+class LocalShard:
+    """A ``sharded.Shard`` in this process."""
+
+    def __init__(self, holdings: Sequence[Holding]) -> None:
+        self._ranges = {name_of(holding.corpus, holding.name): holding.rows for holding in holdings}
+        self._open = OpenShard(holdings)
+
+    def range_of(self, name: str) -> range:
+        """Return which rows of an index it has."""
+        return self._ranges[name]
+
+    def search(self, asked: Asked) -> Callable[[], Timed[Hits]]:
+        """Search; see ``Shard``."""
+        return lambda: self._open.search(asked)
+
+    def rescore(self, asked: AskedRows) -> Callable[[], Timed[Any]]:
+        """Score given rows; see ``Shard``."""
+        return lambda: self._open.rescore(asked)
 
 
 def local_shards(name: str, bounds: Sequence[int], corpus: str = "made") -> list[LocalShard]:
