@@ -142,7 +142,7 @@ class Embedder:
     def run(self) -> None:
         """Embed what the ledger gives; raises as ``pipeline.embed_shards`` and ``Place`` do."""
         _get(self._ledger.enter.remote(self._worker, _node()))
-        limit_threads(self._job.resources.share)
+        use_own_processors(self._job.resources.share)
         self._place.open()  # fetched once, if it must be, before anything else needs it
         folder = self._place.own_folder(self._worker)
         try:
@@ -173,7 +173,7 @@ class Embedder:
         self._reported = time.monotonic()
 
 
-def limit_threads(share: Share | None) -> None:
+def use_own_processors(share: Share | None) -> None:
     """Have torch use the processors that an encoder has for its own: sums are rounded differently with another number of threads."""
     if share is not None and not share.n_gpus:
         with contextlib.suppress(ImportError):  # said when the model is loaded
@@ -186,7 +186,7 @@ def time_sample(spec: EncoderSpec, found: Resources, shared_home: Path | None, p
     """Time an encoder on some passages; raises as ``PassageEncoder`` does."""
     if shared_home is not None:
         os.environ["IDX_HOME"] = str(shared_home)  # checkpoints may be there
-    limit_threads(found.share)
+    use_own_processors(found.share)
     return measured(PassageEncoder(spec, found), passages)
 
 
