@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.metadata
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +82,15 @@ class Manifest:
     def n_bytes(self) -> int:
         """Size of all files together."""
         return sum(record.n_bytes for record in self.files.values())
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the version of Python, as ``python``, and those of the named distributions that are installed."""
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def is_finished(path: Path) -> bool:

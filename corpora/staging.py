@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import importlib.metadata
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file
+from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file, package_versions
 from .durable import file_sha256, sync, write_durably
 from .errors import InputError, LockedError, PiecesDamaged, StorageError
 from .home import home
@@ -232,7 +231,7 @@ def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
         sources=work.sources,
         fingerprint=outcome.fingerprint,
         counts=outcome.counts,
-        packages=_package_versions(),
+        packages=package_versions(_REPORTED_PACKAGES),
         files=files,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
@@ -276,11 +275,3 @@ def _disk_errors(target: Path) -> Iterator[None]:
 
 def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-
-
-def _package_versions() -> dict[str, str]:
-    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in _REPORTED_PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions

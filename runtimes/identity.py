@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -15,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from corpora.artifacts import Manifest
+from corpora.artifacts import Manifest, package_versions
 from corpora.durable import file_sha256
 from corpora.registry import near_names
 from retrievers.errors import BadAnswer, NotReady, Unauthorized
@@ -144,11 +142,7 @@ def _catalog(url: str, api_key: str | None) -> list[dict[str, Any]]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that take part, as far as they are installed."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+    return package_versions(_PACKAGES)
 
 
 def without_user(text: str) -> str:
