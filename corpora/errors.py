@@ -10,7 +10,7 @@
     └── ArtifactError         an artefact cannot be used
         ├── ArtifactMissing   it is not there (the command that builds it given)
         ├── ArtifactDamaged   its files are not what its manifest promises
-        │   └── PiecesDamaged what a stopped build left cannot be gone on from: it begins again
+        │   └── PiecesDamaged a stopped build cannot go on from the pieces it left: it begins again
         └── ArtifactMismatch  it belongs to another corpus, source or format version
 
 Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as everywhere.
@@ -67,7 +67,7 @@ class ArtifactDamaged(ArtifactError):
 
 
 class PiecesDamaged(ArtifactDamaged):
-    """What a stopped build left cannot be gone on from."""
+    """A stopped build cannot go on from the pieces it left."""
 
 
 class ArtifactMismatch(ArtifactError):

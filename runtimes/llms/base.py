@@ -28,7 +28,7 @@ class Message(NamedTuple):
     """A turn of a conversation.
 
     Attributes:
-        role: who speaks. A conversation that ends with "assistant" is gone on from where that turn ends.
+        role: who speaks. If the last turn is the "assistant"'s, the model goes on where it ends.
         content: what is said.
         passages: spans ``(start, end)`` of ``content``, ascending, that may be cut for a prompt to fit: the retrieved passages.
     """

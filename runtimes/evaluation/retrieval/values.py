@@ -2,7 +2,7 @@
 
 answer@k                     DPR's R@k: one of the first k passages holds an answer (``has_answer``); a question without answers is a miss
 Success@k, R@k, RR, AP, …    gold passages by id, as trec_eval has it (``rankings``); NaN for a question without any
-kilt_Rprec, kilt_recall@k    gold pages by title, as KILT has it (``kilt_retrieval``), which compares ids; NaN for a question without any
+kilt_Rprec, kilt_recall@k    gold pages by title, as KILT has it (``kilt_pages``), which compares ids; NaN for a question without any
 
 A figure that no question has what it takes for is left out.
 """
