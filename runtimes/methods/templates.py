@@ -43,6 +43,11 @@ def numbered(passages: Sequence[Passage]) -> Blocks:
     )
 
 
+def unnumbered(passage: Passage) -> Blocks:
+    """Show one passage: its title, a new line, the text."""
+    return Blocks((f"{passage.title}\n{passage.text}",))
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """A prompt with places for values.

@@ -22,7 +22,7 @@ from runtimes.methods.ra_isf.judging import with_knowledge, with_passages
 from runtimes.methods.ra_isf.tree import Node
 from runtimes.methods.requests import Run, generate, named, together
 from runtimes.methods.sub_questions import sub_questions
-from runtimes.methods.templates import Blocks, template
+from runtimes.methods.templates import template, unnumbered
 
 from .base import Builder, Collected, Example, Made, Making, Tally
 from .chat import conversation
@@ -129,7 +129,7 @@ def _know_prompt(question: str, shots: int) -> Chat:
 
 
 def _relevance_prompt(question: str, passage: Passage, shots: int) -> Chat:
-    return template("ra_isf", "relevance")(question=question, passage=Blocks((f"{passage.title}\n{passage.text}",)), shots=shots)
+    return template("ra_isf", "relevance")(question=question, passage=unnumbered(passage), shots=shots)
 
 
 def _decompose_prompt(question: str, shots: int, *, refer_back: bool) -> Chat:

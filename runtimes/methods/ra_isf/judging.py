@@ -8,7 +8,7 @@ from dataclasses import replace
 from corpora.passage import Passage
 from runtimes.llms.base import Chat, Choice, Decoding
 from runtimes.methods.requests import Run, generate, together, yes_no
-from runtimes.methods.templates import Blocks, numbered, template
+from runtimes.methods.templates import numbered, template, unnumbered
 
 from .options import RaIsfOptions
 from .replies import Verdict, relevant_numbers, verdict
@@ -35,7 +35,7 @@ def with_passages(node: Node, options: RaIsfOptions) -> Run[Node]:
         prompt = template("ra_isf", "relevance")
         verdicts = yield from together(
             _judge(
-                prompt(question=node.question, passage=Blocks((f"{passage.title}\n{passage.text}",)), shots=options.shots),
+                prompt(question=node.question, passage=unnumbered(passage), shots=options.shots),
                 "relevance",
                 options.relevance_threshold,
                 options,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from corpora.passage import Passage, text_key
+from corpora.passage import text_key
 from runtimes.methods.base import passages_of
 from runtimes.methods.model_output import first_line, listed
 from runtimes.methods.requests import Run, generate, retrieve, together
-from runtimes.methods.templates import Blocks, template
+from runtimes.methods.templates import template, unnumbered
 
 from .inquiry import Inquiry, best, scores
 
@@ -33,7 +33,7 @@ def collate(inquiry: Inquiry, query: str, matching: str) -> Run[list[dict[str, A
         inquiry.source = tuple(candidates if options.without_update == "append" else candidates[: options.n_source])
         return [{"id": passage.id, "score": None} for passage in inquiry.source]
     prompt = template("retrorag", "evidence")
-    worth = yield from scores(inquiry, [prompt(question=matching, evidence=_shown(passage)) for passage in candidates], "evidence")
+    worth = yield from scores(inquiry, [prompt(question=matching, evidence=unnumbered(passage)) for passage in candidates], "evidence")
     kept = best(candidates, worth, options.n_source)
     inquiry.source = tuple(passage for passage, _ in kept)
     return [{"id": passage.id, "score": score} for passage, score in kept]
@@ -126,7 +126,3 @@ def next_query(inquiry: Inquiry, reason: str) -> Run[str]:
 def is_repeated(inquiry: Inquiry, query: str) -> bool:
     """Tell whether a query was searched before, case and spacing aside."""
     return text_key(query) in map(text_key, inquiry.searched)
-
-
-def _shown(passage: Passage) -> Blocks:
-    return Blocks((f"{passage.title}\n{passage.text}",))

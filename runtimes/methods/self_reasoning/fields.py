@@ -55,12 +55,16 @@ def _closed(schema: Any) -> Any:  # noqa: ANN401 - a JSON schema or a part of on
 
 def prompt_of(question: str, passages: Sequence[Passage], options: SelfReasoningOptions) -> Chat:
     """Ask for a trajectory, with demonstrations that have the same fields."""
-    fields = fields_of(options)
-    asked = template("self_reasoning", options.task)
-    shots = tuple({**shot, "output": _only(shot["output"], fields)} for shot in asked.shots)
+    return prompt_for(fields_of(options), question, passages, task=options.task, shots=options.shots)
+
+
+def prompt_for(fields: Fields, question: str, passages: Sequence[Passage], *, task: str, shots: int) -> Chat:
+    """Ask for these fields of a trajectory, with demonstrations that have the same."""
+    asked = template("self_reasoning", task)
+    demonstrations = tuple({**shot, "output": _only(shot["output"], fields)} for shot in asked.shots)
     lines = "\n".join(f'- "{name}": {field["description"]}' for name, field in fields.items())
-    asked = dataclasses.replace(asked, shots=shots)
-    return asked(shots=options.shots, fields=lines, passages=numbered(passages), question=question)
+    asked = dataclasses.replace(asked, shots=demonstrations)
+    return asked(shots=shots, fields=lines, passages=numbered(passages), question=question)
 
 
 def _only(output: str, fields: Fields) -> str:

@@ -10,7 +10,7 @@ import json
 from typing import Literal
 
 from runtimes.llms.base import Chat
-from runtimes.methods.self_reasoning.fields import fields_of
+from runtimes.methods.self_reasoning.fields import fields_of, prompt_for
 from runtimes.methods.templates import numbered, template
 from runtimes.training.base import Example
 from runtimes.training.chat import conversation
@@ -79,17 +79,8 @@ def written(sample: Sample, names: list[str]) -> str:
 def _prompt(sample: Sample, names: list[str], asking: SelfReasoningAsking, shots: int) -> Chat:
     """Return the method's prompt, asking for some fields; where these are all, it is the one that the method asks with."""
     described = fields_of(method_options(asking, sample.task, shots))
-    lines = "\n".join(f'- "{name}": {described[name]["description"]}' for name in names)
-    asked = template("self_reasoning", sample.task)
-    shown = [{**shot, "fields": lines, "output": _only(shot["output"], names)} for shot in asked.shots]
-    return type(asked)(asked.name, asked.turns, tuple(shown))(
-        shots=shots, fields=lines, passages=numbered(sample.documents), question=sample.collected.question.text
-    )
-
-
-def _only(output: str, names: list[str]) -> str:
-    whole = json.loads(output)
-    return json.dumps({name: whole[name] for name in names}, ensure_ascii=False)
+    fields = {name: described[name] for name in names}
+    return prompt_for(fields, sample.collected.question.text, sample.documents, task=sample.task, shots=shots)
 
 
 def _provenance(sample: Sample, learned: str) -> dict[str, str | bool | list[str]]:
