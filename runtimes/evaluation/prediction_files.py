@@ -9,8 +9,8 @@ from typing import Any
 
 from corpora.compression import reading
 from corpora.errors import InputError
+from runtimes.questions.fields import ID_FIELDS
 
-IDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")  # as the sets of questions call it
 ANSWERS = ("prediction", "pred", "output", "answer")  # where others are, "answer" is the gold of the row that they were added to
 
 _UNREADABLE = (ValueError, RecursionError)  # what json raises
@@ -34,7 +34,7 @@ def records(path: Path) -> Iterator[tuple[str, Any]]:
         yield from ((f"record {number}", record) for number, record in enumerate(whole, 1))
     elif not isinstance(whole, _Object):
         raise InputError(f"{path} holds {whole!r:.40}, no predictions: an object, a list or lines of objects are read")
-    elif any(name in whole for name in IDS) and any(name in whole for name in ANSWERS):
+    elif any(name in whole for name in ID_FIELDS) and any(name in whole for name in ANSWERS):
         yield "line 1", whole
     else:
         yield from _by_id(path, whole)

@@ -23,10 +23,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from corpora.errors import ArtifactDamaged, InputError
-from runtimes.evaluation.prediction_files import ANSWERS, IDS, records
+from runtimes.evaluation.prediction_files import ANSWERS, records
 from runtimes.evaluation.run_json import read_run_json
 from runtimes.llms.text import whole_characters
 from runtimes.questions import Question
+from runtimes.questions.fields import ID_FIELDS
 from runtimes.runs import PREDICTIONS, read_predictions
 
 # Kinds of odd input, and what is done about each.
@@ -150,7 +151,7 @@ def _gathered(path: Path, found: Iterator[tuple[str, Any]]) -> Predictions:
 
 
 def _id(record: Any) -> str | None:  # noqa: ANN401 - JSON
-    given = next((record[name] for name in IDS if name in record), None) if isinstance(record, dict) else None
+    given = next((record[name] for name in ID_FIELDS if name in record), None) if isinstance(record, dict) else None
     is_id = isinstance(given, str | int) and not isinstance(given, bool) and given != ""
     return whole_characters(str(given)) if is_id else None
 

@@ -11,7 +11,7 @@ from runtimes.llms.text import whole_characters
 from .records import Record
 
 _SHOWN = 200  # characters
-_IDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")
+ID_FIELDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")
 
 
 def text_of(record: Record, *names: str) -> str:
@@ -54,7 +54,7 @@ def identifier(record: Record) -> str:
     Raises:
         InputError: the id is neither a text nor a whole number.
     """
-    return id_from(record, next((record.value[name] for name in _IDS if name in record.value), record.number))
+    return id_from(record, next((record.value[name] for name in ID_FIELDS if name in record.value), record.number))
 
 
 def id_from(record: Record, given: object) -> str:
