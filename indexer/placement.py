@@ -11,6 +11,7 @@ from corpora.amount import amount
 from corpora.errors import IdxError, InputError, MissingExtraError
 
 from .devices import check_devices, gpu_numbers
+from .encoders.failures import first_line
 
 WORK_BYTES = 3 << 30  # on each GPU beside the vectors: scores, candidates, and what the matrix product takes
 
@@ -161,5 +162,4 @@ def free_memory(number: int, *, is_named: bool) -> int:
     except (RuntimeError, torch.cuda.DeferredCudaCallError) as error:
         if not is_named:
             return 0
-        reason = str(error).strip().partition("\n")[0]
-        raise IdxError(f"cuda:{number} does not say what memory is free ({reason}): name another GPU, or --device cpu") from error
+        raise IdxError(f"cuda:{number} does not say what memory is free ({first_line(error)}): name another, or --device cpu") from error

@@ -18,8 +18,10 @@ from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
 from corpora.passage import Passage
 from indexer.base import Scores
 from indexer.batching import batches
-from indexer.encoders.checkpoints import TOKENIZER, located, present, wanted_files
+from indexer.encoders.checkpoints import located, wanted_files
+from indexer.encoders.failures import first_line
 from indexer.encoders.model import chosen_device
+from indexer.encoders.tokenizing import checkpoint_tokenizer
 
 from .cancellation import check_wanted
 from .rerankers import RerankerSpec
@@ -62,7 +64,9 @@ class CrossEncoder:
         self._model = model.to(self._device).eval()
         self._has_types = "token_type_ids" in inspect.signature(model.forward).parameters
         self._pad = model.config.pad_token_id or 0
-        self._tokenizer = _tokenizer(folder, spec, _max_tokens(model.config, spec.max_tokens))
+        self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # it joins a query and a text as the network expects them
+        self._tokenizer.enable_truncation(_max_tokens(model.config, spec.max_tokens), strategy="longest_first")
+        self._tokenizer.no_padding()
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
         """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): of the one label, or of yes less that of no.
@@ -106,30 +110,13 @@ def _model(folder: Path, spec: RerankerSpec, dtype: torch.dtype) -> Any:  # noqa
                 folder, dtype=dtype, local_files_only=True, output_loading_info=True
             )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise ArtifactDamaged(f"{folder} cannot be read as the reranker '{spec.name}': {str(error).strip().splitlines()[0]}") from error
+        raise ArtifactDamaged(f"{folder} cannot be read as the reranker '{spec.name}': {first_line(error)}") from error
     if about["missing_keys"]:
         missing = ", ".join(sorted(about["missing_keys"])[:3])
         raise ArtifactMismatch(f"{folder} is no cross-encoder: it lacks {missing}, which would be random")
     if model.config.num_labels > 2:
         raise ArtifactMismatch(f"{folder} tells {model.config.num_labels} labels apart: a cross-encoder for reranking has one or two")
     return model
-
-
-def _tokenizer(folder: Path, spec: RerankerSpec, max_tokens: int) -> tokenizers.Tokenizer:
-    """Return the checkpoint's tokenizer, which joins a query and a text as its network expects them."""
-    import tokenizers
-
-    path = present(folder, TOKENIZER) or folder / TOKENIZER[0]
-    try:
-        if path.suffix == ".json":
-            tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        else:
-            tokenizer = tokenizers.Tokenizer.from_str(tokenizers.BertWordPieceTokenizer(str(path), lowercase=True).to_str())
-    except Exception as error:  # the library has no classes of errors
-        raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint of '{spec.name}' again") from error
-    tokenizer.enable_truncation(max_tokens, strategy="longest_first")
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _max_tokens(config: Any, wanted: int) -> int:  # noqa: ANN401 - a configuration of transformers

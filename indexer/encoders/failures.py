@@ -12,7 +12,7 @@ _NO_MEMORY = ("out of memory", "can't allocate memory")  # as torch says it for 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or what kind of error it is if it has none."""
-    return next((line for line in str(error).splitlines() if line), type(error).__name__)
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 @contextlib.contextmanager

@@ -146,11 +146,7 @@ def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
         import tokenizers
     except ImportError as error:
         raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-    path = present(folder, TOKENIZER) or folder / TOKENIZER[0]
-    try:
-        splitter = tokenizers.Tokenizer.from_file(str(path)) if path.suffix == ".json" else _from_vocabulary(path)
-    except Exception as error:  # the library has no classes of errors: everything that can be wrong with a file is this one
-        raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint of '{spec.name}' again") from error
+    splitter = checkpoint_tokenizer(folder, spec.name)
     splitter.no_truncation()
     splitter.no_padding()
     if spec.architecture == "t5":
@@ -160,11 +156,25 @@ def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
     return splitter
 
 
-def _from_vocabulary(path: Path) -> tokenizers.Tokenizer:
-    """Return BERT's uncased tokenizer over a list of word pieces, one a line: all that old checkpoints have."""
+def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a checkpoint, as its authors set it; BERT's uncased one where there is only a list of word pieces.
+
+    Args:
+        folder: where the checkpoint is.
+        name: whose it is, for the message.
+
+    Raises:
+        ArtifactDamaged: its file cannot be read.
+    """
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
+    path = present(folder, TOKENIZER) or folder / TOKENIZER[0]
+    try:
+        if path.suffix == ".json":
+            return Tokenizer.from_file(str(path))
+        return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
+    except Exception as error:  # the library has no classes of errors: everything that can be wrong with a file is this one
+        raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
 
 
 def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from corpora.errors import IdxError
 from corpora.store import Rows
 from indexer.base import Hits, Vectors
+from indexer.encoders.failures import first_line
 
 from .best_keys import Keys, best_hits
 from .torch_best import BLOCK, Best
@@ -172,5 +173,4 @@ def _failures_named(device: str) -> Iterator[None]:
             f"exact search ran out of memory on {device}: end other programs there, name more GPUs (--device cuda:0,1), or --device cpu"
         ) from error
     except RuntimeError as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise IdxError(f"exact search failed on {device} ({reason}): start again, or with --device cpu") from error
+        raise IdxError(f"exact search failed on {device} ({first_line(error)}): start again, or with --device cpu") from error

@@ -18,6 +18,7 @@ from typing import Any
 import openai
 
 from corpora.errors import InputError
+from indexer.encoders.failures import first_line
 from runtimes.errors import LLMError
 
 from .openai_bodies import Body, Refusal, refusal
@@ -81,7 +82,7 @@ class Connection:
             except openai.APIStatusError as error:
                 failure, pause, cause = self._status(error), _retry_after(error), error
             except ValueError as error:  # json.JSONDecodeError among them
-                failure, pause, cause = LLMError(f"{self._name} gives no usable answer: {_first_line(error)}"), None, error
+                failure, pause, cause = LLMError(f"{self._name} gives no usable answer: {first_line(error)}"), None, error
             if last or isinstance(failure, Refused) or self._closed.wait(self._pause(attempt) if pause is None else pause):
                 raise _with_tries(failure, attempt + 1) from cause
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
@@ -107,8 +108,8 @@ class Connection:
     def _broken(self, error: openai.APIConnectionError) -> LLMError:
         cause = error.__cause__ or error
         if type(cause).__name__ == "ConnectError":  # httpx's; which httpx it is depends on the package's version
-            return Unreachable(f"nobody listens at {self._url} ({_first_line(cause)}): start the server, or mend the address after @")
-        return LLMError(f"the connection to {self._name} broke: {_first_line(cause)}")
+            return Unreachable(f"nobody listens at {self._url} ({first_line(cause)}): start the server, or mend the address after @")
+        return LLMError(f"the connection to {self._name} broke: {first_line(cause)}")
 
     def _status(self, error: openai.APIStatusError) -> LLMError:
         said = refusal(error.status_code, error.body if error.body is not None else error.message)
@@ -125,7 +126,7 @@ def _client(url: str, options: ConnectionOptions) -> openai.OpenAI:
     try:
         return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=options.timeout)
     except (openai.OpenAIError, ValueError) as error:
-        raise InputError(f"{url!r} cannot be used as an endpoint: {_first_line(error)}") from error
+        raise InputError(f"{url!r} cannot be used as an endpoint: {first_line(error)}") from error
 
 
 def _checked(answer: object) -> dict[str, Any]:
@@ -162,7 +163,3 @@ def _with_tries(failure: LLMError, tries: int) -> LLMError:
     if tries > 1:
         failure.args = (f"{failure} ({tries} tries)",)
     return failure
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

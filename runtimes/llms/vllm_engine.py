@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from corpora.errors import InputError, MissingExtraError
+from indexer.encoders.failures import first_line
 from runtimes.errors import LLMError, PromptTooLong
 
 from .base import (
@@ -66,7 +67,7 @@ class VllmEngine:
         try:
             self._engine: Any = vllm.LLM(model=model, enable_prefix_caching=True, generation_config="vllm")
         except (OSError, ValueError) as error:
-            raise InputError(f"vLLM cannot load '{model}': {str(error).splitlines()[0]}") from error
+            raise InputError(f"vLLM cannot load '{model}': {first_line(error)}") from error
         self._tokenizer: Any = self._engine.get_tokenizer()
         self.capabilities = Capabilities(
             chat=bool(self._tokenizer.chat_template),
