@@ -190,6 +190,16 @@ def test_damaged_files_are_named(tmp_path: Path, file: str) -> None:
         scored(folder)
 
 
+def test_an_error_without_words_is_named_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    folder = save_bert(tmp_path)
+    monkeypatch.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", fail)
+    with pytest.raises(ArtifactDamaged, match="RuntimeError"):
+        scored(folder)
+
+
 def test_other_architectures_are_refused(tmp_path: Path) -> None:
     folder = save_bert(tmp_path)
     config = json.loads((folder / "config.json").read_text())
