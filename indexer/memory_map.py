@@ -1,4 +1,4 @@
-"""Arrays in files, mapped into memory without an open file each.
+"""Arrays in files: written, and mapped into memory without an open file each.
 
 A mapping of ``numpy`` or ``mmap`` keeps its file open: the 1,283 shards of wiki2018 would be more than the 1,024 files that a process is
 usually allowed. A mapping itself needs no open file.
@@ -39,6 +39,17 @@ def map_checked(path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     if found.shape != shape or found.dtype != dtype:
         raise ArtifactDamaged(f"{path} holds {found.dtype} {found.shape} instead of {dtype} {shape}: build it again with --force")
     return found
+
+
+def write_array(file: IO[bytes], array: NDArray[Any]) -> None:
+    """Write a ``.npy`` file that ``map_array`` reads; not by ``np.save`` or ``tofile``, whose error on a full disk gives no reason.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    array = np.ascontiguousarray(array)
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+    file.write(array.data)
 
 
 def map_array(path: Path) -> NDArray[Any]:

@@ -30,6 +30,7 @@ from .build import index_path, kept_index, refuse_other_pieces
 from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
+from .mapping import write_array
 from .pipeline import PassageEncoder
 from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards, Stored
 
@@ -160,7 +161,7 @@ class _Intake:
         self._shards.finish()
         if len(missing):
             with replacing(folder / MISSING) as file:
-                np.save(file, missing)
+                write_array(file, missing)
         return len(missing)
 
     def _take(self, block: Block) -> None:

@@ -20,7 +20,7 @@ from corpora.store import Rows
 
 from .base import Vectors
 from .indexes.exact import ExactIndex, StoredVectors
-from .memory_map import map_checked
+from .memory_map import map_checked, write_array
 from .placement import VectorsSize, place
 
 KIND = "vectors"
@@ -75,8 +75,7 @@ class Shards(NamedTuple):
         if complaint:
             raise IdxError(f"{complaint}; the finished shards are kept")
         with replacing(self.path(rows.start)) as file:
-            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(content))
-            file.write(content.data)  # not np.save, whose error on a full disk has no reason in it
+            write_array(file, content)
 
 
 class ScatteredShards:

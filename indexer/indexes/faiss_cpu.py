@@ -19,7 +19,7 @@ from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
 from indexer.base import Scores, Vectors
 from indexer.memory import available_bytes
-from indexer.memory_map import map_checked
+from indexer.memory_map import map_checked, write_array
 from indexer.placement import Placement
 from indexer.vector_kind import Opening, Plan
 from indexer.vectors import MISSING
@@ -120,7 +120,7 @@ def save_missing(plan: Plan) -> None:
     """Write which rows have no vector, if there are any, beside an index that knows its vectors by their places only."""
     if len(plan.vectors.missing):
         with replacing(plan.staging / MISSING) as file:
-            np.save(file, plan.vectors.missing)
+            write_array(file, plan.vectors.missing)
 
 
 def read_missing(path: Path, manifest: Manifest) -> Rows:

@@ -71,7 +71,7 @@ def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str
         lost = [row for row in missing_rows(rows, len(store)) if not is_blank(store.get_many([row])[0])]
         if lost or (rows == NO_ROW).any() or len(np.unique(rows)) < len(rows):
             raise PiecesDamaged(f"the Lucene index in {staging} does not hold each passage once: run the same command again")
-        rows.tofile(staging / ROWS)
+        (staging / ROWS).write_bytes(rows.data)
         return counts(reader, store)
 
 

@@ -103,7 +103,7 @@ def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress)
     (staging / DIRECTORY).mkdir()
     for name in files:
         _link_or_copy(source / name, staging / DIRECTORY / name)
-    rows.tofile(staging / ROWS)
+    (staging / ROWS).write_bytes(rows.data)
     return counted
 
 

@@ -29,6 +29,7 @@ from indexer.analysis import TermNumbers, TermTable
 from indexer.base import n_threads
 from indexer.compiled import kernel
 from indexer.dictionary import Dictionary
+from indexer.memory_map import write_array
 from indexer.workers import ahead
 
 from .files import BLOCK_ROWS
@@ -142,7 +143,7 @@ def _marker(folder: Path, n: int) -> Path:
 
 def _save(path: Path, array: NDArray[Any]) -> None:
     with replacing(path) as file:
-        np.save(file, array)
+        write_array(file, array)
 
 
 @kernel
