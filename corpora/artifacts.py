@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import importlib.metadata
 import json
 import sys
@@ -16,6 +17,8 @@ from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
 from .progress import Progress, silent
 
 MANIFEST = "manifest.json"
+
+_CHECKSUM = "sha256"
 
 Parameters = Mapping[str, str | int | float | None]
 
@@ -65,8 +68,9 @@ class Manifest:
     created: str
 
     def to_json(self) -> bytes:
-        """Return the content of ``manifest.json``."""
-        return json.dumps(dataclasses.asdict(self), indent=1).encode()
+        """Return the content of ``manifest.json``: all of this, and a sha256 of it, by which a damaged one is told."""
+        data = dataclasses.asdict(self)
+        return json.dumps({**data, _CHECKSUM: _checksum(data)}, indent=1).encode()
 
     def count(self, name: str) -> int:
         """Return one of the counts.
@@ -168,19 +172,26 @@ def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) ->
 
 
 def manifest_from_json(content: bytes) -> Manifest:
-    """Return the manifest that ``Manifest.to_json`` wrote.
+    """Return the manifest that ``Manifest.to_json`` wrote; of early ones some have no checksum.
 
     Raises:
-        ValueError: it is no such thing; the message says where.
+        ValueError: it is no such thing, or damaged; the message says where.
     """
     data = json.loads(content)
     try:
+        checksum = data.pop(_CHECKSUM, None)
+        if checksum not in (None, _checksum(data)):
+            raise ValueError("it is damaged: its checksum is another one")
         files = {name: FileRecord(**record) for name, record in data.pop("files").items()}
         manifest = Manifest(recipe=Recipe(**data.pop("recipe")), files=files, **data)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not a manifest: {error}") from error
     _check_types(manifest)
     return manifest
+
+
+def _checksum(data: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _check_types(manifest: Manifest) -> None:

@@ -30,7 +30,7 @@ from .build import index_path, kept_index, refuse_other_pieces
 from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
-from .mapping import write_array
+from .memory_map import write_array
 from .pipeline import PassageEncoder
 from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards, Stored
 

@@ -103,10 +103,22 @@ def test_a_broken_manifest_is_refused(target: Path, content: str | bytes) -> Non
 def test_a_manifest_with_a_wrong_part_is_refused(target: Path, part: str, value: object) -> None:
     make(target)
     data = json.loads((target / MANIFEST).read_bytes())
+    del data["sha256"]
     data[part] = value
     (target / MANIFEST).write_text(json.dumps(data))
     with pytest.raises(ArtifactDamaged, match="not a manifest"):
         read(target)
+
+
+def test_a_flipped_bit_of_a_manifest_is_refused(target: Path) -> None:
+    make(target)
+    content = (target / MANIFEST).read_bytes()
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        (target / MANIFEST).write_bytes(damaged)
+        with pytest.raises(ArtifactDamaged, match=r"manifest\.json cannot be read"):
+            read(target)
 
 
 def test_another_version_or_kind_is_refused_and_both_are_named(target: Path) -> None:
@@ -125,5 +137,5 @@ def test_another_corpus_is_refused_and_both_are_named(target: Path) -> None:
 def test_the_manifest_is_plain_json(target: Path) -> None:
     make(target)
     data = json.loads((target / MANIFEST).read_bytes())
-    assert sorted(data) == ["counts", "created", "files", "fingerprint", "packages", "recipe", "sources"]
+    assert sorted(data) == ["counts", "created", "files", "fingerprint", "packages", "recipe", "sha256", "sources"]
     assert data["packages"]["python"].count(".") == 2
