@@ -1,8 +1,8 @@
 """What a store looks like on disk, and LMDB's own rules: one environment per process and path, none kept across a fork.
 
-Two files: ``passages.lmdb`` with the tables below, and ``text_keys.u64`` (little-endian, one per row, memory-mapped). A passage is one
-zstd frame made with a dictionary trained on the corpus's first passages, so that single rows stay cheap to fetch at less than half their
-size.
+Three files: ``passages.lmdb`` with the tables below, ``text_keys.u64`` (little-endian, one per row, memory-mapped), and ``pages.sums`` with
+checksums of both (see ``pages``). A passage is one zstd frame made with a dictionary trained on the corpus's first passages, so that single
+rows stay cheap to fetch at less than half their size.
 
     passages  row (u32, big-endian)                 -> zstd frame of ``pack``'s bytes, with a checksum
     ids       id                                    -> row
@@ -30,7 +30,7 @@ from corpora.errors import ArtifactDamaged, StorageError
 from corpora.passage import Passage
 
 KIND = "passages"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 DATABASE = "passages.lmdb"
 TEXT_KEYS = "text_keys.u64"
 MAX_KEY_BYTES = 511  # LMDB's longest key, and so the longest id

@@ -30,6 +30,7 @@ from .layout import (
     title_key,
     unpack,
 )
+from .pages import CheckedPages
 
 Rows = NDArray[np.int64]
 TextKeys = NDArray[np.uint64]
@@ -45,7 +46,6 @@ class PassageStore:
     Attributes:
         folder: where its files are.
         fingerprint: identifies the passages and their order.
-        text_key: uint64, shape (n,): equal for texts equal up to case, spacing and compatibility form (``passage.text_key``).
     """
 
     def __init__(self, folder: Path, fingerprint: str, n_passages: int) -> None:
@@ -55,8 +55,9 @@ class PassageStore:
             raise ArtifactDamaged(
                 f"{folder / TEXT_KEYS} does not have 8 bytes for each of {n_passages:,} passages: build again with --force"
             )
-        self.text_key: TextKeys = np.memmap(folder / TEXT_KEYS, dtype="<u8", mode="r", shape=(n_passages,))
+        self._text_key: TextKeys = np.memmap(folder / TEXT_KEYS, dtype="<u8", mode="r", shape=(n_passages,))
         self._path = folder / DATABASE
+        self._pages = CheckedPages(self._path)  # before LMDB reads any of them
         self._n_passages = n_passages
         self._local = threading.local()  # zstd contexts belong to one thread
         self._database, self._pid = shared_database(self._path), os.getpid()
@@ -67,13 +68,23 @@ class PassageStore:
     def __len__(self) -> int:
         return self._n_passages
 
+    @property
+    def text_key(self) -> TextKeys:
+        """uint64, shape (n,): equal for texts equal up to case, spacing and compatibility form (``passage.text_key``).
+
+        Raises:
+            ArtifactDamaged: one of them is damaged.
+        """
+        self._pages.check_text_keys(self._text_key)
+        return self._text_key
+
     def get_many(self, rows: Sequence[int] | Rows) -> list[Passage]:
         """Return the passages of the rows, in their order.
 
         Raises:
             TypeError: the rows are not integers.
             ValueError: a row is outside the store, -1 included.
-            ArtifactDamaged: a passage cannot be read back.
+            ArtifactDamaged: what is read is damaged.
         """
         wanted = np.asarray(rows)
         if wanted.size and wanted.dtype.kind not in "iu":
@@ -82,6 +93,7 @@ class PassageStore:
             raise ValueError(f"rows from {wanted.min()} to {wanted.max()} are asked for, the store has 0 to {self._n_passages - 1}")
         packed = wanted.astype(">u4").tobytes()
         decompress = self._decompressor()
+        self._pages.check_rows(wanted)
         with self._reading() as (database, txn):
             found = txn.cursor(database.passages).getmulti([packed[i : i + ROW.size] for i in range(0, len(packed), ROW.size)])
             passages = [unpack(raw) for raw in decompress([frame for _, frame in found])]
@@ -98,7 +110,8 @@ class PassageStore:
             yield from self.get_many(range(first, min(first + _READ_ROWS, end)))
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
-        """Return int64 rows, shape (len(ids),), of the ids; -1 for an id that the store does not have."""
+        """Return int64 rows, shape (len(ids),), of the ids; -1 for an id that the store does not have; raises as ``get_many`` does."""
+        self._pages.check_names()
         keys = [id_.encode(errors="surrogatepass") for id_ in ids]
         with self._reading() as (database, txn):
             found = txn.cursor(database.ids).getmulti([key for key in keys if 0 < len(key) <= MAX_KEY_BYTES])
@@ -106,7 +119,8 @@ class PassageStore:
         return np.array([rows.get(key, NO_ROW) for key in keys], dtype=np.int64)
 
     def rows_titled(self, title: str) -> Rows:
-        """Return the int64 rows, ascending, of all passages with exactly this title."""
+        """Return the int64 rows, ascending, of all passages with exactly this title; raises as ``get_many`` does."""
+        self._pages.check_names()
         with self._reading() as (database, txn):
             found = txn.cursor(database.titles).getmulti([title_key(title.encode(errors="surrogatepass"))], dupdata=True)
             runs = [RUN.unpack(value) for _, value in found]

@@ -22,6 +22,7 @@ from corpora.passage import Located, Passage, text_key
 from corpora.readers import BadRecord, OnBad
 
 from .layout import DATABASE, DICTIONARY, MAX_KEY_BYTES, REPEATED, ROW, RUN, TEXT_KEYS, Database, compressor, pack, title_key
+from .pages import write_sums
 from .sorting import ExternalSort, Pair
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class StoreWriter:
             yield self._store(compressed.result())
 
     def finish(self) -> str | None:
-        """Write ids and titles, and return the fingerprint.
+        """Write ids, titles and the checksums of all pages, and return the fingerprint.
 
         Returns:
             None if some ids came more than once. The store is then empty again and knows which records to hand to ``on_bad``: close this
@@ -124,6 +125,7 @@ class StoreWriter:
             self._transact(start_over)
             return None
         self._append(iter(self._titles), database.titles)
+        write_sums(database.path, Path(self._text_keys.name))
         return self._fingerprint.hexdigest()
 
     def close(self) -> None:
