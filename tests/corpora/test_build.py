@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,7 @@ from corpora.progress import Progress
 from corpora.sources import LocalFile, obtain
 from corpora.staging import discard, locked, staging_path
 from indexer.build import build_index
-from tests.conftest import ROOT, corpus_of
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -190,42 +187,6 @@ def test_a_file_where_the_home_should_be_is_a_clear_error(source: Path, home: Pa
     home.write_text("a file")
     with pytest.raises(StorageError, match="cannot write .*passages: "):
         build_store(corpus(source), StoreOptions())
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A data home on a file system of 2 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], capture_output=True, check=False
-    )
-    if not mounted or mounted.returncode:
-        pytest.skip("needs the right to mount a small file system (root)")
-    monkeypatch.setenv("IDX_HOME", str(disk))
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
-
-
-def test_a_full_disk_is_said_and_the_build_resumes(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 200)
-    passages = [Passage(str(n), f"T{n}", os.urandom(600).hex()) for n in range(3000)]
-    with pytest.raises(StorageError, match="[Nn]o space left on device.*what is finished is kept"):
-        build_store(corpus_of(passages), StoreOptions())
-    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
-    reports: list[int] = []
-    build_store(corpus_of(passages), StoreOptions(), storing=lambda done, total: reports.append(done))
-    assert reports[0] > 200
-    assert list(open_store("made").read()) == passages
-
-
-def test_a_read_only_home_can_be_read_but_not_built_in(small_disk: Path) -> None:
-    passages = [Passage("1", "t", "x"), Passage("2", "t", "y")]
-    build_store(corpus_of(passages), StoreOptions())
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    assert list(open_store("made").read()) == passages
-    with pytest.raises(StorageError, match=os.strerror(errno.EROFS)):
-        build_store(corpus_of(passages, "second"), StoreOptions())
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "passages", "downloads", "UPPER", "", "-x", "x@y"])

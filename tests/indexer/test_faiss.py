@@ -346,22 +346,6 @@ def test_faiss_is_imported_where_it_is_used_and_set_up_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VECTOR_INDEXES)
-def test_a_full_disk_leaves_nothing_half_built(name: str, build: Callable[..., PassageStore]) -> None:
-    store = build([Passage(str(n), "", str(n)) for n in range(2000)])
-    put_vectors(store, clustered(2000, 64, 0))
-    command = (
-        "import resource, sys; from corpora.build import open_store; from indexer.build import build_index; "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)); "
-        f"build_index('made', '{ENCODER}-{name}', open_store('made'))"
-    )
-    ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert "corpora.errors.StorageError: cannot write" in ran.stderr
-    assert not index_path("made", f"{ENCODER}-{name}").exists()
-    build_index("made", f"{ENCODER}-{name}", store)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VECTOR_INDEXES)
 def test_a_build_that_was_killed_leaves_no_index_and_can_be_given_again(name: str, build: Callable[..., PassageStore]) -> None:
     store = build([Passage(str(n), "", str(n)) for n in range(2000)])
     put_vectors(store, clustered(2000, 64, 0))

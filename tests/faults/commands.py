@@ -1,0 +1,111 @@
+"""``idx`` in processes of its own that begin within milliseconds: forked from one that has imported what commands need.
+
+A kill at a random moment then meets work, and not seconds of imports. Work is done in small pieces there, so that a small corpus has many.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from corpora.errors import IdxError
+from runtimes.cli import main
+from runtimes.cli.screen import fail
+
+ENCODER = "contriever"
+
+_context = get_context("forkserver")
+_context.set_forkserver_preload(["tests.faults.preloaded"])
+
+
+class Ended(NamedTuple):
+    """What a command came to: its exit status, minus the signal's number if one ended it, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line that a refused command ends with."""
+        assert self.status == 2, self
+        assert "Traceback" not in self.err, self.err
+        last = self.err.splitlines()[-1]
+        assert last.startswith("error: "), self.err
+        return last.removeprefix("error: ")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command that runs, or ran."""
+
+    process: BaseProcess
+    output: Path
+
+    def wait(self) -> Ended:
+        """Wait for its end."""
+        self.process.join(240)
+        assert self.process.exitcode is not None, "it has not ended"
+        return Ended(self.process.exitcode, *((self.output / name).read_text() for name in ("out", "err")))
+
+    def kill(self) -> int:
+        """End it with SIGKILL; return its exit status, which is another one if it had ended by itself."""
+        self.process.kill()
+        return self.wait().status
+
+
+@contextmanager
+def started(work: Callable[..., object], *arguments: object) -> Iterator[Running]:
+    """Begin some work in a process of its own, with this test's data home; it is killed if the test does not wait for it."""
+    output = Path(tempfile.mkdtemp(prefix="idx-"))
+    process = _context.Process(target=_run, args=(work, arguments, os.environ["IDX_HOME"], output))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # for the one that they are forked from: sums of one thread are the same every time
+        process.start()
+    try:
+        yield Running(process, output)
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        shutil.rmtree(output)
+
+
+def command(*arguments: object) -> None:
+    """Be ``idx`` with these arguments."""
+    sys.argv = ["idx", *map(str, arguments)]
+    main()
+
+
+def ended(work: Callable[..., object], *arguments: object) -> Ended:
+    """Do some work to its end, whatever that is."""
+    with started(work, *arguments) as running:
+        return running.wait()
+
+
+def idx(*arguments: object) -> Ended:
+    """Run ``idx`` to its end."""
+    return ended(command, *arguments)
+
+
+def _run(work: Callable[..., object], arguments: tuple[object, ...], home: str, output: Path) -> None:
+    os.environ["IDX_HOME"] = home
+    for descriptor, name in ((1, "out"), (2, "err")):
+        file = os.open(output / name, os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, descriptor)
+        os.close(file)
+    try:
+        work(*arguments)
+    except IdxError as error:
+        fail(str(error))

@@ -1,0 +1,128 @@
+"""A corpus in a file, a home with a tiny checkpoint in it, and a whole corpus built once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.build import store_path
+from indexer.build import index_path
+from indexer.encoders.checkpoints import HubCheckpoint
+from indexer.encoders.contriever import BASE, SPEC
+from tests.faults.commands import ENCODER, idx
+
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+N_PASSAGES, N_MISSING = 800, 5
+PARTIAL = "contriever-base"  # its vectors lack the first passages
+KINDS = ("flat", "flat-fp16", "sq8", "ivf", "ivfpq", "hnsw")
+QUERIES = ("red whale in the deep ocean", "king of the mountain")
+WORDS = (
+    "river",
+    "mountain",
+    "whale",
+    "fox",
+    "ocean",
+    "planet",
+    "metal",
+    "book",
+    "ship",
+    "king",
+    "red",
+    "deep",
+    "café",
+    "naïve",
+    "stone",
+    "bell",
+)
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A JSONL file of passages of random words; every hundredth is longer than a page of the store, and the title 'Same' has many."""
+    chance = random.Random(7)
+    path = tmp_path_factory.mktemp("source") / "mine.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for n in range(N_PASSAGES):
+            text = " ".join(chance.choices(WORDS, k=12 if n % 100 else 300)) + f" {n}"
+            if not n % 100:
+                text += " " + chance.randbytes(3000).hex()
+            file.write(json.dumps({"id": f"p{n}", "title": "Same" if n % 3 == 0 else f"T{n // 4}", "text": text}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def empty_home(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that has nothing but a tiny checkpoint, for two encoders."""
+    home = tmp_path_factory.mktemp("checkpoint")
+    for checkpoint in (SPEC.passage_checkpoint, BASE.passage_checkpoint):
+        assert isinstance(checkpoint, HubCheckpoint)
+        source = shared_data / "golden_encoders" / "contriever" / "checkpoint"
+        shutil.copytree(source, home / "checkpoints" / checkpoint.repository / checkpoint.revision)
+    return home
+
+
+@pytest.fixture
+def home(empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a home of its own, with the checkpoint in it."""
+    home = tmp_path / "home"
+    shutil.copytree(empty_home, home)
+    monkeypatch.setenv("IDX_HOME", str(home))
+    monkeypatch.delenv("IDX_MIRROR", raising=False)
+    return home
+
+
+@pytest.fixture(scope="session")
+def whole_home(empty_home: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which everything is built, undisturbed, and vectors that lack some passages are imported; not to be changed."""
+    home = tmp_path_factory.mktemp("whole") / "home"
+    shutil.copytree(empty_home, home)
+    published = home.with_name("passages_00")
+    vectors = np.random.default_rng(5).normal(size=(N_PASSAGES - N_MISSING, 32)).astype(np.float16)
+    published.write_bytes(pickle.dumps(([f"p{n}" for n in range(N_MISSING, N_PASSAGES)], vectors), protocol=4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(home))
+        for command in (
+            build_command(source, *KINDS),
+            ["import", "embeddings", published, "--corpus", "mine", "--encoder", PARTIAL, "--allow-missing"],
+            ["build", "mine", "--encoder", PARTIAL, "--index", "hnsw"],
+        ):
+            built = idx(*command)
+            assert built.status == 0, built.err
+    return home
+
+
+@pytest.fixture
+def small_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """That home on a file system of its own, of 64 MB."""
+    disk = home.with_name("disk")
+    disk.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "none", disk], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        assert not os.environ.get("CI"), "CI runs as root, which can mount a file system"
+        pytest.skip("needs the right to mount a file system (root); a limit of a file's size stands for it in the other tests")
+    shutil.copytree(home, disk / "home")
+    monkeypatch.setenv("IDX_HOME", str(disk / "home"))
+    yield disk / "home"
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def path_of(part: str) -> Path:
+    """Return where the store, or an index, of the corpus is."""
+    return store_path("mine") if part == "passages" else index_path("mine", part)
+
+
+def build_command(source: Path, *kinds: str) -> list[object]:
+    """Return the command that builds the corpus 'mine' with BM25, vectors, and indexes of some kinds."""
+    return ["build", source, "--name", "mine", "--bm25", "--encoder", ENCODER, *(f"--index={kind}" for kind in kinds), "--device", "cpu"]

@@ -1,0 +1,26 @@
+"""What the process has from which all commands are forked: what they import, and pieces of work made small."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import faiss  # noqa: F401
+import torch  # noqa: F401
+
+import corpora.store.writer
+import indexer.build
+import indexer.encoders.contriever
+import indexer.encoders.transformer
+import indexer.indexes.bm25
+import indexer.indexes.faiss_hnsw
+import indexer.indexes.faiss_ivf
+import indexer.published
+import runtimes.cli.task  # noqa: F401
+
+corpora.store.writer._BATCH_PASSAGES = 100
+for module in (indexer.build, indexer.published):
+    setattr(module, "SHARD_ROWS", 150)  # noqa: B010 - they have it from another module
+indexer.indexes.faiss_ivf._PIECE_SHARDS = 1
+indexer.indexes.faiss_hnsw._SAVE_EVERY_S = 0.0
+for spec in ("SPEC", "BASE"):  # the golden checkpoint stands for both
+    setattr(indexer.encoders.contriever, spec, dataclasses.replace(getattr(indexer.encoders.contriever, spec), dim=32))

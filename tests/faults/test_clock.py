@@ -1,0 +1,73 @@
+"""Clocks that jump by hours, and files from other times: nothing that idx decides depends on the time of day."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from corpora.artifacts import MANIFEST, manifest_from_json
+from corpora.staging import locked, staging_path
+from tests.faults.commands import ENCODER, command, ended, idx, started
+from tests.faults.conftest import QUERIES, build_command, path_of
+from tests.faults.test_servers import served
+from tests.retrievers.server.serving import ask, wait_until
+
+HOURS = 3600.0
+
+
+def under_a_jumping_clock(work: Callable[..., object], *arguments: object) -> None:
+    """Do some work while the clock says another hour of the day, earlier or later, each time it is asked."""
+    chance, real = random.Random(1), time.time
+    time.time = lambda: real() + chance.uniform(-12, 12) * HOURS
+    work(*arguments)
+
+
+def scatter_times(home: Path) -> None:
+    """Have all files come from other times: from 1970 to tomorrow."""
+    chance = random.Random(2)
+    for file in home.rglob("*"):
+        at = chance.choice((0.0, time.time() - 5 * HOURS, time.time() + 20 * HOURS))
+        os.utime(file, (at, at))
+
+
+def test_a_build_goes_on_under_a_clock_that_jumps(home: Path, whole_home: Path, source: Path) -> None:
+    building = build_command(source, "ivf")
+    with started(under_a_jumping_clock, command, *building) as running:
+        wait_until(lambda: len([*staging_path(path_of(ENCODER)).glob("shard-*.npy")]) > 1, 60)
+        running.kill()
+    scatter_times(home)
+    assert ended(under_a_jumping_clock, command, *building).status == 0
+    for part in ("bm25", ENCODER):
+        ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
+        assert ours.files == theirs.files
+    scatter_times(home)
+    assert idx("check", "mine").status == 0
+
+
+def test_a_lock_is_held_whatever_the_time_of_its_file_and_freed_with_its_process(home: Path, source: Path) -> None:
+    building = build_command(source)
+    with locked(path_of("passages")):
+        for at in (0.0, time.time() + 20 * HOURS):
+            os.utime(next((home / ".locks").iterdir()), (at, at))
+            assert f"is being worked on by process {os.getpid()} on " in ended(under_a_jumping_clock, command, *building).error
+    scatter_times(home)
+    assert ended(under_a_jumping_clock, command, "build", source, "--name", "mine").status == 0
+
+
+def test_deadlines_hold_and_a_replaced_index_is_told_under_a_clock_that_jumps(home: Path, whole_home: Path) -> None:
+    for part in ("passages", "indexes/bm25"):
+        shutil.copytree(whole_home / "mine" / part, home / "mine" / part)
+    scatter_times(home)
+    with served(work=(under_a_jumping_clock, command)) as (_, url):
+        answers = [ask(url, "/v1/search", {"queries": [*QUERIES], "timeout_s": 20}) for _ in range(20)]
+        assert {answer.status for answer in answers} == {200}
+        assert len({answer.body for answer in answers}) == 1
+        assert ended(under_a_jumping_clock, command, "build", "mine", "--bm25", "--force").status == 0
+        manifest = whole_home / "mine" / "indexes" / "bm25" / MANIFEST
+        os.utime(path_of("bm25") / MANIFEST, ns=(0, manifest.stat().st_mtime_ns))  # another file of the same time
+        (state,) = ask(url, "/v1/indexes").json["corpora"]
+        assert [index["replaced"] for index in state["indexes"]] == [True]

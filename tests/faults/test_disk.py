@@ -1,0 +1,112 @@
+"""Full disks, and homes that cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corpora.artifacts import MANIFEST, is_finished, manifest_from_json
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.custom import Reading, custom_corpus
+from corpora.staging import staging_path
+from indexer.build import build_index
+from tests.faults.commands import ENCODER, Ended, ended, idx
+from tests.faults.conftest import KINDS, QUERIES, build_command, path_of
+from tests.faults.test_servers import served
+from tests.retrievers.server.serving import ask
+
+PARTS = ("passages", "bm25", ENCODER, *(f"{ENCODER}-{kind}" for kind in KINDS))
+SAMPLED = ("passages", "bm25", ENCODER, f"{ENCODER}-ivf", f"{ENCODER}-hnsw")
+EACH = [pytest.param(part, marks=() if part in SAMPLED else pytest.mark.slow) for part in PARTS]
+
+
+def build_part(part: str, source: Path, largest_file: int | None = None) -> None:
+    """Build one part over what it needs, without the forecast of the command line, which refuses what would fill a disk."""
+    if largest_file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    if part == "passages":
+        build_store(custom_corpus(source, "mine", Reading()), StoreOptions())
+    else:
+        build_index("mine", part, open_store("mine"))
+
+
+def put_what_it_needs(part: str, whole_home: Path) -> int:
+    """Copy from a whole corpus what a part is made of; return the bytes that the part takes."""
+    needed = {"passages": (), "bm25": ("passages",), ENCODER: ("passages",)}.get(part, ("passages", ENCODER))
+    home = Path(os.environ["IDX_HOME"])
+    for name in needed:
+        shutil.copytree(whole_home / path_of(name).relative_to(home), path_of(name))
+    return sum(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
+
+
+def check_refused(refused: Ended, part: str, number: int) -> None:
+    """The error names what cannot be written, and says what to do; nothing that could be taken for finished is there."""
+    assert f"cannot write {path_of(part)}: " in refused.error or str(staging_path(path_of(part))) in refused.error
+    assert os.strerror(number).lower() in refused.error.lower()
+    assert "mend it and run the same command again" in refused.error
+    assert not path_of(part).exists()
+
+
+def check_whole(part: str, whole_home: Path) -> None:
+    """The part is what it is where nothing went wrong, and nothing else is there."""
+    home = Path(os.environ["IDX_HOME"])
+    ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
+    assert (ours.recipe, ours.counts) == (theirs.recipe, theirs.counts)
+    if part in ("bm25", ENCODER):
+        assert ours.files == theirs.files
+    assert [file for file in home.rglob(".*") if file.name != ".locks"] == []
+
+
+@pytest.mark.parametrize("part", EACH)
+def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(part: str, small_disk: Path, whole_home: Path, source: Path) -> None:
+    n_bytes = put_what_it_needs(part, whole_home)
+    ballast = small_disk / "ballast"
+    with ballast.open("wb") as file:
+        n_free = shutil.disk_usage(small_disk).free
+        file.write(bytes(n_free - n_bytes // 2))
+    check_refused(ended(build_part, part, source), part, errno.ENOSPC)
+    ballast.unlink()
+    assert ended(build_part, part, source).status == 0
+    check_whole(part, whole_home)
+
+
+@pytest.mark.slow  # half a minute; without the right to mount anything, this is what there is
+@pytest.mark.parametrize("part", PARTS)
+def test_a_file_that_must_not_grow_is_said_and_the_build_goes_on(part: str, home: Path, whole_home: Path, source: Path) -> None:
+    put_what_it_needs(part, whole_home)
+    largest = max(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
+    check_refused(ended(build_part, part, source, largest // 2), part, errno.EFBIG)
+    assert ended(build_part, part, source).status == 0
+    check_whole(part, whole_home)
+
+
+def test_a_build_that_will_not_fit_is_refused_before_it_begins(small_disk: Path, source: Path) -> None:
+    with (small_disk / "ballast").open("wb") as file:
+        file.write(bytes(shutil.disk_usage(small_disk).free - 100_000))
+    refused = idx(*build_command(source))
+    assert "disk" in refused.error
+    assert not path_of("passages").parent.exists()
+
+
+def test_a_read_only_home_is_searched_checked_and_served_but_not_built_in(small_disk: Path, whole_home: Path, source: Path) -> None:
+    shutil.copytree(whole_home / "mine", small_disk / "mine")
+    before = {part: idx("search", "mine", *QUERIES, "--json", "--retriever", part).out for part in PARTS[1:]}
+    subprocess.run(["mount", "-o", "remount,ro", small_disk.parent], check=True)
+    for command in (
+        ["build", "mine", "--bm25", "--force"],
+        ["build", source, "--name", "other"],
+        ["build", "mine", "--encoder", ENCODER, "--index", "ivf", "--force"],
+        ["remove", "mine", "--yes"],
+    ):
+        assert os.strerror(errno.EROFS) in idx(*command).error
+    assert {part: idx("search", "mine", *QUERIES, "--json", "--retriever", part).out for part in PARTS[1:]} == before
+    assert all(map(is_finished, map(path_of, PARTS)))
+    assert idx("check", "mine").status == idx("list").status == 0
+    with served() as (_, url):
+        assert ask(url, "/v1/search", {"queries": [*QUERIES]}).json["rankings"][0]

@@ -1,0 +1,125 @@
+"""A flipped bit in every file of every artefact: ``idx check`` finds it, and who reads the file gets what was there or a typed error."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from corpora.artifacts import MANIFEST
+from corpora.build import open_store
+from corpora.store.layout import DATABASE
+from tests.faults.commands import ENCODER, Ended, ended, idx
+from tests.faults.conftest import KINDS, N_PASSAGES, PARTIAL, path_of
+
+INDEXES = ("bm25", ENCODER, *(f"{ENCODER}-{kind}" for kind in KINDS), PARTIAL, f"{PARTIAL}-hnsw")
+QUERIES = ("red whale in the deep ocean", "king of the mountain", "naïve fox", "café bell stone river planet")
+
+
+def look_up_everything() -> None:
+    """Print what a store has by row, id and title, and its text keys."""
+    store = open_store("mine")
+    passages = store.get_many(range(N_PASSAGES))
+    rows = store.rows_of([*(f"p{n}" for n in range(N_PASSAGES)), "none"])
+    titled = [store.rows_titled(title).tolist() for title in ("Same", "none", *(f"T{n}" for n in range(N_PASSAGES // 4)))]
+    json.dump([passages, rows.tolist(), titled, store.text_key.tolist()], sys.stdout)
+
+
+def read(part: str) -> Ended:
+    """Read all of a part that can be read."""
+    if part == "passages":
+        return ended(look_up_everything)
+    return idx("search", "mine", *QUERIES, "--json", "--retriever", part, "-k", 300, "--depth", 300)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(whole_home: Path) -> dict[str, str]:
+    """What is read of each part of a home in which nothing is damaged."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(whole_home))
+        return {part: read(part).out for part in ("passages", *INDEXES)}
+
+
+@pytest.fixture
+def damaged_home(whole_home: Path, home: Path) -> Path:
+    """A copy of that home, to be damaged."""
+    shutil.copytree(whole_home / "mine", home / "mine")
+    return home
+
+
+def files_of(part: str) -> list[Path]:
+    return sorted(file for file in path_of(part).rglob("*") if file.is_file())
+
+
+@contextmanager
+def flipped(file: Path, place: int, bit: int) -> Iterator[None]:
+    """Flip a bit of a file, and then back."""
+    content = file.read_bytes()
+    damaged = bytearray(content)
+    damaged[place] ^= 1 << bit
+    file.write_bytes(damaged)
+    yield
+    file.write_bytes(content)
+
+
+def check_damage(part: str, file: Path, place: int, bit: int, expected: str) -> None:
+    """Flip a bit; see that ``idx check`` finds it, and what comes of reading the part.
+
+    The store, ``bm25`` and all manifests have checksums that are compared when they are read: what is read is right, or an error. Vectors
+    and the files of FAISS have not: a score may be wrong, and nothing worse may happen.
+    """
+    where = f"bit {bit} of byte {place:,} of {file}"
+    with flipped(file, place, bit):
+        checked, found = idx("check", "mine", "--json"), read(part)
+    assert checked.status == 1, (where, checked)
+    assert json.loads(checked.out)["problems"][part], (where, checked)
+    if found.status:
+        assert found.error, where
+    elif part in ("passages", "bm25") or file.name == MANIFEST:
+        assert found.out == expected, where
+    else:
+        assert len(json.loads(found.out)["passages"]) == len(json.loads(expected)["passages"]), where
+
+
+def places(chance: random.Random, n_bytes: int, n: int) -> list[int]:
+    """Choose bytes of a file: by turns the first, the last, one of its head, and one anywhere."""
+    chosen = (0, n_bytes - 1, chance.randrange(min(256, n_bytes)), chance.randrange(n_bytes))
+    return [*chosen, *(chance.randrange(n_bytes) for _ in range(n))][:n]
+
+
+@pytest.mark.parametrize("part", ["passages", "bm25", ENCODER, f"{ENCODER}-ivf", f"{ENCODER}-hnsw"])
+def test_a_flipped_bit_is_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:
+    chance = random.Random(part)
+    files = [file for file in files_of(part) if file.stat().st_size]
+    for file in (path_of(part) / MANIFEST, *chance.sample(files, min(3, len(files)))):
+        (place,) = chance.sample(places(chance, file.stat().st_size, 4), 1)
+        check_damage(part, file, place, chance.randrange(8), undisturbed[part])
+
+
+@pytest.mark.slow  # about a minute and a half
+@pytest.mark.parametrize("part", ["passages", *INDEXES])
+def test_flipped_bits_of_every_file_are_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:
+    chance = random.Random(f"all of {part}")
+    files = [file for file in files_of(part) if file.stat().st_size]
+    for file in files:
+        for place in places(chance, file.stat().st_size, max(4, 24 // len(files))):
+            check_damage(part, file, place, chance.randrange(8), undisturbed[part])
+
+
+@pytest.mark.slow  # about half a minute
+def test_the_pages_of_a_store_are_compared_before_lmdb_reads_them(damaged_home: Path, undisturbed: dict[str, str]) -> None:
+    """Heads and nodes of pages: what LMDB follows, and without checksums met with SIGBUS, SIGABRT and wrong rows."""
+    file = path_of("passages") / DATABASE
+    n_pages = file.stat().st_size // 4096
+    chance = random.Random(5)
+    for page in chance.sample(range(n_pages), 60):
+        place = 4096 * page + chance.choice((chance.randrange(16), chance.randrange(16, 80), chance.randrange(2048, 4096)))
+        with flipped(file, place, chance.randrange(8)):
+            found = read("passages")
+        assert found.out == undisturbed["passages"] if not found.status else found.error, (page, place)
