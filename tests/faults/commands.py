@@ -69,6 +69,8 @@ class Running:
 def started(work: Callable[..., object], *arguments: object) -> Iterator[Running]:
     """Begin some work in a process of its own, with this test's data home; it is killed if the test does not wait for it."""
     output = Path(tempfile.mkdtemp(prefix="idx-"))
+    for name in ("out", "err"):  # for a process that is killed before it has said anything
+        (output / name).touch()
     process = _context.Process(target=_run, args=(work, arguments, os.environ["IDX_HOME"], output))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # for the one that they are forked from: sums of one thread are the same every time
