@@ -18,9 +18,19 @@ Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueEr
 
 from __future__ import annotations
 
+import re
+
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
 
 class IdxError(Exception):
-    """Root of all errors that a user can mend; the message is complete on one line."""
+    """Root of all errors that a user can mend; the message is complete on one line.
+
+    What it quotes may come from anybody's file: line ends and other characters that steer a terminal are shown by their numbers.
+    """
+
+    def __str__(self) -> str:
+        return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())
 
 
 class InputError(IdxError):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,8 @@ def test_passages_of_an_article_are_located_where_it_stands(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["../x", "passages", "vectors", "UPPER", "", "-x", ".x", "a/b", "a b", "a@5", "ä", "x\n"])
 def test_name_that_cannot_be_a_directory_of_its_own_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=f"'{name}' (cannot be a name: use lower-case letters|is a reserved name: choose another)"):
+    shown = re.escape(name.replace("\n", r"\n"))
+    with pytest.raises(InputError, match=f"'{shown}' (cannot be a name: use lower-case letters|is a reserved name: choose another)"):
         custom_corpus(made_file(tmp_path, PASSAGE), name, Reading())
 
 
