@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .durable import file_sha256
 from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from .json_value import json_value
 from .progress import Progress, silent
 
 MANIFEST = "manifest.json"
@@ -177,7 +178,7 @@ def manifest_from_json(content: bytes) -> Manifest:
     Raises:
         ValueError: it is no such thing, or damaged; the message says where.
     """
-    data = json.loads(content)
+    data = json_value(content)
     try:
         checksum = data.pop(_CHECKSUM, None)
         if checksum not in (None, _checksum(data)):

@@ -15,6 +15,7 @@ from .corpus import Corpus
 from .disk import network_file_system
 from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
 from .home import corpus_path, home
+from .json_value import json_value
 from .progress import Progress, silent
 from .readers import BadRecord, fail
 from .sources import obtain
@@ -191,7 +192,7 @@ def skipped_records(name: str) -> Iterator[BadRecord]:
     if path.is_file():
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                yield BadRecord(**json.loads(line))
+                yield BadRecord(**json_value(line))
 
 
 def _parameters(corpus: Corpus, options: StoreOptions) -> dict[str, str | int | float | None]:

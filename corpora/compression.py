@@ -18,7 +18,12 @@ from .errors import InputError
 BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 """What is raised where a compressed file that is being read turns out to be damaged."""
 
+MAX_LINE_BYTES = 64 << 20
+
 _READ_BYTES = 1 << 20
+_ZSTD_BYTES = 512  # compressed, that are taken at once: zstd can write 128 KiB in 4 bytes, and so 16 MiB in these
+_MAX_WHOLE_BYTES = 256 << 20  # of a compressed file that is held whole, unless it is this many times its size:
+_MAX_WHOLE_TIMES = 100
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
@@ -67,6 +72,34 @@ def is_compressed(path: Path) -> bool:
         return file.read(4).startswith((_GZIP, _BZIP2, _ZSTD))
 
 
+def lines_of(file: IO[bytes], name: str, begun: bytes = b"") -> Iterator[bytes]:
+    """Yield the lines of an open file, the first of which may have begun: a small compressed file can hold a line that fills the memory.
+
+    Raises:
+        InputError: a line is longer than ``MAX_LINE_BYTES``.
+    """
+    number = 0
+    while line := begun + (b"" if begun.endswith(b"\n") else file.readline(MAX_LINE_BYTES + 1 - len(begun))):
+        number, begun = number + 1, b""
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(f"{name}, line {number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: write one record a line")
+        yield line
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the decompressed bytes of a whole file.
+
+    Raises:
+        InputError: as ``reading``; or it is so much larger than its compressed form that it would fill the memory.
+    """
+    n_most = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
+    with reading(path) as file:
+        content = file.read(n_most + 1)
+    if len(content) > n_most:
+        raise InputError(f"{path} is compressed and holds more than {n_most:,} bytes: unpack it, and see whether it is what it should be")
+    return content
+
+
 def _open(path: Path, magic: bytes) -> IO[bytes]:
     if magic.startswith(_GZIP):
         return io.BufferedReader(_AsItComes(gzip.open(path)), _READ_BYTES)
@@ -104,7 +137,7 @@ class _ZstdFrames(io.RawIOBase):
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
+        self._file = path.open("rb", zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._is_inside = False  # between the first and the last byte of a frame
         self._ready = memoryview(b"")
@@ -114,7 +147,7 @@ class _ZstdFrames(io.RawIOBase):
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
         while not self._ready:
-            chunk = self._frame.unused_data or self._file.read(zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
+            chunk = self._frame.unused_data or self._file.read(_ZSTD_BYTES)
             if not chunk:
                 if self._is_inside:
                     raise EOFError("the zstd file ends inside a frame")

@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from .durable import file_digests, sync, write_durably
 from .errors import DownloadError, InputError, StorageError
+from .json_value import json_value
 from .progress import Progress, silent
 
 ATTEMPTS = 5
@@ -164,7 +165,7 @@ def _read_record(path: Path) -> _Record | None:
     with _disk(path):
         text = path.read_bytes()
     try:
-        return _Record(**json.loads(text))
+        return _Record(**json_value(text))
     except (ValueError, TypeError) as error:
         raise DownloadError(f"{path} is not a download record ({error}): delete it to have the file verified again") from error
 
@@ -228,7 +229,7 @@ class _Part:
 
     def version(self) -> _Version | None:
         try:
-            return _Version(**json.loads(_beside(self.path).read_bytes()))
+            return _Version(**json_value(_beside(self.path).read_bytes()))
         except (FileNotFoundError, ValueError, TypeError):  # never written, or torn when the power failed
             return None
 

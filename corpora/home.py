@@ -42,7 +42,7 @@ def split_name(name: str) -> tuple[str, int | None]:
     """
     corpus, at, limit = name.partition("@")
     check_name(corpus)
-    if at and not (limit.isascii() and limit.isdecimal() and int(limit) > 0):
+    if at and not (limit.isascii() and limit.isdecimal() and len(limit) < _MAX_NAME and int(limit) > 0):
         raise InputError(f"'{name}' cannot be a name: behind '@' stands the number of passages of a subset")
     return corpus, int(limit) if at else None
 

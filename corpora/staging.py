@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import shutil
 import socket
@@ -25,6 +24,7 @@ from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_jso
 from .durable import file_sha256, sync, write_durably
 from .errors import InputError, LockedError, PiecesDamaged, StorageError
 from .home import home
+from .json_value import json_value
 
 PIECES = "pieces"  # a folder in a staging directory for what is needed until the seal only
 
@@ -120,7 +120,7 @@ def staged_bytes(target: Path) -> int:
 def staged_recipe(target: Path) -> Recipe | None:
     """Return the recipe of the stopped build of the artefact ``target`` of which pieces may be left, None if there is none."""
     try:
-        return Recipe(**json.loads((staging_path(target) / _RECIPE).read_bytes()))
+        return Recipe(**json_value((staging_path(target) / _RECIPE).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -7,7 +7,6 @@ lists and tables as JSON.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import types
 import typing
@@ -15,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from corpora.errors import InputError
+from corpora.json_value import json_value
 from corpora.registry import near_names
 
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -84,9 +84,10 @@ def _number(kind: type[int] | type[float], text: str, what: str) -> float:
     named = "a whole number" if kind is int else "a number"
     try:
         number = kind(text)
-    except ValueError:
+        is_finite = math.isfinite(number)
+    except (ValueError, OverflowError):
         raise InputError(f"{what} is {text!r:.80}, not {named}") from None
-    if not math.isfinite(number):
+    if not is_finite:
         raise InputError(f"{what} is {text!r:.80}, not {named} that is finite")
     return number
 
@@ -96,7 +97,7 @@ def _texts(text: str, what: str) -> tuple[str, ...]:
     if not text.lstrip().startswith("["):
         return (text,) if text else ()
     try:
-        texts = json.loads(text)
+        texts = json_value(text)
     except ValueError as error:
         raise InputError(f"{what} is no JSON list of texts: {error}") from error
     if not all(isinstance(one, str) for one in texts):
@@ -106,7 +107,7 @@ def _texts(text: str, what: str) -> tuple[str, ...]:
 
 def _table(text: str, what: str) -> dict[str, Any]:
     try:
-        table = json.loads(text)
+        table = json_value(text)
     except ValueError as error:
         raise InputError(f'{what} is no JSON object such as {{"bm25": 0.5}}: {error}') from error
     if not isinstance(table, dict):

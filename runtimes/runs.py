@@ -19,6 +19,7 @@ from typing import Any
 
 from corpora.durable import sync, write_durably
 from corpora.errors import ArtifactDamaged, InputError, LockedError
+from corpora.json_value import json_value
 from runtimes.llms.text import whole_characters
 
 RUN, PREDICTIONS = "run.json", "predictions.jsonl"
@@ -108,7 +109,7 @@ def read_predictions(folder: Path) -> dict[str, dict[str, Any]]:
 def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sessions of the run that is in a folder, none if there is no run; raises as ``open_run`` does."""
     try:
-        told = json.loads((folder / RUN).read_bytes())
+        told = json_value((folder / RUN).read_bytes())
         there, sessions, version = told["settings"], list(told["sessions"]), told["format"]
     except FileNotFoundError:
         if (folder / PREDICTIONS).is_file() and (folder / PREDICTIONS).stat().st_size:
@@ -162,7 +163,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
         for number, line in enumerate(file, 1):
             end += len(line)
             try:
-                record = json.loads(line)
+                record = json_value(line)
                 record["id"], record["error"]
             except (ValueError, KeyError, TypeError) as error:
                 if end == n_bytes:

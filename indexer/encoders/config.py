@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from corpora.errors import ArtifactDamaged, ArtifactMismatch
+from corpora.json_value import json_value
 
 from .checkpoints import CONFIG
 from .failures import first_line
@@ -79,8 +79,8 @@ def read_object(path: Path) -> Mapping[str, Any]:
         ArtifactDamaged: it cannot be read, or holds something else than an object.
     """
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        values = json_value(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise ArtifactDamaged(f"{path} cannot be read ({first_line(error)}): get the checkpoint again") from error
     if not isinstance(values, dict):
         raise ArtifactDamaged(f"{path} cannot be read (it is no JSON object): get the checkpoint again")

@@ -14,6 +14,7 @@ from corpora.build import open_store
 from corpora.compression import open_bytes
 from corpora.durable import write_durably
 from corpora.errors import ArtifactMissing, InputError, MissingExtraError
+from corpora.json_value import json_value
 from indexer.base import TunableIndex, Vectors, n_threads
 from indexer.build import built_indexes, index_path, open_vector_index
 from indexer.embed import encoder_spec
@@ -133,7 +134,7 @@ def _from_file(path: Path) -> list[str]:
 def _query(path: Path, number: int, line: bytes) -> str:
     try:
         text = line.decode().strip()
-        query = json.loads(text)["question"] if text.startswith("{") else text
+        query = json_value(text)["question"] if text.startswith("{") else text
     except (ValueError, KeyError) as error:
         raise InputError(f'{path}, line {number}: neither text in UTF-8 nor JSON with "question" ({error})') from error
     if not isinstance(query, str) or not query.strip():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corpora.compression import reading
+from corpora.compression import read_bytes
 from corpora.errors import InputError
 from runtimes.questions.fields import ID_FIELDS
 
@@ -70,9 +70,7 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _text(path: Path) -> str:
-    with reading(path) as file:
-        content = file.read()
     try:
-        return content.decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not in UTF-8 ({error})") from error

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from corpora.errors import ArtifactDamaged, InputError
+from corpora.errors import InputError
 from runtimes.evaluation.prediction_files import ANSWERS, records
 from runtimes.evaluation.run_json import read_run_json
 from runtimes.llms.text import whole_characters
@@ -108,11 +108,7 @@ def read(path: Path) -> Predictions:
         return _gathered(path, records(path))
     if not (path / PREDICTIONS).is_file():
         raise InputError(f"{path} holds no {PREDICTIONS}: name the folder of 'idx run --out', or a file of predictions")
-    try:
-        lines = read_predictions(path)
-    except RecursionError as error:
-        raise ArtifactDamaged(f"{path / PREDICTIONS} has a line that cannot be read ({error}): restore it") from error
-    found = _gathered(path, iter(lines.items()))
+    found = _gathered(path, iter(read_predictions(path).items()))
     again = _asked_again(path / PREDICTIONS)
     return found._replace(about=read_run_json(path), odd={**found.odd, ASKED_AGAIN: again} if again else found.odd)
 

@@ -8,12 +8,12 @@ with ``role`` for every call of that role::
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from corpora.errors import InputError
+from corpora.json_value import json_value
 from runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, text_of
@@ -147,8 +147,8 @@ def read_script(file: Path) -> Script:
 
 def _entry(line: str, where: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line)
-    except json.JSONDecodeError as error:
+        entry = json_value(line)
+    except ValueError as error:
         raise InputError(f"{where} is not JSON: {error}") from error
     kinds: dict[str, type | tuple[type, ...]] = {"text": str, "texts": list, "yes": (int, float), "nll": (int, float)}
     given = [kind for kind in kinds if isinstance(entry, dict) and isinstance(entry.get(kind), kinds[kind])]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from corpora.errors import InputError
+from corpora.json_value import json_value
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import id_from, identifier, objects_of, once, text_from, text_of, texts_from, texts_of
@@ -95,8 +95,8 @@ def popqa(record: Record) -> Question:
 def written_list(text: str) -> object:
     """Return the value of a list as JSON or Python writes it; the text itself if it is neither."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_value(text)
+    except ValueError:
         pass
     try:
         with warnings.catch_warnings():

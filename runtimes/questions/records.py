@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from corpora.compression import reading
+from corpora.compression import lines_of, reading
 from corpora.errors import InputError
+from corpora.json_value import json_value
 
 from .json_text import JsonText
 
@@ -74,8 +74,7 @@ def _records(file: IO[bytes], name: str) -> Iterator[Record]:
         return _of_array(JsonText(_Joined(before, file).read, name), name, ())
     if _holds_records(head):
         return _of_object(JsonText(_Joined(before, file).read, name), name)
-    rest = file if first.endswith(b"\n") else itertools.chain([first + file.readline()], file)
-    lines = itertools.chain(blank, [first] if first.endswith(b"\n") else [], rest)
+    lines = itertools.chain(blank, lines_of(file, name, first))
     return _of_lines(lines, name) if head.startswith(("{", "[")) or not head else _of_table(lines, name)
 
 
@@ -83,8 +82,8 @@ def _holds_records(head: str) -> bool:
     """Say whether a file that begins so is one object with records in it, rather than lines that are a record each."""
     if not head.startswith("{"):
         return False
-    with contextlib.suppress(ValueError, RecursionError):
-        whole = json.loads(head)
+    with contextlib.suppress(ValueError):
+        whole = json_value(head)
         return _ASKED.isdisjoint(whole) and any(isinstance(whole.get(name), list | dict) and whole[name] for name in _HOLDERS)
     return _BEGINS_OBJECT.match(head) is not None
 
@@ -105,8 +104,8 @@ def _of_lines(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except (ValueError, RecursionError) as error:
+            value = json_value(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except ValueError as error:
             told = f'not JSON in UTF-8 ({error}): each line is {{"id", "question", "golden_answers"}}'
             raise InputError(f"{name}, line {number}: {told}, or a record of another known format") from error
         yield Record(value, name, f"line {number}", number)

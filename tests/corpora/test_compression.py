@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from corpora.compression import open_bytes
+from corpora import compression
+from corpora.compression import lines_of, open_bytes, read_bytes
 from corpora.errors import InputError
 from corpora.readers import BadRecord, detect_format, read
 
@@ -154,3 +157,34 @@ def test_reading_that_is_given_up_leaves_no_file_open(tmp_path: Path, compress: 
     assert next(reading).passage.id == "0"
     del reading
     assert (len(os.listdir("/proc/self/fd")) if n_open else 0) == n_open
+
+
+def test_memory_does_not_grow_with_what_a_zstd_file_unpacks_to(tmp_path: Path) -> None:
+    """16 KB that are 512 MB; all at once they would be as much."""
+    packed = zstandard.ZstdCompressor().compressobj()
+    (tmp_path / "made").write_bytes(b"".join(packed.compress(bytes(1 << 20)) for _ in range(512)) + packed.flush())
+    tracemalloc.start()
+    try:
+        with open_bytes(tmp_path / "made") as file:
+            assert file.read(10) == bytes(10)
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_line_is_given_up_behind_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "MAX_LINE_BYTES", 5)
+    assert list(lines_of(io.BytesIO(b"1234\n\nab"), "made")) == [b"1234\n", b"\n", b"ab"]
+    assert list(lines_of(io.BytesIO(b"34\nab"), "made", b"12")) == [b"1234\n", b"ab"]
+    assert list(lines_of(io.BytesIO(b"ab"), "made", b"12\n")) == [b"12\n", b"ab"]
+    with pytest.raises(InputError, match="made, line 2: the line is longer than"):
+        list(lines_of(io.BytesIO(b"1\n12345\n"), "made"))
+
+
+def test_a_file_is_held_whole_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "_MAX_WHOLE_BYTES", 1_000)
+    (tmp_path / "made").write_bytes(bytes(1_001))
+    assert read_bytes(tmp_path / "made") == bytes(1_001)  # a plain file may have any size
+    (tmp_path / "made").write_bytes(gzip.compress(bytes(1 << 20)))
+    with pytest.raises(InputError, match="is compressed and holds more than"):
+        read_bytes(tmp_path / "made")

@@ -6,12 +6,12 @@ that id, as one group.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.compression import reading
+from corpora.compression import lines_of, reading
 from corpora.errors import InputError
+from corpora.json_value import json_value
 from runtimes.llms.text import whole_characters
 
 
@@ -34,14 +34,14 @@ def read_groups(path: Path) -> dict[str, list[str]]:
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
     with reading(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(lines_of(file, str(path)), 1):
             if line.strip():
                 yield f"{path}, line {number}", line
 
 
 def _group(line: bytes, where: str) -> tuple[str, list[str]]:
     try:
-        record = json.loads(line.decode("utf-8-sig"))
+        record = json_value(line.decode("utf-8-sig"))
     except ValueError as error:
         raise InputError(f'{where}: not JSON in UTF-8 ({error}): each line is {{"id", "queries"}}') from error
     question, queries = (record.get("id"), record.get("queries")) if isinstance(record, dict) else (None, None)

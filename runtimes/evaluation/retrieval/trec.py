@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from corpora.compression import reading
+from corpora.compression import lines_of, reading
 from corpora.durable import replacing
 from corpora.errors import InputError
 
@@ -105,7 +105,7 @@ def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
 
 def _bytes(path: Path) -> Iterator[bytes]:
     with reading(path) as file:
-        yield from file
+        yield from lines_of(file, str(path))
 
 
 def _score(text: str, where: str) -> float:
