@@ -35,6 +35,8 @@ from .pickles import Array, Extent, PickleReader
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat")
 
 _BLOCK_ROWS = 8_192
+_BLOCK_BYTES = 64 << 20
+_MAX_DIM = 1 << 16
 _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS: inner product, Euclidean distance, any
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, vectors, two numbers of no use, whether it is trained, metric
 _MAX_ID_BYTES = 1 << 16
@@ -126,7 +128,7 @@ def hashed(source: Embeddings, progress: Progress = silent) -> Embeddings:
 
 def _natural(file: Path) -> list[str | int]:
     """Sort ``wiki_passages_10`` behind ``wiki_passages_9``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def _detected(path: Path, files: Sequence[Path]) -> str:
@@ -247,7 +249,7 @@ def _pairs(items: Sequence[object], name: str) -> Block:
     ids, arrays = list[str](), list[Array]()
     for item in items:
         match item:
-            case (str() | int() as id_, Array(shape=(_,), data=bytes()) as array):
+            case (str() | int() as id_, Array(shape=(_,), data=bytes()) as array) if array.data:
                 ids.append(str(id_))
                 arrays.append(array)
             case _:
@@ -261,7 +263,7 @@ def _pairs(items: Sequence[object], name: str) -> Block:
 
 def _rows_of(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int, StoredVectors]]:
     """Yield the rows of a pickled array, with the number of the first, read from the file as they are wanted."""
-    if len(array.shape) != 2:
+    if len(array.shape) != 2 or array.shape[1] < 1:
         raise InputError(f"{name} holds an array of shape {array.shape} instead of (vectors, dimension)")
     n_vectors, dim = array.shape
     data = io.BytesIO(array.data) if isinstance(array.data, bytes) else file
@@ -271,8 +273,9 @@ def _rows_of(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int, St
 
 def _blocks_of(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.floating], name: str) -> Iterator[tuple[int, StoredVectors]]:
     """Yield vectors that follow in a file, with the number of the first."""
-    for start in range(0, n_vectors, _BLOCK_ROWS):
-        n_rows = min(_BLOCK_ROWS, n_vectors - start)
+    most_rows = min(_BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * dtype.itemsize)))
+    for start in range(0, n_vectors, most_rows):
+        n_rows = min(most_rows, n_vectors - start)
         content = file.read(n_rows * dim * dtype.itemsize)
         if len(content) != n_rows * dim * dtype.itemsize:
             raise InputError(f"{name} is cut off: it ends within the vectors {start:,} to {start + n_rows:,} of {n_vectors:,}")
@@ -329,7 +332,7 @@ def _flat_index(file: IO[bytes], name: str) -> tuple[int, Iterator[tuple[int, St
         raise InputError(f"{name} is no flat FAISS index, or cut off: it begins with {header[:4]!r}")
     _, dim, n_vectors, *_ = _FAISS_HEADER.unpack_from(header)
     (n_numbers,) = struct.unpack_from("<Q", header, _FAISS_HEADER.size)
-    if dim < 1 or n_vectors < 0 or n_numbers != n_vectors * dim:
+    if not 1 <= dim <= _MAX_DIM or n_vectors < 0 or n_numbers != n_vectors * dim:
         raise InputError(f"{name} is damaged: it says {n_vectors:,} vectors of dimension {dim} and {n_numbers:,} numbers")
     return n_vectors, _blocks_of(file, n_vectors, dim, np.dtype("<f4"), name)
 

@@ -278,3 +278,17 @@ def test_a_tar_without_one_of_the_two_files_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "files")
     with pytest.raises(InputError, match="has no member 'index'"):
         list(find_embeddings(path).blocks())
+
+
+def test_a_name_with_digits_that_are_no_numbers_is_sorted(tmp_path: Path) -> None:
+    for name in ("part 2²", "part 10²"):
+        (tmp_path / name).write_bytes(pickle.dumps(VECTORS))
+    assert [file.name for file in find_embeddings(tmp_path).files] == ["part 2²", "part 10²"]
+
+
+@pytest.mark.parametrize("is_array", [True, False])
+def test_vectors_without_numbers_are_refused(is_array: bool, tmp_path: Path) -> None:
+    value = np.zeros((1 << 40, 0), dtype=np.float32) if is_array else [("1", np.zeros(0, dtype=np.float32))]
+    (tmp_path / "made").write_bytes(pickle.dumps(value))
+    with pytest.raises(InputError, match="instead of \\(vectors, dimension\\)|an item that is not \\(id, vector\\)"):
+        list(find_embeddings(tmp_path / "made").blocks())
