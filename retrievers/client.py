@@ -143,4 +143,4 @@ class RemoteSearcher:
             raise BadAnswer(
                 f"{self._connections.url} answered with status {answer.status}: {answer.body!r:.80}: is it an idx server?"
             ) from error
-        raise from_json(name, message, answer.status, float(retry_after) if retry_after.isdigit() else None)
+        raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)

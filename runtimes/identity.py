@@ -8,13 +8,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corpora.artifacts import Manifest, package_versions
 from corpora.durable import file_sha256
+from corpora.json_value import json_value
 from corpora.registry import near_names
 from retrievers.errors import BadAnswer, NotReady, Unauthorized
 from runtimes.llms.naming import Spec
@@ -105,24 +106,36 @@ def served(url: str, corpus: str | None, retriever: str | None, api_key: str | N
         UnknownNameError: it does not serve that.
         InputError: the URL cannot be one.
     """
-    catalog = _catalog(url, api_key)
-    corpora = {entry["corpus"]: entry for entry in catalog}
+    corpora = _catalog(url, api_key)
     corpus = corpus or next(iter(corpora))
     if corpus not in corpora:
         raise near_names("corpus", corpus, corpora)
-    found = corpora[corpus]
-    retrievers = {entry["retriever"]: entry["ready"] for entry in found["retrievers"]}
+    retrievers, indexes, fingerprint = corpora[corpus]
     retriever = retriever or next(iter(retrievers))
     if retriever not in retrievers:
         raise near_names("retriever", retriever, retrievers)
     if not retrievers[retriever]:
         raise NotReady(f"{without_user(url)} is still opening '{retriever}' over '{corpus}': wait for its line 'ready'")
-    names = retriever.split("+")
-    indexes = {entry["index"]: [entry["rows"], entry["bytes"], entry["created"]] for entry in found["indexes"] if entry["index"] in names}
-    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": found["fingerprint"], **indexes}}
+    known = {name: about for name, about in indexes.items() if name in retriever.split("+")}
+    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": fingerprint, **known}}
 
 
-def _catalog(url: str, api_key: str | None) -> list[dict[str, Any]]:
+class _Served(NamedTuple):
+    """What a server says of a corpus: whether each retriever is ready, and what is known of each index and of the passages."""
+
+    retrievers: dict[str, bool]
+    indexes: dict[str, list[Any]]
+    fingerprint: Any
+
+
+def _read_served(about: Mapping[str, Any]) -> _Served:
+    retrievers = {entry["retriever"]: entry["ready"] for entry in about["retrievers"]}
+    next(iter(retrievers))
+    indexes = {entry["index"]: [entry["rows"], entry["bytes"], entry["created"]] for entry in about["indexes"]}
+    return _Served(retrievers, indexes, about["fingerprint"])
+
+
+def _catalog(url: str, api_key: str | None) -> dict[str, _Served]:
     from retrievers.connections import Connections
 
     connections = Connections(url, {} if api_key is None else {"authorization": f"Bearer {api_key}"})
@@ -133,9 +146,9 @@ def _catalog(url: str, api_key: str | None) -> list[dict[str, Any]]:
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise Unauthorized(f"{without_user(url)} wants its API key: give it in IDX_API_KEY or with --api-key")
     try:
-        corpora: list[dict[str, Any]] = json.loads(answer.body)["corpora"]
-        corpora[0]["corpus"]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+        corpora = {about["corpus"]: _read_served(about) for about in json_value(answer.body)["corpora"]}
+        next(iter(corpora))
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise BadAnswer(f"{without_user(url)} answered with status {answer.status}: {answer.body!r:.80}: is it an idx server?") from error
     return corpora
 

@@ -35,6 +35,8 @@ _WITHOUT = {
     "top_p": "the endpoint sets top_p",
 }
 
+_LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for what is impossible
+
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt is too long|too many tokens|n_ctx", re.IGNORECASE)
 
 
@@ -187,7 +189,12 @@ def _own_logprobs(logprobs: Mapping[str, Any] | None) -> tuple[float, ...] | Non
         values = [token.get("logprob") for token in logprobs["content"]]
     else:
         values = logprobs.get("token_logprobs") or []
-    return tuple(float(value) for value in values if value is not None) or None
+    return tuple(_logprob(value) for value in values if value is not None) or None
+
+
+def _logprob(value: float) -> float:
+    """Return a log-probability that an endpoint gives, within what can be computed with; NaN, which JSON does not have, is 0."""
+    return float(max(_LEAST_LOGPROB, min(0.0, value)))
 
 
 def yes_no_of(choice: Mapping[str, Any], call: AskYesNo) -> YesNo | None:
@@ -196,7 +203,7 @@ def yes_no_of(choice: Mapping[str, Any], call: AskYesNo) -> YesNo | None:
     if likeliest is None:
         return None
     sides = (variants(call.positive), variants(call.negative))
-    positive, negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
+    positive, negative = (math.fsum(math.exp(_logprob(logprob)) for token, logprob in likeliest if token in side) for side in sides)
     return YesNo(p_positive=positive, p_negative=negative)
 
 
@@ -206,12 +213,11 @@ def _likeliest(logprobs: Mapping[str, Any] | None) -> list[tuple[str, float]] | 
         return None
     content, tops = logprobs.get("content"), logprobs.get("top_logprobs")
     if content:
-        first = content[0]
-        given = [(other["token"], other["logprob"]) for other in first.get("top_logprobs") or []]
-        return given or [(first["token"], first["logprob"])]
-    if tops and tops[0]:
-        return list(tops[0].items())
-    return None
+        alternatives = content[0].get("top_logprobs") or content[:1]
+        given = [(other.get("token"), other.get("logprob")) for other in alternatives]
+    else:
+        given = list((tops[0] or {}).items()) if tops else []
+    return [(token, logprob) for token, logprob in given if isinstance(token, str) and isinstance(logprob, int | float)] or None
 
 
 def echoed_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:
@@ -220,7 +226,7 @@ def echoed_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[f
     fields = [logprobs.get(name) or [] for name in ("tokens", "token_logprobs", "text_offset")]
     start, end = len(prompt), len(prompt) + len(call.continuation)
     scored = [
-        logprob
+        _logprob(logprob)
         for token, logprob, offset in zip(*fields, strict=False)
         if logprob is not None and offset < end and offset + len(token) > start
     ]

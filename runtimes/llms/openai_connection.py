@@ -8,7 +8,6 @@ the endpoint says in ``Retry-After``. A spent quota and all other refusals are f
 from __future__ import annotations
 
 import email.utils
-import json
 import os
 import random
 import threading
@@ -18,8 +17,10 @@ from typing import Any
 import openai
 
 from corpora.errors import InputError
+from corpora.json_value import json_value
 from indexer.encoders.failures import first_line
 from runtimes.errors import LLMError
+from runtimes.json_shape import misfit
 
 from .openai_bodies import Body, Refusal, refusal
 from .options import ConnectionOptions
@@ -36,6 +37,20 @@ class Refused(LLMError):
     def __init__(self, message: str, refusal: Refusal) -> None:
         super().__init__(message)
         self.refusal = refusal
+
+
+_LOGPROB = int | float | None
+_TOKEN = {"token": str, "logprob": _LOGPROB, "top_logprobs": [{"token": str, "logprob": int | float}]}
+_LOGPROBS = {
+    "content": [_TOKEN],
+    "tokens": [str],
+    "token_logprobs": [_LOGPROB],
+    "text_offset": [int],
+    "top_logprobs": [dict | None],
+}
+_CHOICE = {"text": str, "message": {"content": str}, "finish_reason": str, "logprobs": _LOGPROBS}
+_ANSWER = {"choices": [_CHOICE], "usage": {}}
+"""What is read of an answer, chat's or completions'."""
 
 
 class Unreachable(LLMError):
@@ -81,7 +96,7 @@ class Connection:
                 failure, pause, cause = self._broken(error), None, error
             except openai.APIStatusError as error:
                 failure, pause, cause = self._status(error), _retry_after(error), error
-            except ValueError as error:  # json.JSONDecodeError among them
+            except (ValueError, RecursionError) as error:  # what JSON that is none raises
                 failure, pause, cause = LLMError(f"{self._name} gives no usable answer: {first_line(error)}"), None, error
             if last or isinstance(failure, Refused) or self._closed.wait(self._pause(attempt) if pause is None else pause):
                 raise _with_tries(failure, attempt + 1) from cause
@@ -91,7 +106,7 @@ class Connection:
         """Return what the endpoint says of its models; nothing if it does not say."""
         try:
             answer = self._client.get("/models", cast_to=object, options={"timeout": _PROBE_S})
-        except (openai.APIError, ValueError):
+        except (openai.APIError, ValueError, RecursionError):
             return []
         data = answer.get("data") if isinstance(answer, dict) else None
         return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
@@ -135,12 +150,14 @@ def _checked(answer: object) -> dict[str, Any]:
     Raises:
         ValueError: it has none.
     """
-    answer = json.loads(answer) if isinstance(answer, str) else answer  # servers that do not say that it is JSON
+    answer = json_value(answer) if isinstance(answer, str) else answer  # servers that do not say that it is JSON
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(answer, dict) or not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise ValueError(f"no choices in {answer!r:.80}")
     if not choices:
         raise ValueError("its list of choices is empty")
+    if wrong := misfit(answer, _ANSWER, "it"):
+        raise ValueError(wrong)
     return answer
 
 

@@ -49,7 +49,8 @@ class _Answer(NamedTuple):
     @property
     def tokens(self) -> tuple[int, int]:
         usage = self.data.get("usage") or {}
-        return int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        read, written = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        return read if isinstance(read, int) else 0, written if isinstance(written, int) else 0
 
 
 class OpenAIHttp:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 from corpora.build import open_store, store_manifest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from retrievers.client import RemoteSearcher
 
 _TIMEOUT_S = 30.0
+Read = TypeVar("Read")
 
 
 class Offer(NamedTuple):
@@ -158,20 +160,16 @@ class RemoteSource:
 
     def offers(self) -> list[Offer]:
         """Return what the server serves."""
-        served = self._get("/v1/indexes")["corpora"]
-        known = {about["corpus"]: about for about in served}
+        known = self._get("/v1/indexes", lambda answer: {about["corpus"]: _offer(about) for about in answer["corpora"]})
         found = []
         for corpus in self._corpora or known:
             if corpus not in known:
                 raise near_names("corpus", corpus, known)
-            about = known[corpus]
-            names = tuple(entry["retriever"] for entry in about["retrievers"])
+            offer = known[corpus]
             for retriever in self._retrievers:
-                if retriever not in names:
-                    raise near_names("retriever", retriever, names)
-            sizes = {index["index"]: index["bytes"] for index in about["indexes"]}
-            n_passages = about["passages"]["rows"] if about["passages"] else 0
-            found.append(Offer(corpus, n_passages, self._retrievers or names, sizes))
+                if retriever not in offer.retrievers:
+                    raise near_names("retriever", retriever, offer.retrievers)
+            found.append(offer._replace(retrievers=self._retrievers or offer.retrievers))
         return found
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
@@ -186,10 +184,13 @@ class RemoteSource:
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return those of the passages that the corpus has, by id."""
-        answer = self._get(f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}")
-        return {about["id"]: Passage(about["id"], about["title"], about["text"]) for about in answer["passages"]}
+        path = f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}"
+        return self._get(
+            path, lambda answer: {about["id"]: Passage(about["id"], about["title"], about["text"]) for about in answer["passages"]}
+        )
 
-    def _get(self, path: str) -> Any:  # noqa: ANN401 - JSON
+    def _get(self, path: str, read: Callable[[Any], Read]) -> Read:
+        """Return what is read of an answer."""
         import orjson
 
         from retrievers.errors import BadAnswer, from_json
@@ -197,9 +198,16 @@ class RemoteSource:
         answer = self._connections.request("GET", path, b"", _TIMEOUT_S)
         try:
             found = orjson.loads(answer.body)
-            problem = None if answer.status == 200 else from_json(found["error_type"], found["error"], answer.status, None)
-        except (ValueError, KeyError, TypeError) as error:
+            if answer.status == HTTPStatus.OK:
+                return read(found)
+            problem = from_json(str(found["error_type"]), str(found["error"]), answer.status, None)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadAnswer(f"{self._url} answered with status {answer.status}: {answer.body!r:.80}: is it an idx server?") from error
-        if problem is not None:
-            raise problem
-        return found
+        raise problem
+
+
+def _offer(about: Mapping[str, Any]) -> Offer:
+    """Read what a server says of a corpus."""
+    names = tuple(entry["retriever"] for entry in about["retrievers"])
+    sizes = {index["index"]: index["bytes"] for index in about["indexes"]}
+    return Offer(about["corpus"], about["passages"]["rows"] if about["passages"] else 0, names, sizes)

@@ -230,3 +230,13 @@ def test_errors_of_other_kinds_come_back_as_the_nearest() -> None:
     assert status_of(MissingExtraError("x", "dense")) == 501
     later = from_json("SomethingOfALaterVersion", "sorry", 418, None)
     assert (type(later), status_of(later), str(later)) == (ServiceError, 418, "sorry")
+
+
+@pytest.mark.parametrize("said", ["²", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "9" * 400])
+def test_a_pause_that_is_no_number_of_seconds_is_passed_over(said: str) -> None:
+    """What stands before a server may say it in another way, or something else."""
+    body = b'{"error": "too much", "error_type": "Overloaded"}'
+    head = f"HTTP/1.1 503 No\r\nretry-after: {said}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode("latin-1")
+    with scripted([head + body]) as server, RemoteSearcher(server.url, timeout=5, retries=0) as remote:
+        with pytest.raises(Overloaded, match="too much"):
+            remote.search(["q"])
