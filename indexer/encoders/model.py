@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 
 _ALIGNED = 8  # numbers of a row of the mask
+# oneDNN, which multiplies for torch on a CPU, keeps code that it made for each shape of a batch, a quarter of a MB a piece: by default
+# 1,024 pieces, which a server fills for hours. These are enough for questions that come one by one.
+_MADE_CODE = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
 
 
 class Batch(NamedTuple):
@@ -62,6 +66,7 @@ class Model:
             from .weights import load_network, load_projection
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
+        os.environ.setdefault(*_MADE_CODE)  # read when torch multiplies for the first time
         self._spec, self._max_tokens = spec, spec.max_tokens(side)
         self._device = torch.device(chosen_device(device))
         network, projection = load_network(spec, side), load_projection(spec, side)
