@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: quickstart test test-full check ci-deps lock
+.PHONY: quickstart test test-full fuzz check ci-deps lock
 
 quickstart: .venv/dense
 	$(BIN)/idx build sample --bm25 --encoder minilm
@@ -22,6 +22,10 @@ test: .venv/dev
 
 test-full: .venv/dev  # those that test leaves out, two files at a time: few of them keep two processors busy
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile --durations=10
+
+MINUTES ?= 10
+fuzz: .venv/dev  # made-up input for every reader and the server, for as long as MINUTES says
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

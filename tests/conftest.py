@@ -18,6 +18,7 @@ from corpora.store import PassageStore
 ROOT = Path(__file__).parent.parent
 
 hypothesis.settings.register_profile("idx", deadline=None)  # a first example may compile kernels
+hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=1_000, derandomize=False)  # what ``make fuzz`` asks for
 hypothesis.settings.load_profile("idx")
 
 

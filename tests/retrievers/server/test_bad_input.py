@@ -25,6 +25,7 @@ from tests.retrievers.server.conftest import LIMITS
 from tests.retrievers.server.serving import Answer, ask, send_raw, serving, wait_until
 
 SEARCH = {"queries": ["fox"]}
+N_EXAMPLES = settings().max_examples  # 100, more in ``make fuzz``
 
 
 @pytest.fixture(autouse=True)
@@ -200,7 +201,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], phases=[Phase.generate])
+@settings(max_examples=3 * N_EXAMPLES // 2, suppress_health_check=[HealthCheck.function_scoped_fixture], phases=[Phase.generate])
 @given(path=st.sampled_from(["/v1/search", "/retrieve"]), body=st.dictionaries(FIELDS, VALUES, max_size=4), fits=st.booleans())
 def test_no_value_is_too_odd(url: str, path: str, body: dict[str, Any], fits: bool) -> None:
     answer = ask(url, path, ({"queries": ["fox"]} if fits else {}) | body)
@@ -259,7 +260,13 @@ def test_answers_are_what_the_document_says(document: dict[str, Any], url: str) 
         assert isinstance(result, Ok)
         operation = result.ok()
 
-        @settings(max_examples=25, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=N_EXAMPLES // 4,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
         def run(case: Any) -> None:  # noqa: ANN401
             if isinstance(case.body, dict) and isinstance(case.body.get("timeout_s"), float):

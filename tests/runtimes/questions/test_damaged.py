@@ -57,15 +57,6 @@ def test_damaged_files(tmp_path: Path, made: Made) -> None:
     assert n_refused
 
 
-@pytest.mark.slow
-@given(st.sampled_from(MADE), st.randoms(use_true_random=False), st.sampled_from([None, *FORMATS]))
-def test_many_damaged_files(tmp_path_factory: pytest.TempPathFactory, made: Made, chance: random.Random, name: str | None) -> None:
-    file = tmp_path_factory.mktemp("made") / "file"
-    for _ in range(30):
-        file.write_bytes(damaged(made.content.encode(), chance))
-        read_or_refused(file, name)
-
-
 @given(
     st.lists(st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=2), JSON, max_size=6), max_size=3),
     st.sampled_from([None, *FORMATS]),

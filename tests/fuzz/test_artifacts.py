@@ -1,0 +1,143 @@
+"""Artefacts with damaged files: what they held, or an error that says what to build again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from corpora.artifacts import MANIFEST, manifest_from_json
+from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
+from corpora.errors import IdxError
+from corpora.passage import Passage
+from corpora.store.layout import pack, unpack
+from indexer.build import build_index, index_path, open_index
+from runtimes.cli.listing import _origin, _parts
+from tests.conftest import corpus_of
+from tests.fuzz.mutating import damaged, examples, found_or_refused
+from tests.runtimes.questions.test_damaged import with_one_changed
+
+PASSAGES = [Passage(str(n), f"Title {n}", f"river number {n} and word{n % 7}") for n in range(40)]
+QUERIES = ["river number", "word3", "title 5", "nothing"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a corpus and its BM25."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(home))
+        build_store(corpus_of(PASSAGES), StoreOptions())
+        build_index("made", "bm25", open_store("made"))
+    return home
+
+
+@pytest.fixture
+def made(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make that home this test's."""
+    monkeypatch.setenv("IDX_HOME", str(built))
+    return built
+
+
+def used(manifest: Path) -> None:
+    """Use whatever reads a manifest: opening, and listing, which shows what cannot be opened."""
+    found = found_or_refused(lambda: store_manifest("made"), manifest.parent)
+    if found is not None:
+        assert manifest_from_json(found.to_json()) == found
+        found_or_refused(lambda: open_store("made"), manifest.parent)
+    json.dumps(_parts("made"))
+    _origin("made").encode("utf-8", "surrogatepass")
+
+
+def test_manifests_with_one_part_changed(made: Path) -> None:
+    manifest = store_path("made") / MANIFEST
+    whole = manifest.read_bytes()
+    try:
+        for changed in with_one_changed(json.loads(whole)):
+            manifest.write_text(json.dumps(changed))
+            used(manifest)
+    finally:
+        manifest.write_bytes(whole)
+
+
+@examples()
+@given(data=st.data())
+def test_damaged_manifests(built: Path, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(built))
+        manifest = store_path("made") / MANIFEST
+        whole = manifest.read_bytes()
+        try:
+            manifest.write_bytes(data.draw(damaged(whole)))
+            used(manifest)
+        finally:
+            manifest.write_bytes(whole)
+
+
+@given(content=st.binary(max_size=20))
+@example(content=b"[" * 100_000)
+@example(content=b'{"a":' * 100_000)
+@example(content=b"9" * 5_000)
+def test_manifests_of_any_bytes(content: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        manifest_from_json(content)
+
+
+def searched(home: Path) -> list[Any]:
+    hits = open_index("made", "bm25", open_store("made")).search(QUERIES, 10)  # type: ignore[arg-type]
+    return [hits.rows.tolist(), hits.scores.tolist()]
+
+
+@examples()
+@given(data=st.data())
+def test_damaged_postings(built: Path, data: st.DataObject) -> None:
+    """Whichever byte of whichever file of BM25 differs, a search finds what it found, or says which index to build again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(built))
+        folder = index_path("made", "bm25")
+        expected = searched(built)
+        files = sorted(file for file in folder.iterdir() if file.name != MANIFEST and file.stat().st_size)
+        file = data.draw(st.sampled_from(files))
+        whole = file.read_bytes()
+        at, new = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.binary(min_size=1, max_size=8))
+        content = (whole[:at] + new + whole[at + len(new) :])[: len(whole)]
+        try:
+            file.unlink()  # a mapped file is not written over
+            file.write_bytes(content)
+            found = found_or_refused(lambda: searched(built), folder)
+        finally:
+            file.unlink()
+            file.write_bytes(whole)
+        assert found is None or found == expected
+        assert content == whole or found is None or np.array_equal(found, expected)
+
+
+@examples()
+@given(raw=damaged(pack(b"1", "é".encode(), b"text")))
+def test_passages_of_any_bytes(raw: bytes) -> None:
+    from corpora.store.layout import damage_named
+
+    def read() -> Passage:
+        with damage_named(Path("made")):
+            return unpack(raw)
+
+    found = found_or_refused(read, "made")
+    assert found is None or all(isinstance(part, str) for part in found)
+
+
+@pytest.mark.parametrize("n_left", [0, 1, 4_096, 8_192, 20_000])
+def test_a_store_that_is_cut_off(made: Path, tmp_path: Path, n_left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(made, tmp_path / "home", symlinks=True)
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    database = store_path("made") / "passages.lmdb"
+    content = database.read_bytes()[:n_left]
+    database.unlink()
+    database.write_bytes(content)
+    with pytest.raises(IdxError, match="passages.lmdb"):
+        open_store("made")

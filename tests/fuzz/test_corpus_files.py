@@ -1,0 +1,146 @@
+"""Dumps: each reader gives the records that a plain reading of the whole file gives, and refuses exactly what that cannot read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from corpora import readers
+from corpora.custom import Reading, custom_corpus
+from corpora.errors import InputError
+from corpora.passage import Passage
+from corpora.readers import READERS, BadRecord, detect_format, read
+from corpora.splitters import SPLITTERS
+from tests.fuzz.mutating import COMPRESSIONS, check_refusal, damaged, examples, found_or_refused, in_memory_of, packed
+
+TSV = b'id\ttext\ttitle\n1\t"say ""hi"" now"\tThe "Nile"\n2\ta\tb\n\n"3"\t"two\nlines"\t\n'
+JSONL = b'{"id": "1", "title": "T", "text": "one"}\n\n{"id": 2, "title": null, "text": "\\u00e9", "section": "S"}\n'
+BEIR = b'{"_id": "1", "title": "T", "text": "one", "metadata": {}}\n{"_id": "2", "text": "two"}\n'
+CONTENTS = b'{"id": "0", "contents": "\\"Title\\"\\ntext"}\n{"id": "1", "contents": "no title"}\n'
+DOCS = (
+    b'<doc id="1" url="?curid=1" title="A &amp; B">\nA &amp; B\n\nWords of it &lt;here&gt;.\n\n</doc>\n'
+    b'<doc id="2" title="C">\nC\n\nMore.\n</doc>\n'
+)
+ARTICLES = b'{"id": "1", "revid": "9", "url": "?curid=1", "title": "A", "text": "A &quot;text&quot;"}\n'
+SEEDS = {"tsv": TSV, "jsonl": JSONL, "contents": CONTENTS, "beir": BEIR, "wikiextractor": DOCS, "wikiextractor-json": ARTICLES}
+
+
+def tsv_rows(text: str) -> list[Passage]:
+    """Read a table whole, with Python's own reader; ``ValueError``: a row is none."""
+    *rows, last = csv.reader(io.StringIO(text + "\nend", newline="\n"), delimiter="\t")
+    if last != ["end"]:
+        raise ValueError("a quote is never closed")
+    rows = [row for row in rows if len(row) == 3 or "".join(row).strip()]
+    if any(len(row) != 3 for row in rows):
+        raise ValueError("not three columns")
+    places = {"id": 0, "text": 1, "title": 2}
+    if rows and set(rows[0]) == set(places):
+        places = {name: rows[0].index(name) for name in places}
+        del rows[0]
+    return [Passage(row[places["id"]], row[places["title"]], row[places["text"]]) for row in rows]
+
+
+def of_type(value: object, *kinds: type) -> Any:  # noqa: ANN401 - JSON
+    if type(value) not in kinds:
+        raise ValueError(f"{value!r:.40} has another type")
+    return value
+
+
+def plain_record(record: dict[str, Any]) -> Passage:
+    title = of_type(record.get("title"), str, type(None)) or ""
+    if record.get("section"):
+        title += ": " + of_type(record["section"], str)
+    return Passage(str(of_type(record["id"], str, int)), title, of_type(record["text"], str))
+
+
+def beir_record(record: dict[str, Any]) -> Passage:
+    return plain_record({"id": record["_id"], "title": record.get("title"), "text": record["text"]})
+
+
+def contents_record(record: dict[str, Any]) -> Passage:
+    id_, contents = str(of_type(record["id"], str, int)), of_type(record["contents"], str)
+    if "\n" not in contents:
+        return Passage(id_, "", contents)
+    title, text = contents.split("\n", 1)
+    return Passage(id_, title[1:-1] if len(title) > 1 and title.startswith('"') and title.endswith('"') else title, text)
+
+
+def json_rows(fields: Callable[[dict[str, Any]], Passage]) -> Callable[[str], list[Passage]]:
+    def rows(text: str) -> list[Passage]:
+        return [fields(of_type(json.loads(line), dict)) for line in text.split("\n") if line and not line.isspace()]
+
+    return rows
+
+
+PLAIN = {"tsv": tsv_rows, "jsonl": json_rows(plain_record), "beir": json_rows(beir_record), "contents": json_rows(contents_record)}
+
+
+def read_whole(content: bytes, file_format: str) -> list[Passage] | None:
+    """Return what a plain reading gives; None if it cannot read the file."""
+    try:
+        return PLAIN[file_format](content.decode().removeprefix("\ufeff"))
+    except (ValueError, KeyError, RecursionError, csv.Error):
+        return None
+
+
+@pytest.mark.parametrize("file_format", PLAIN)
+@examples()
+@given(data=st.data(), compression=st.sampled_from(list(COMPRESSIONS)))
+def test_records_are_those_of_a_plain_reading(file: Path, file_format: str, data: st.DataObject, compression: str) -> None:
+    content = data.draw(damaged(SEEDS[file_format]).filter(lambda content: not content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z"))))
+    file.write_bytes(COMPRESSIONS[compression](content))
+    expected = read_whole(content, file_format) if content or compression != "none" else None
+    found = found_or_refused(lambda: [one.passage for one in read(file, file_format)], file)
+    assert found == expected
+
+
+@pytest.mark.parametrize("file_format", READERS)
+@examples()
+@given(data=st.data())
+def test_damage_is_refused_or_counted(file: Path, file_format: str, data: st.DataObject) -> None:
+    """With bad records left out, what is left are lines of the file, in order, and nothing is both good and bad."""
+    content = data.draw(packed(SEEDS[file_format]))
+    file.write_bytes(content)
+    bad = list[BadRecord]()
+    good = found_or_refused(lambda: list(read(file, file_format, bad.append)), file)
+    for record in bad:
+        check_refusal(InputError(record.reason))
+    numbers = [one.line for one in good or ()]
+    assert numbers == sorted(set(numbers))
+    if file_format != "wikiextractor":  # of which one line may end an article and the same record be complained of
+        assert not set(numbers) & {record.line for record in bad}
+    found_or_refused(lambda: list(read(file, file_format)), file)
+
+
+@examples()
+@given(content=packed(*SEEDS.values()), rule=st.sampled_from(["none", *SPLITTERS]), n_words=st.integers(1, 5))
+@example(content=b'{"id": "1"', rule="none", n_words=1)
+@example(content=b"[" * 100_000, rule="none", n_words=1)
+@example(content=b'{"a":' * 100_000, rule="none", n_words=1)
+def test_files_of_a_users_own(file: Path, content: bytes, rule: str, n_words: int) -> None:
+    file.write_bytes(content)
+    found = found_or_refused(lambda: detect_format(file), file)
+    assert found is None or found in READERS
+    passages = found_or_refused(lambda: list(custom_corpus(file, "mine", Reading(split=rule, n_words=n_words)).read([file], _ignore)), file)
+    assert rule == "none" or all(0 < len(one.passage.text.split()) <= n_words for one in passages or ()) or rule == "sections"
+
+
+def _ignore(bad: BadRecord) -> None:
+    check_refusal(InputError(f"{bad.file}, line {bad.line}: {bad.reason}"), bad.file)
+
+
+@pytest.mark.parametrize(("compression", "most"), [("gzip", 8 << 20), ("bzip2", 8 << 20), ("zstd", 50 << 20)])
+def test_a_line_that_fills_the_memory_does_not(file: Path, compression: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 MB of one line, of which a compressed file has some kilobytes; a line may have 1 MB here."""
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 1 << 20)
+    file.write_bytes(COMPRESSIONS[compression](b'{"id": "' + bytes(60 << 20)))
+    with in_memory_of(most):
+        assert found_or_refused(lambda: list(read(file, "jsonl")), file) is None

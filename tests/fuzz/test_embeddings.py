@@ -1,0 +1,140 @@
+"""Published embeddings, damaged: the ids and vectors that a plain reading gives, or a refusal; never much memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from indexer.embedding_formats import find_embeddings
+from tests.fuzz.mutating import damaged, examples, found_or_refused, in_memory_of
+
+VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
+IDS = ["1", "2", "wiki:3", "é"]
+HEADER = struct.Struct("<4siqqq?iQ")
+FLAT = HEADER.pack(b"IxFI", 3, 4, 1 << 20, 1 << 20, True, 0, 12) + VECTORS.tobytes()
+DOCID = "\n".join(IDS).encode() + b"\n"
+PICKLES = (
+    *(pickle.dumps((IDS, VECTORS.astype(np.float16)), protocol) for protocol in (3, 4, 5)),
+    pickle.dumps(list(zip(IDS, VECTORS, strict=True)), 4),
+    pickle.dumps(VECTORS, 4),
+)
+_MOST_BYTES = 70 << 20
+
+Found = tuple[list[str] | None, list[list[float]]]
+
+
+def tar_of(**members: bytes) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, content in members.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            tar.addfile(about, io.BytesIO(content))
+    return made.getvalue()
+
+
+TARS = (tar_of(passages_00=PICKLES[0], passages_01=PICKLES[1]), tar_of(docid=DOCID, index=FLAT))
+
+
+def read(path: Path) -> Found | None:
+    """Return ids and vectors; None if they are refused."""
+
+    def everything() -> Found:
+        blocks = list(find_embeddings(path).blocks())
+        ids = None if any(block.ids is None for block in blocks) else [id_ for block in blocks for id_ in block.ids or ()]
+        return ids, [list(map(float, vector)) for block in blocks for vector in block.vectors]
+
+    return found_or_refused(everything, path.parent)
+
+
+class _Arrays(pickle._Unpickler):  # Python's own, which holds no memory for what is only announced
+    """Reads what numpy's arrays are made of and calls nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        if module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype", "_frombuffer"):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(name)
+
+
+def unpickled(content: bytes) -> Found | None:
+    """Return what Python itself reads of a pickle of embeddings; None if it cannot, or if it is something else."""
+    try:
+        value = _Arrays(io.BytesIO(content)).load()
+        if isinstance(value, np.ndarray) and value.size:
+            return None, [list(map(float, row)) for row in value]
+        ids, vectors = value if isinstance(value, tuple) else zip(*value, strict=True)
+        return list(map(str, ids)), [list(map(float, row)) for row in vectors]
+    except Exception:  # noqa: BLE001 - a damaged pickle raises anything
+        return None
+
+
+@examples()
+@given(content=damaged(*PICKLES))
+@example(content=b"\x80\x04" + b"(" * 100_000 + b".")
+@example(content=b"\x80\x04" + b"]" + b"\x85" * 100_000 + b".")
+@example(content=b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f.")
+@example(content=pickle.dumps([("1", np.zeros(0, dtype=np.float32))]))
+@example(content=pickle.dumps(np.zeros((1 << 40, 0), dtype=np.float32)))
+@example(content=b"\x80\x04r\xff\xff\xff\x7f.")
+def test_pickles(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    found, expected = read(file), unpickled(content)
+    if content in PICKLES:
+        assert found == expected
+    if found is not None and expected is not None and found[1] != []:
+        assert repr(found) == repr(expected)  # NaN is not equal to itself
+
+
+def flat(content: bytes) -> list[list[float]] | None:
+    """Return the vectors of a flat index, by the bytes of its header."""
+    if len(content) < HEADER.size:
+        return None
+    kind, dim, n, _, _, _, _, n_numbers = HEADER.unpack_from(content)
+    if kind not in (b"IxFI", b"IxF2", b"IxFl") or dim < 1 or n < 0 or n_numbers != n * dim or len(content) < HEADER.size + 4 * n_numbers:
+        return None
+    return np.frombuffer(content, "<f4", n_numbers, HEADER.size).astype(float).reshape(n, dim).tolist()
+
+
+@pytest.mark.parametrize(("dim", "n"), [(1 << 30, 8_192), (1 << 12, 1 << 40), (1 << 20, 1 << 10), (1, (1 << 62))])
+def test_what_is_announced_takes_no_memory(file: Path, dim: int, n: int) -> None:
+    file.write_bytes(HEADER.pack(b"IxFI", dim, n, 0, 0, True, 0, dim * n) + bytes(64))
+    with in_memory_of(_MOST_BYTES):
+        assert read(file) is None
+
+
+@examples()
+@given(content=damaged(FLAT), ids=damaged(DOCID))
+def test_flat_indexes(file: Path, content: bytes, ids: bytes) -> None:
+    file.write_bytes(content)
+    found, expected = read(file), flat(content)
+    if content.startswith((b"IxFI", b"IxF2", b"IxFl")):
+        assert repr(found and found[1]) == repr(expected)
+    folder = file.with_name("pyserini")
+    folder.mkdir(exist_ok=True)
+    (folder / "index").write_bytes(content)
+    (folder / "docid").write_bytes(ids)
+    named = read(folder)
+    if named is not None and named[0] is not None:
+        assert repr(named[1]) == repr(expected)
+        assert len(named[0]) == len(named[1])
+
+
+@examples()
+@given(content=damaged(*TARS, *map(gzip.compress, TARS)), cut=st.booleans())
+def test_tars(file: Path, content: bytes, cut: bool) -> None:
+    """What is damaged inside a member may still be vectors; a tar that breaks off is not read as if it were whole."""
+    file.write_bytes(content)
+    read(file)
+    whole = TARS[cut].rstrip(b"\x00")
+    file.write_bytes(whole[: len(content) % len(whole)] or b"\x00")
+    assert read(file) is None

@@ -1,0 +1,188 @@
+"""Rankings, judgements, groups, predictions and scripts: what a plain reading of the lines gives, or a refusal that names the place."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from corpora import compression
+from runtimes.evaluation import predictions
+from runtimes.evaluation.retrieval.query_groups import read_groups
+from runtimes.evaluation.retrieval.trec import read_qrels, read_run
+from runtimes.llms.scripted import read_script
+from runtimes.runs import PREDICTIONS, RUN
+from tests.fuzz.mutating import COMPRESSIONS, damaged, examples, found_or_refused, in_memory_of, packed
+
+RUN_LINES = b"q1 Q0 b 1 2.5 tag\nq1\tQ0\ta 2 2.5 tag\n\nq2 Q0 x 1 -1e-9 tag\n"
+QRELS = b"q1 0 a 1\nq1 0 b 0\nq2 0 \xc3\xa9 -1\n"
+GROUPS = b'{"id": "1", "queries": ["a", "b"]}\n\n{"id": 2, "queries": []}\n'
+LINES = b'{"id": "1", "answer": "a"}\n{"id": "2", "answer": "b"}\n'
+ANSWERS = (
+    LINES,
+    b'{"1": "a", "2": 3, "3": null}',
+    b'{"answer": {"1": "a"}, "sp": {"1": []}}',
+    b'[{"id": "1", "output": {"pred": "a"}, "golden_answers": ["b"], "question": "q"}]',
+    b'{"id": "1", "output": [{"answer": "a"}]}\n{"id": "2", "output": [{"answer": "b"}]}\n',
+    b'{"data": [{"sample_id": "1", "output": "a", "docs": [{"id": "d", "title": "t", "text": "x"}]}]}',
+)
+OWN_LINES = b'{"id": "1", "answer": "a", "error": null, "cost": {"calls": 1}}\n{"id": "2", "answer": "", "error": "E: x"}\n'
+ABOUT = (
+    b'{"format": 1, "settings": {"questions": {"sha256": "00", "n": 2, "protocol": "p", "sample": {"n": 1, "seed": 0}}, "models":'
+    b' {"answer": {"name": "m"}}, "switches": {}, "search": {}}, "sessions": [{"command": ["idx"], "questions": 2}]}'
+)
+SCRIPT = b'{"text": "Paris"}\n{"texts": ["a", "b"]}\n{"role": "know", "match": "Who", "yes": 0.9}\n{"nll": 1.5}\n'
+NESTED = b'{"id": ' + b"[" * 100_000
+LONG = b'{"id": ' + b"9" * 5_000 + b"}"
+
+
+def tables(content: bytes, n_columns: int, value: Callable[[str], float]) -> dict[str, dict[str, float]] | None:
+    """Return what a TREC file says; None if it is none."""
+    found: dict[str, dict[str, float]] = {}
+    try:
+        for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+            if columns := [column.decode() for column in line.split()]:
+                if len(columns) != n_columns or columns[2] in found.setdefault(columns[0], {}):
+                    return None
+                found[columns[0]][columns[2]] = value(columns[4 if n_columns == 6 else 3])
+    except ValueError:
+        return None
+    return found or None
+
+
+def finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(text)
+    return float(text)
+
+
+def whole(text: str) -> int:
+    if re.fullmatch("[-+]?[0-9]{1,9}", text) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+@examples()
+@given(content=damaged(RUN_LINES, QRELS), compression=st.sampled_from(list(COMPRESSIONS)))
+def test_trec_files(file: Path, content: bytes, compression: str) -> None:
+    if content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z")):
+        return
+    file.write_bytes(COMPRESSIONS[compression](content))
+    assert found_or_refused(lambda: read_run(file), file) == tables(content, 6, finite)
+    assert found_or_refused(lambda: read_qrels(file), file) == tables(content, 4, whole)
+
+
+def groups(content: bytes) -> dict[str, list[str]] | None:
+    found: dict[str, list[str]] = {}
+    try:
+        for line in content.split(b"\n"):
+            if not line.strip():
+                continue
+            record = json.loads(line.decode("utf-8-sig"))
+            known = type(record["id"]) in (str, int) and isinstance(record["queries"], list)
+            if not known or str(record["id"]) in found or any(not isinstance(query, str) for query in record["queries"]):
+                return None
+            found[str(record["id"])] = [re.sub("[\ud800-\udfff]", "\ufffd", query) for query in record["queries"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found or None
+
+
+@examples()
+@given(content=damaged(GROUPS))
+@example(content=NESTED)
+@example(content=LONG)
+def test_groups(file: Path, content: bytes) -> None:
+    if not content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z")):
+        file.write_bytes(content)
+        assert found_or_refused(lambda: read_groups(file), file) == groups(content)
+
+
+def check_predictions(path: Path, named: Path | str) -> predictions.Predictions | None:
+    """Read predictions; what is there can be written down as JSON."""
+    found = found_or_refused(lambda: predictions.read(path), named)
+    if found is not None:
+        assert found.rows
+        for row in found.rows.values():
+            json.dumps([row.id, row.answer], ensure_ascii=False).encode()
+    return found
+
+
+@examples()
+@given(content=packed(*ANSWERS))
+@example(content=NESTED)
+@example(content=LONG)
+@example(content=b'{"a\\nb": [1]}')
+def test_predictions_of_other_programs(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    check_predictions(file, file)
+
+
+@examples()
+@given(answers=st.dictionaries(st.text(min_size=1, max_size=4), st.text(max_size=4), min_size=2, max_size=4), content=damaged(LINES))
+def test_lines_of_predictions(file: Path, answers: dict[str, str], content: bytes) -> None:
+    """Where every line is a prediction, these are all; one that is none is refused."""
+    lines = [json.dumps({"id": name, "answer": answer}) for name, answer in answers.items()]
+    file.write_text("\n".join(lines))
+    found = check_predictions(file, file)
+    assert found is not None
+    assert {name: row.answer for name, row in found.rows.items()} == answers
+    file.write_bytes("\n".join(lines).encode() + b"\n{" + content)
+    if b"\n" not in content and not _is_json(b"{" + content):
+        assert check_predictions(file, f"{file}, line {len(lines) + 1}" if _is_text(content) else file) is None
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+@examples()
+@given(lines=damaged(OWN_LINES), about=damaged(ABOUT))
+@example(lines=OWN_LINES, about=b"[" * 100_000)
+@example(lines=NESTED + b"\n" + OWN_LINES, about=ABOUT)
+def test_a_folder_of_a_run(file: Path, lines: bytes, about: bytes) -> None:
+    folder = file.with_name("run")
+    folder.mkdir(exist_ok=True)
+    (folder / PREDICTIONS).write_bytes(lines)
+    (folder / RUN).write_bytes(about)
+    check_predictions(folder, folder)
+
+
+@examples()
+@given(content=damaged(SCRIPT))
+@example(content=NESTED)
+@example(content=LONG)
+def test_scripts(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    found_or_refused(lambda: read_script(file), file)
+
+
+@pytest.mark.parametrize("read", [read_run, read_groups, predictions.read])
+@pytest.mark.parametrize("pack", ["gzip", "bzip2", "zstd"])
+def test_a_small_file_that_is_large_unpacked(file: Path, read: Callable[[Path], Any], pack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 MB of nothing are refused in less than they would fill; the limits are smaller here."""
+    monkeypatch.setattr(compression, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(compression, "_MAX_WHOLE_BYTES", 1 << 20)
+    monkeypatch.setattr(compression, "_MAX_WHOLE_TIMES", 10)
+    file.write_bytes(COMPRESSIONS[pack](b"[" + bytes(60 << 20)))
+    with in_memory_of(50 << 20):
+        assert found_or_refused(lambda: read(file), file) is None

@@ -1,0 +1,129 @@
+"""Bytes from strangers: the server answers or closes, and goes on; clients name what answers them and is no server of ours."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from retrievers.client import RemoteSearcher
+from retrievers.server.settings import Settings
+from runtimes.identity import served
+from runtimes.mcp.sources import RemoteSource
+from tests.fuzz.mutating import damaged, examples, found_or_refused
+from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture
+from tests.retrievers.server.serving import ask, serving
+
+BODY = b'{"queries": ["fox"], "k": 3}'
+HEAD = b"POST /v1/search HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 28\r\nconnection: close\r\n\r\n"
+GROUPS = b'{"groups": [["fox", "whale"], ["x"]], "merge": "rrf", "dedup": "text", "rerank": "root", "weights": {"bm25": 1}}'
+REQUESTS = (
+    HEAD + BODY,
+    b'POST /retrieve HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n14\r\n{"queries": ["fox"] }\r\n0\r\n\r\n',
+    b"GET /v1/corpora/made/passages?id=p1&id=p2 HTTP/1.1\r\nhost: x\r\n\r\nGET /health HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"HEAD /metrics HTTP/1.0\r\n\r\n",
+)
+
+
+@pytest.fixture(scope="module")
+def url(built_home: Path) -> Iterator[str]:  # noqa: F811 - the fixture
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(built_home))
+        with serving(Settings(corpora=("made", "other"), port=0, limits=LIMITS)) as where:
+            yield where
+
+
+def exchanged(url: str, request: bytes) -> bytes:
+    """Send bytes and no more, and return what comes back."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+        try:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+        except ConnectionError:  # it may close as soon as it has seen enough
+            return b""
+
+
+@examples()
+@given(request=damaged(*REQUESTS))
+def test_any_bytes(url: str, request: bytes) -> None:
+    answer = exchanged(url, request)
+    assert not answer or answer.startswith(b"HTTP/1.1 ")
+    assert answer[9:10] in (b"", b"1", b"2", b"3", b"4")
+    assert b"Traceback" not in answer
+    assert ask(url, "/health").status == 200
+
+
+@examples()
+@given(body=damaged(BODY, GROUPS))
+@example(body=b'{"queries": ["fox"], "k": ' + b"9" * 5_000 + b"}")
+@example(body=b'{"queries": ["\\u2028\\u0000"]}')
+def test_any_body(url: str, body: bytes) -> None:
+    for path in ("/v1/search", "/retrieve"):
+        answer = ask(url, path, body)
+        assert answer.status in (200, 400, 404, 422), answer
+        if answer.status != 200:
+            assert set(answer.json) == {"error", "error_type"}
+            assert len(answer.json["error"].splitlines()) == 1
+
+
+@contextmanager
+def answering(content: bytes) -> Iterator[str]:
+    """A server that answers every connection with some bytes and closes it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(5)
+                try:
+                    connection.recv(65536)
+                    connection.sendall(content)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join()
+
+
+FOUND = [{"query": "q", "retriever": "bm25", "rank": 1, "score": 1.5}]
+RANKING = [{"id": "1", "title": "T", "text": "x", "row": 0, "score": 1.5, "found": FOUND}]
+OFFERS = [{"corpus": "made", "passages": {"rows": 3}, "indexes": [{"index": "bm25", "bytes": 5}], "retrievers": [{"retriever": "bm25"}]}]
+PASSAGE = {"id": "1", "title": "T", "text": "x"}
+BODIES = tuple(
+    json.dumps(body).encode()
+    for body in ({"rankings": [RANKING]}, {"corpora": OFFERS}, {"passages": [PASSAGE]}, {"error": "no", "error_type": "NotReady"})
+)
+HEADS = (b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 No\r\nretry-after: 1\r\n", b"HTTP/1.1 422 No\r\nretry-after: \xb2\r\n")
+
+
+@examples(0.2)
+@given(head=st.sampled_from(HEADS), body=damaged(*BODIES), damage=damaged(b"connection: close\r\n\r\n"), is_damaged=st.booleans())
+def test_any_answer(head: bytes, body: bytes, damage: bytes, is_damaged: bool) -> None:
+    content = head + b"content-length: %d\r\n" % len(body) + (damage if is_damaged else b"connection: close\r\n\r\n") + body
+    with answering(content) as where:
+        with RemoteSearcher(where, timeout=5, retries=0) as searcher:
+            found = found_or_refused(lambda: searcher.search(["q"]))
+            assert found is None or len(found) == 1
+        source = RemoteSource(where, None)
+        for read in (source.offers, lambda: source.passages("made", ["1"]), lambda: served(where, "made", "bm25", None)):
+            found_or_refused(read)

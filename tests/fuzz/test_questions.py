@@ -1,0 +1,41 @@
+"""Sets of questions in all formats, damaged: the same questions, or a refusal on one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from runtimes.questions import FORMATS, read_given_passages, read_questions
+from tests.fuzz.mutating import damaged, examples, found_or_refused, packed
+from tests.runtimes.questions.made import MADE
+
+PLAIN = b'{"question": "Who?"}\n{"question": "When?", "id": "7", "answers": ["A", "B"]}\n'
+
+
+@examples()
+@given(content=packed(*(made.content.encode() for made in MADE)), name=st.sampled_from([None, *FORMATS]))
+@example(content=b'[{"a":' * 50_000, name=None)
+def test_damaged_sets(file: Path, content: bytes, name: str | None) -> None:
+    file.write_bytes(content)
+    found = found_or_refused(lambda: read_questions(file, name), file.parent)
+    for one in found or ():
+        json.dumps([one.id, one.text, one.golden_answers, dict(one.gold)], ensure_ascii=False).encode()
+    found_or_refused(lambda: list(read_given_passages(file, name)), file.parent)
+
+
+@examples()
+@given(content=damaged(PLAIN))
+def test_lines_of_questions(file: Path, content: bytes) -> None:
+    """Where each line is an object with a question, these are the questions; where a line is not JSON, there are none."""
+    file.write_bytes(content)
+    found = found_or_refused(lambda: read_questions(file, "questions"), file)
+    try:
+        records = [json.loads(line) for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+        texts = [record["question"].strip() for record in records]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        assert found is None or not content.lstrip().startswith(b"{")
+    else:
+        assert found is None or [one.text.strip() for one in found] == texts
