@@ -1,0 +1,183 @@
+"""Clients of all sorts at once: single questions, batches and groups, wrong requests, clients that go away, and those that only look.
+
+Every client is a thread that draws its requests from a generator of its own, so that a run with the same seed sends the same.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+RETRIEVERS = ("bm25", "minilm", "bm25+minilm")
+_RULES = {"merge": ("max", "sum", "rrf", "interleave"), "dedup": ("row", "text"), "rerank": ("none", "root")}
+_ANSWERS_OF_A_CONNECTION = 50
+_TIMEOUT_S = 60.0
+_OVERLOAD = (503, 504)  # what a machine with other work to do may rightly answer
+
+
+class Request(NamedTuple):
+    """What is sent, and the status that must come back; 0: the client goes away before an answer can come."""
+
+    kind: str
+    path: str
+    status: int = 200
+    body: bytes | None = None
+
+
+class _Draw:
+    """Draws requests."""
+
+    def __init__(self, questions: Sequence[str], retrievers: Sequence[str], rng: random.Random) -> None:
+        self._questions, self._retrievers, self._rng = questions, retrievers, rng
+        self._kinds: dict[Callable[[], Request], int] = {
+            self._single: 40,
+            self._batch: 10,
+            self._groups: 15,
+            self._search_r1: 10,
+            self._by_id: 5,
+            self._wrong: 10,
+            self._gone: 5,
+            self._looked_at: 5,
+        }
+
+    def request(self) -> Request:
+        """Return the next request."""
+        (kind,) = self._rng.choices(list(self._kinds), list(self._kinds.values()))
+        return kind()
+
+    def _question(self) -> str:
+        """Return a question with a number, so that no two are the same for long."""
+        return f"{self._rng.choice(self._questions)} {self._rng.randrange(100_000)}"
+
+    def _some(self, most: int) -> list[str]:
+        return [self._question() for _ in range(self._rng.randint(1, most))]
+
+    def _search(self, kind: str, **fields: Any) -> Request:  # noqa: ANN401 - fields of a search
+        asked = {"retriever": self._rng.choice(self._retrievers), "k": self._rng.randint(1, 20), **fields}
+        return Request(kind, "/v1/search", body=json.dumps(asked).encode())
+
+    def _single(self) -> Request:
+        return self._search("single", queries=[self._question()])
+
+    def _batch(self) -> Request:
+        return self._search("batch", queries=self._some(16))
+
+    def _groups(self) -> Request:
+        rules = {name: self._rng.choice(values) for name, values in _RULES.items()}
+        return self._search("groups", groups=[self._some(4) for _ in range(self._rng.randint(1, 3))], **rules)
+
+    def _search_r1(self) -> Request:
+        return Request("/retrieve", "/retrieve", body=json.dumps({"queries": self._some(4), "return_scores": True}).encode())
+
+    def _by_id(self) -> Request:
+        return Request("by id", f"/v1/corpora/sample/passages?id={quote('river-nile')}&id={self._rng.randrange(10**9)}", status=200)
+
+    def _wrong(self) -> Request:
+        anything = str(self._rng.randrange(10**9))
+        found = self._rng.choice(
+            [
+                Request("wrong", "/v1/search", 400, b'{"queries": ["' + anything.encode()),
+                Request("wrong", "/v1/search", 422, json.dumps({"queries": ["x"], anything: 1}).encode()),
+                Request("wrong", "/v1/search", 422, json.dumps({"queries": ["x"], "k": 10**6}).encode()),
+                Request("wrong", "/v1/search", 404, json.dumps({"queries": ["x"], "retriever": anything}).encode()),
+                Request("wrong", "/v1/search", 413, b"x" * (17 << 20))
+                if self._rng.random() < 0.02
+                else Request("wrong", "/retrieve", 422, b"[]"),
+                Request("wrong", f"/{anything}", 404),
+                Request("wrong", f"/v1/corpora/{anything}/passages?id=1", 404),
+            ]
+        )
+        return found
+
+    def _gone(self) -> Request:
+        return self._search("gone", queries=self._some(16))._replace(status=0)
+
+    def _looked_at(self) -> Request:
+        return Request("looked at", self._rng.choice(["/health", "/ready", "/metrics", "/v1/indexes", "/"]))
+
+
+class MixedLoad:
+    """Clients that send at a rate, or as fast as they are answered.
+
+    Attributes:
+        answers: how many answers came, by kind of request.
+        refused: how many of these said that there is no room or time.
+        wrong: of the others, those with another status than the one that was due, and requests without any answer.
+    """
+
+    def __init__(self, port: int, questions: Sequence[str], retrievers: Sequence[str], clients: int, rate: float) -> None:
+        self._port, self._clients = port, clients
+        self._pause_s = clients / rate if rate else 0.0
+        self._draws = [_Draw(questions, retrievers, random.Random(number)) for number in range(clients)]
+        self._end = threading.Event()
+        self._counting = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self.answers = Counter[str]()
+        self.refused = 0
+        self.wrong = Counter[str]()
+
+    def start(self) -> None:
+        """Begin to send, or begin again."""
+        self._end.clear()
+        self._threads = [threading.Thread(target=self._client, args=(draw,)) for draw in self._draws]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Send nothing more; return when everything is answered and every connection closed."""
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _client(self, draw: _Draw) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+        n_answers, due = 0, time.monotonic()
+        while not self._end.is_set():
+            self._count(draw.request(), connection)
+            n_answers += 1
+            if n_answers % _ANSWERS_OF_A_CONNECTION == 0:
+                connection.close()  # the next request opens it again
+            due = max(due + self._pause_s, time.monotonic() - 1)
+            self._end.wait(max(0.0, due - time.monotonic()))
+        connection.close()
+
+    def _count(self, request: Request, connection: http.client.HTTPConnection) -> None:
+        try:
+            status = self._send(request, connection)
+        except (http.client.HTTPException, OSError) as error:
+            connection.close()
+            status = -1
+            reason = type(error).__name__
+        else:
+            reason = str(status)
+        with self._counting:
+            self.answers[request.kind] += 1
+            if status in _OVERLOAD:
+                self.refused += 1
+            elif status != request.status:
+                self.wrong[f"{request.kind} {request.path}: {reason} instead of {request.status}"] += 1
+
+    def _send(self, request: Request, connection: http.client.HTTPConnection) -> int:
+        if not request.status:
+            return self._leave(request)
+        connection.request("POST" if request.body else "GET", request.path, request.body)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def _leave(self, request: Request) -> int:
+        """Send a request, whole or in part, and go away."""
+        body = request.body or b""
+        head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (request.path.encode(), len(body))
+        whole = head + body
+        with socket.create_connection(("127.0.0.1", self._port), timeout=_TIMEOUT_S) as gone:
+            gone.sendall(whole[: len(whole) * (len(body) % 4) // 3])  # nothing, a third, two thirds, all of it
+        return 0
