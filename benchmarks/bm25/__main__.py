@@ -31,17 +31,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.bm25 import tables
-from benchmarks.bm25.build import build
-from benchmarks.bm25.corpus import Measured, corpus_of, real_corpus, synthetic_corpus, warm_up_corpus, write_questions
-from benchmarks.bm25.engines import ENGINES, kind_of
-from benchmarks.bm25.search import Plan, agreements, batches, singles
+from benchmarks.bm25.quality import agreements
 from benchmarks.bm25.tables import OURS, WIKI2018_PASSAGES, WIKI2018_TOKENS, Results
-from benchmarks.bm25.worker import Worker
+from benchmarks.engines.build import build
+from benchmarks.engines.corpus import Measured, compile_kernels, corpus_of, real_corpus, synthetic_corpus, write_questions
+from benchmarks.engines.kinds import kind_of
+from benchmarks.engines.rounds import Plan, batches, singles
+from benchmarks.engines.worker import Worker
 from benchmarks.report import circumstances, show
 from benchmarks.synthetic import data_folder
 from corpora.errors import IdxError, InputError
 
 GROWTH_SYNTHETIC = 2_500_000
+ENGINES = ("bm25", "bm25s", "pyserini", "lucene")
 SINGLE_KS = (10, 100)
 _USERS_MISTAKE = 2  # exit status
 
@@ -57,7 +59,7 @@ def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> R
             with Worker(engine, corpus.folder, threads[0], questions) as worker:
                 openings[engine] = worker.opening
         return Results(corpus, builds, openings, {}, {}, {})
-    plan = Plan(options.rounds, options.seconds, len(json.loads(questions.read_bytes())), options.sample)
+    plan = Plan(options.rounds, options.seconds, len(json.loads(questions.read_bytes())))
     with ExitStack() as running:
         workers = {(engine, n): running.enter_context(Worker(engine, corpus.folder, n, questions)) for n in threads for engine in engines}
         return Results(
@@ -65,19 +67,9 @@ def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> R
             builds,
             {engine: workers[engine, threads[0]].opening for engine in engines},
             batches(workers, options.k, plan),
-            singles(workers, [k for k in options.k if k in SINGLE_KS], plan),
-            agreements(workers, options.k, plan),
+            singles(workers, [k for k in options.k if k in SINGLE_KS], plan, min(threads)),
+            agreements(workers, options.k, min(options.sample, plan.n_questions)),
         )
-
-
-def _fill_caches(corpus: Measured, questions: Path, options: argparse.Namespace) -> None:
-    """Have numba compile what the project's index needs, for its cache: that happens once after an installation."""
-    if OURS in options.engines:
-        small = warm_up_corpus(corpus, options.work)
-        build(OURS, small.folder, 1, again=True)
-        with Worker(OURS, small.folder, 1, questions) as worker:
-            for k in options.k:
-                worker.batch(1, k)
 
 
 def report(results: Sequence[Results], options: argparse.Namespace) -> None:
@@ -128,7 +120,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--synthetic", nargs="+", type=int, default=[], metavar="N", help="so many synthetic passages")
     parser.add_argument("--growth", action="store_true", help="builds and openings only; default: dpr_union, wiki_intro, 2.5 M synthetic")
     parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: those of HybridQA in wiki_intro")
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="builds use the most of them")
     parser.add_argument("--k", nargs="+", type=int, default=[10, 100, 1000])
     parser.add_argument("--rounds", type=int, default=5)
@@ -153,7 +145,8 @@ def _run(options: argparse.Namespace) -> None:
     questions = options.work / "questions.json"
     write_questions(options.questions or data_folder() / "wiki_intro" / "queries.hybridqa_dev.jsonl.gz", questions)
     corpora = _corpora(options)
-    _fill_caches(corpora[0], questions, options)
+    if OURS in options.engines:
+        compile_kernels(corpora[0], options.work, questions, options.k)
     report([measure(corpus, questions, options) for corpus in corpora], options)
 
 

@@ -5,13 +5,16 @@ Rows that share the k-th score may stand for each other: which of them are among
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.engines.rounds import Setting, Workers
 from indexer.base import Hits
+
+REFERENCE = "lucene"  # Lucene's raw scores, as deep as is asked
 
 
 class Agreement(NamedTuple):
@@ -57,6 +60,19 @@ def agreement(found: Hits, reference: Hits, k: int) -> Agreement:
         for row in mine.keys() & wanted.keys():
             difference = max(difference, abs(mine[row] - wanted[row]) / wanted[row])
     return Agreement(n_same_sets / max(1, len(reference.rows)), n_shared / max(1, n_wanted), difference)
+
+
+def agreements(workers: Workers, ks: Sequence[int], n: int) -> dict[Setting, Agreement]:
+    """Compare what each worker finds for the first n questions with the reference; nothing if that is not among them."""
+    reference = next((worker for (engine, _), worker in workers.items() if engine == REFERENCE), None)
+    if reference is None:
+        return {}
+    found: dict[Setting, Agreement] = {}
+    for k in ks:
+        best = deep_enough(lambda depth: reference.hits(n, depth), k)
+        for (engine, threads), worker in workers.items():
+            found[Setting(engine, threads, k)] = agreement(worker.hits(n, k), best, k)
+    return found
 
 
 def _scores(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> dict[int, float]:

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.bm25.build import Build
-from benchmarks.bm25.corpus import Measured
 from benchmarks.bm25.quality import Agreement
-from benchmarks.bm25.search import Batches, Setting, Singles
-from benchmarks.bm25.worker import Opening
+from benchmarks.engines.build import Build
+from benchmarks.engines.corpus import Measured
+from benchmarks.engines.rounds import Batches, Setting, Singles
+from benchmarks.engines.worker import Opening
 from benchmarks.report import Figure
 
 # The DPR Wikipedia as Lucene's English analysis has it: Pyserini, prebuilt index wikipedia-dpr-100w.

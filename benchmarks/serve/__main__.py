@@ -22,76 +22,24 @@ import json
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.bm25.engines import NAME
+from benchmarks.engines.kinds import NAME
 from benchmarks.report import Figure, circumstances, show
-from benchmarks.serve.corpus import DENSE, prepare, read_questions
-from benchmarks.serve.load import Order, Report
-from benchmarks.serve.processes import Load, Server, host, idx_serve, library
+from benchmarks.serve.asking import BATCH, K, Run
+from benchmarks.serve.corpus import DENSE, prepare
+from benchmarks.serve.load import Report
+from benchmarks.serve.processes import Server, idx_serve, library
 from corpora.errors import IdxError
 from retrievers.wire import RETRIEVE, SEARCH
 
-K = 10
-BATCH = 32
 CLIENTS = (1, 4, 16, 64)
 OVERLOAD = 4
 _USERS_MISTAKE = 2  # exit status
 
 Rows = list[dict[str, Figure]]
-
-
-class Run:
-    """The processes and options of a run."""
-
-    def __init__(self, folder: Path, options: argparse.Namespace, running: ExitStack) -> None:
-        self.folder, self.rounds, self.seconds = folder, options.rounds, options.seconds
-        self.retrievers: list[str] = options.retrievers
-        self.questions = read_questions(folder)
-        self._running = running
-        self._load = running.enter_context(Load())
-        self._servers: dict[str, Server] = {}
-
-    def server(self, kind: str) -> Server:
-        """Return a server; it is started when it is first asked for."""
-        if kind not in self._servers:
-            self._servers[kind] = server = host(kind, self.folder)
-            self._running.callback(server.__exit__, None, None, None)
-            path = RETRIEVE if "search-r1" in kind else SEARCH
-            while not self.sent(kind, path, 1, seconds=0.01, clients=1).statuses.get("200"):
-                server.check_alive()
-                time.sleep(0.1)
-            self.sent(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # what maps files has to be asked for them once
-            self.sent(kind, path, 1, seconds=self.seconds, clients=8)
-        return self._servers[kind]
-
-    def bodies(self, path: str, size: int) -> list[str]:
-        """Return requests of so many questions each, all different."""
-        groups = [self.questions[first : first + size] for first in range(0, len(self.questions) - size, size)]
-        more = {"topk": K, "return_scores": True} if path == RETRIEVE else {"k": K, "depth": K}
-        return [json.dumps({"queries": group, **more}) for group in groups]
-
-    def sent(self, kind: str, path: str, size: int, *, seconds: float = 0.0, clients: int = 0, rate: float = 0.0) -> Report:
-        """Send requests to a server."""
-        order = Order(self.server(kind).port, path, self.bodies(path, size), seconds or self.seconds, clients, rate)
-        return self._load.report(order)
-
-    def answer(self, server: Server, body: str) -> Report:
-        """Send one request."""
-        return self._load.report(Order(server.port, SEARCH, [body], 0.001, clients=1))
-
-    def rates(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, float]:
-        """Return the requests a second that each server answers, the median of rounds in turn."""
-        found: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for kind in kinds:
-            self.server(kind)
-        for _ in range(self.rounds):
-            for kind in kinds:
-                found[kind].append(self.sent(kind, path, size, clients=clients).per_second)
-        return {kind: statistics.median(rates) for kind, rates in found.items()}
 
 
 def singles(run: Run) -> Rows:
@@ -270,7 +218,7 @@ def _run(options: argparse.Namespace) -> None:
     about = circumstances("fastapi", "uvicorn", "uvloop", "numba", "faiss-cpu", "pyserini")
     found = {}
     with ExitStack() as running:
-        run = Run(folder, options, running)
+        run = Run(folder, options.rounds, options.seconds, running, retrievers=options.retrievers)
         for part in options.parts:
             title, measure = PARTS[part]
             found[part] = measure(run)

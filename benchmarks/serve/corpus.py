@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bm25.anserini import PYSERINI
-from benchmarks.bm25.corpus import corpus_of, real_corpus, write_questions
-from benchmarks.bm25.engines import NAME, enter
+from benchmarks.engines.anserini import PYSERINI
+from benchmarks.engines.corpus import corpus_of, real_corpus, write_questions
+from benchmarks.engines.kinds import NAME, enter
 from benchmarks.synthetic import data_folder
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.passage import Passage

@@ -5,6 +5,8 @@ short. ``nothing`` is its front without a search: it takes the same requests, ch
 ready. ``fastapi`` is a FastAPI handler that takes such a request and returns an empty object.
 ``search-r1-bm25`` and ``search-r1-dense`` are written the way Search-R1's server is: FastAPI, a synchronous handler in its pool of threads,
 one request one search, BM25 by Pyserini query by query, FAISS's flat index as it comes, passages from memory.
+
+Dense vectors and the questions' are random, but those of ``idx-minilm`` and ``search-r1-minilm``, which encode every question by MiniLM.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from benchmarks.bm25.anserini import PYSERINI
-from benchmarks.bm25.engines import NAME, enter
+from benchmarks.engines.anserini import PYSERINI
+from benchmarks.engines.embedded import checkpoint
+from benchmarks.engines.faiss_flat import read_flat
+from benchmarks.engines.kinds import NAME, enter
 from benchmarks.serve.corpus import DENSE, RandomEncoder, flat_index, open_stage, read_questions
 from corpora.build import open_store
 from retrievers import SearchOptions
-from retrievers.opening import open_searcher
+from retrievers.opening import open_retriever, open_searcher
 from retrievers.server.access_log import AccessLog
+from retrievers.server.catalog import OpenStage
 from retrievers.server.front import Exchange, Front
 from retrievers.server.metrics import Metrics
 from retrievers.server.models import checked, search_model
@@ -54,7 +59,7 @@ class Asked(BaseModel):
     depth: int = 100
 
 
-def idx(corpus: str, retriever: str, listening: socket.socket) -> None:
+def idx(corpus: str, retriever: str, listening: socket.socket, open_stage: OpenStage = open_retriever) -> None:
     """Serve this project's server."""
     settings = Settings(corpora=(corpus,), retrievers=(retriever,), topk=10, access_log=True)
     Service(settings, listening, Metrics(settings.corpora, settings.retrievers), open_stage).run()
@@ -116,15 +121,28 @@ def pyserini(folder: Path) -> Callable[[Sequence[str], int], Found]:
     return find
 
 
-def faiss(folder: Path) -> Callable[[Sequence[str], int], Found]:
+def flat(index: Any, encode: Callable[[list[str]], Any]) -> Callable[[Sequence[str], int], Found]:  # noqa: ANN401 - FAISS has no types
     """Return the search of Search-R1's dense retriever: all queries of a request at once."""
-    documents, index, encoder = _documents(), flat_index(folder), RandomEncoder()
+    documents = _documents()
 
     def find(queries: Sequence[str], k: int) -> Found:
-        scores, rows = index.search(encoder.encode_queries(queries), k)
+        scores, rows = index.search(encode(list(queries)), k)
         return [[documents[row] for row in line] for line in rows.tolist()], scores.tolist()
 
     return find
+
+
+def random_flat(folder: Path) -> Callable[[Sequence[str], int], Found]:
+    """Return that search over random vectors."""
+    return flat(flat_index(folder), RandomEncoder().encode_queries)
+
+
+def minilm_flat(folder: Path) -> Callable[[Sequence[str], int], Found]:
+    """Return that search over the passages' vectors, questions encoded by sentence-transformers."""
+    import sentence_transformers
+
+    model = sentence_transformers.SentenceTransformer(checkpoint(folder), device="cpu")
+    return flat(read_flat(folder), lambda queries: model.encode(queries, show_progress_bar=False))
 
 
 def _documents() -> list[dict[str, str]]:
@@ -138,12 +156,14 @@ def _run(application: Any, listening: socket.socket) -> None:  # noqa: ANN401 - 
 
 KINDS: dict[str, Callable[[Path, socket.socket], None]] = {
     "idx-bm25": lambda folder, listening: idx(NAME, "bm25", listening),
-    "idx-dense": lambda folder, listening: idx(NAME, DENSE, listening),
+    "idx-dense": lambda folder, listening: idx(NAME, DENSE, listening, open_stage),
+    "idx-minilm": lambda folder, listening: idx(NAME, "minilm", listening),
     "idx-sample": lambda folder, listening: idx("sample", "bm25", listening),
     "nothing": nothing,
     "fastapi": fastapi,
     "search-r1-bm25": lambda folder, listening: search_r1(pyserini(folder), listening),
-    "search-r1-dense": lambda folder, listening: search_r1(faiss(folder), listening),
+    "search-r1-dense": lambda folder, listening: search_r1(random_flat(folder), listening),
+    "search-r1-minilm": lambda folder, listening: search_r1(minilm_flat(folder), listening),
 }
 
 

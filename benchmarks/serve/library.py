@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.bm25.engines import NAME, enter
+from benchmarks.engines.kinds import NAME, enter
 from benchmarks.serve.corpus import open_stage, read_questions
 from corpora.build import open_store
 from retrievers import SearchOptions

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.bm25.build import Build
-from benchmarks.bm25.corpus import Counts, Measured
 from benchmarks.bm25.quality import agreement, deep_enough
-from benchmarks.bm25.search import Batches, Setting
 from benchmarks.bm25.tables import WIKI2018_TOKENS, Results, batch_rows, wiki2018_rows
-from benchmarks.bm25.worker import Opening
+from benchmarks.engines.build import Build
+from benchmarks.engines.corpus import Counts, Measured
+from benchmarks.engines.rounds import Batches, Setting
+from benchmarks.engines.worker import Opening
 from indexer.analysis import english
 from indexer.base import NO_ROW, Hits
 from tests.conftest import ROOT

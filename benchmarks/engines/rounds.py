@@ -1,4 +1,4 @@
-"""How fast do engines search, and do they find the same? All are asked in turns, round by round, so that noise meets them alike."""
+"""How fast do engines search? All are asked in turns, round by round, so that noise meets them alike."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.bm25.engines import REFERENCE
-from benchmarks.bm25.quality import Agreement, agreement, deep_enough
-from benchmarks.bm25.worker import Worker
+from benchmarks.engines.worker import Worker
 
 _FEWEST_IN_BATCH = 32
 _FEWEST_ALONE = 100
@@ -33,13 +31,11 @@ class Plan:
         rounds: how often.
         seconds: what a slow engine's turn is to take: it is asked the first of the questions, as many as it then answers.
         n_questions: how many there are; a fast engine answers all.
-        n_compared: how many of them have their results compared with the reference's.
     """
 
     rounds: int
     seconds: float
     n_questions: int
-    n_compared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +81,31 @@ def batches(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Ba
     return found
 
 
-def singles(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Singles]:
-    """Measure questions asked alone, on the fewest threads there are."""
-    fewest = min(threads for _, threads in workers)
-    asked = {Setting(engine, threads, k): worker for k in ks for (engine, threads), worker in workers.items() if threads == fewest}
+def by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) -> dict[tuple[str, int], Batches]:
+    """Measure batches of several sizes with each worker, all of which have the same number of threads; by engine and size."""
+    found: dict[tuple[str, int], Batches] = {}
+    for (engine, _), worker in workers.items():
+        for size in sizes:
+            worker.batch(size, k)  # also sets things up
+            n = _as_many(size / worker.batch(size, k), size, plan)
+            found[engine, size] = Batches(max(size, n - n % size), [])
+    for _ in range(plan.rounds):
+        for size in sizes:
+            for (engine, _), worker in workers.items():
+                batch = found[engine, size]
+                batch.per_second.append(batch.n / worker.batch(batch.n, k, size))
+    return found
+
+
+def singles(workers: Workers, ks: Sequence[int], plan: Plan, threads: int) -> dict[Setting, Singles]:
+    """Measure questions asked alone, with the workers of so many threads."""
+    asked = {Setting(engine, n, k): worker for k in ks for (engine, n), worker in workers.items() if n == threads}
     found = {setting: Singles(_n_alone(worker, setting.k, plan), [], []) for setting, worker in asked.items()}
     for _ in range(plan.rounds):
         for setting, worker in asked.items():
             seconds = worker.singles(found[setting].n, setting.k)
             for percentile, kept in ((50, found[setting].p50), (95, found[setting].p95)):
                 kept.append(float(np.percentile(seconds, percentile)))
-    return found
-
-
-def agreements(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Agreement]:
-    """Compare what each worker finds with the reference; nothing if that is not among them."""
-    reference = next((worker for (engine, _), worker in workers.items() if engine == REFERENCE), None)
-    if reference is None:
-        return {}
-    n = min(plan.n_compared, plan.n_questions)
-    found: dict[Setting, Agreement] = {}
-    for k in ks:
-        best = deep_enough(lambda depth: reference.hits(n, depth), k)
-        for (engine, threads), worker in workers.items():
-            found[Setting(engine, threads, k)] = agreement(worker.hits(n, k), best, k)
     return found
 
 

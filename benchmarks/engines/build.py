@@ -1,4 +1,4 @@
-"""Builds an engine's index in a process of its own and measures it; ``python -m benchmarks.bm25.build`` is that process.
+"""Builds an engine's index in a process of its own and measures it; ``python -m benchmarks.engines.build`` is that process.
 
 The memory of a build is the largest sum of what its process and those it starts hold at one moment, looked at five times a second, or what
 its process alone has held at its most, if that is more. Memory-mapped files count as far as they are read.
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.bm25.engines import enter, kind_of, pin
+from benchmarks.engines.kinds import enter, kind_of, peak_bytes, pin
 from corpora.errors import IdxError
 
 _LOOK_EVERY_S = 0.2
@@ -44,7 +44,7 @@ def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Bu
     if kept.exists() and not again:
         return Build(**json.loads(kept.read_bytes()))
     kept.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "benchmarks.bm25.build", engine, str(folder), "--threads", str(threads), "--out", str(kept)]
+    command = [sys.executable, "-m", "benchmarks.engines.build", engine, str(folder), "--threads", str(threads), "--out", str(kept)]
     peak = 0
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
         try:
@@ -81,18 +81,12 @@ def _measured(engine: str, folder: Path, threads: int) -> Build:
     index = kind.build(folder, threads)
     seconds = time.perf_counter() - started
     n_bytes = sum(file.stat().st_size for file in index.rglob("*") if file.is_file())
-    return Build(engine, threads, seconds, n_bytes, _peak_bytes())
-
-
-def _peak_bytes() -> int:
-    """Return the most that this process has held; ``getrusage`` would count the process that started it as well."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    return Build(engine, threads, seconds, n_bytes, peak_bytes())
 
 
 def main() -> int:
     """Run the process that builds."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25.build")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engines.build")
     parser.add_argument("engine")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int, required=True)

@@ -1,4 +1,4 @@
-"""A process that opens an engine's index and answers questions when it is told to; ``python -m benchmarks.bm25.worker`` is that process.
+"""A process that opens an engine's index and answers questions when it is told to; ``python -m benchmarks.engines.worker`` is that process.
 
 It stays there, so that several engines can be asked in turns. Orders and answers are lines of JSON, on standard input and output.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bm25.engines import Engine, enter, kind_of, pin
+from benchmarks.engines.kinds import Engine, enter, kind_of, peak_bytes, pin
 from corpora.errors import IdxError
 from indexer.base import Hits
 
@@ -45,6 +45,11 @@ class Opening:
     rss_bytes: int
     first_search_s: float
 
+    @property
+    def first_answer_s(self) -> float:
+        """From the start of the process to its first answer."""
+        return self.ready_s + self.first_search_s
+
 
 class Worker:
     """A process with an open engine."""
@@ -56,8 +61,8 @@ class Worker:
             IdxError: it ended.
         """
         self.engine, self.threads = engine, threads
-        command = [sys.executable, "-m", "benchmarks.bm25.worker", engine, str(folder), str(questions), "--threads", str(threads)]
-        environment = os.environ | {"NUMBA_NUM_THREADS": str(threads)}
+        command = [sys.executable, "-m", "benchmarks.engines.worker", engine, str(folder), str(questions), "--threads", str(threads)]
+        environment = os.environ | {"NUMBA_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(
             command, cwd=Path(__file__).parents[2], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -73,9 +78,9 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._end()
 
-    def batch(self, n: int, k: int) -> float:
-        """Return the seconds that the first n questions take in one batch."""
-        seconds: float = self._told("batch", n, k)
+    def batch(self, n: int, k: int, size: int = 0) -> float:
+        """Return the seconds that the first n questions take, asked so many at once; 0: all."""
+        seconds: float = self._told("batch", n, k, size or n)
         return seconds
 
     def singles(self, n: int, k: int) -> list[float]:
@@ -88,10 +93,15 @@ class Worker:
         rows, scores = self._told("hits", n, k)
         return Hits(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32))
 
-    def _told(self, order: str, n: int, k: int) -> Any:  # noqa: ANN401 - from JSON
+    def peak_bytes(self) -> int:
+        """Return the most memory that the process has held until now."""
+        n_bytes: int = self._told("peak")
+        return n_bytes
+
+    def _told(self, order: str, *numbers: int) -> Any:  # noqa: ANN401 - from JSON
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # there will be no answer
-                self._process.stdin.write(json.dumps([order, n, k]) + "\n")
+                self._process.stdin.write(json.dumps([order, *numbers]) + "\n")
                 self._process.stdin.flush()
         return self._answer()
 
@@ -108,13 +118,15 @@ class Worker:
             self._process.communicate()
 
 
-def _obey(engine: Engine, order: str, n: int, k: int) -> object:
+def _obey(engine: Engine, order: str, n: int = 0, k: int = 0, size: int = 0) -> object:
     """Carry out an order."""
+    if order == "peak":
+        return peak_bytes()
     if order == "hits":
         hits = engine.hits(n, k)
         return hits.rows.tolist(), hits.scores.tolist()
     if order == "batch":
-        return _seconds(lambda: engine.batch(n, k))
+        return sum(_seconds(partial(engine.batch, slice(first, min(n, first + size)), k)) for first in range(0, n, size))
     return [_seconds(partial(engine.single, number, k)) for number in range(n)]
 
 
@@ -150,7 +162,7 @@ def _process_began() -> float:
 
 def main() -> int:
     """Run the process that answers."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25.worker")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engines.worker")
     parser.add_argument("engine")
     parser.add_argument("folder", type=Path)
     parser.add_argument("questions", type=Path)

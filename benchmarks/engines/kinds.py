@@ -1,6 +1,18 @@
-"""What ``benchmarks.bm25`` asks of an engine, and the engines that there are.
+"""What a benchmark asks of an engine, and the engines that there are.
 
 Each process opens one engine; what an engine needs is imported there only, so that memory and time are its own.
+
+from questions to passages
+    bm25, lucene              this project's indexes
+    pyserini                  Pyserini's ``batch_search`` and ``search``
+    bm25s                     bm25s, given the terms of this project's analysis ready
+    bm25s-strings             bm25s with its own tokenizer, whose time counts
+    minilm                    this project: a question is encoded, all vectors are searched
+    sentence-transformers     the same by ``encode`` and ``semantic_search``
+from query vectors, ready, to passages
+    exact                     this project's exact search
+    faiss, faiss-best         FAISS's flat index as it comes, and at its best
+    semantic-search           sentence-transformers' ``semantic_search``
 """
 
 from __future__ import annotations
@@ -15,12 +27,18 @@ from corpora.registry import load
 from indexer.base import Hits
 
 ENGINES = {
-    "bm25": "benchmarks.bm25.own:BM25",
-    "bm25s": "benchmarks.bm25.sparse_matrix:BM25S",
-    "pyserini": "benchmarks.bm25.anserini:PYSERINI",
-    "lucene": "benchmarks.bm25.own:LUCENE",
+    "bm25": "benchmarks.engines.own:BM25",
+    "lucene": "benchmarks.engines.own:LUCENE",
+    "pyserini": "benchmarks.engines.anserini:PYSERINI",
+    "bm25s": "benchmarks.engines.bm25s_package:BM25S",
+    "bm25s-strings": "benchmarks.engines.bm25s_package:BM25S_STRINGS",
+    "minilm": "benchmarks.engines.own_dense:MINILM",
+    "exact": "benchmarks.engines.own_dense:EXACT",
+    "sentence-transformers": "benchmarks.engines.torch_search:SENTENCE_TRANSFORMERS",
+    "semantic-search": "benchmarks.engines.torch_search:SEMANTIC_SEARCH",
+    "faiss": "benchmarks.engines.faiss_flat:FAISS",
+    "faiss-best": "benchmarks.engines.faiss_flat:FAISS_BEST",
 }
-REFERENCE = "lucene"  # Lucene's raw scores, as deep as is asked
 NAME = "measured"  # of the corpus, in the data home of its folder
 
 
@@ -34,6 +52,12 @@ def pin(threads: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
+def peak_bytes() -> int:
+    """Return the most that this process has held; ``getrusage`` would count the process that started it as well."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
 def nothing(*_: object) -> None:
     """Do nothing: what an engine has to check or to prepare that has nothing to."""
 
@@ -45,8 +69,8 @@ class Engine(Protocol):
         """Keep the questions in the form in which the engine's users have them when they search; not timed."""
         ...
 
-    def batch(self, n: int, k: int) -> object:
-        """Return the k best of each of the first n questions, asked at once."""
+    def batch(self, which: slice, k: int) -> object:
+        """Return the k best of each of some questions, asked at once."""
         ...
 
     def single(self, number: int, k: int) -> object:
@@ -54,7 +78,7 @@ class Engine(Protocol):
         ...
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds, each question's rows in any order; not timed."""
+        """Return what ``batch`` finds for the first n questions, each question's rows in any order; not timed."""
         ...
 
 

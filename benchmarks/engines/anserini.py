@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bm25.engines import NAME, Kind
+from benchmarks.engines.kinds import NAME, Kind
 from corpora.build import open_store
 from indexer.base import NO_ROW, Hits
 from indexer.indexes.lucene_build import contents
@@ -46,10 +46,10 @@ class PyseriniEngine:
         self._questions = list(questions)
         self._numbers = [str(number) for number in range(len(questions))]
 
-    def batch(self, n: int, k: int) -> list[Found]:
-        """Search for n questions at once."""
-        found = self._searcher.batch_search(self._questions[:n], self._numbers[:n], k=k, threads=self._threads)
-        return [_read(found[number]) for number in self._numbers[:n]]
+    def batch(self, which: slice, k: int) -> list[Found]:
+        """Search for some questions at once."""
+        found = self._searcher.batch_search(self._questions[which], self._numbers[which], k=k, threads=self._threads)
+        return [_read(found[number]) for number in self._numbers[which]]
 
     def single(self, number: int, k: int) -> Found:
         """Search for one question."""
@@ -58,7 +58,7 @@ class PyseriniEngine:
     def hits(self, n: int, k: int) -> Hits:
         """Return what ``batch`` finds."""
         rows, scores = np.full((n, k), NO_ROW, dtype=np.int64), np.full((n, k), -np.inf, dtype=np.float32)
-        for line, found in enumerate(self.batch(n, k)):
+        for line, found in enumerate(self.batch(slice(n), k)):
             rows[line, : len(found)] = [int(docid) for docid, _ in found]
             scores[line, : len(found)] = [score for _, score in found]
         return Hits(rows, scores)

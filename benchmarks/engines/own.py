@@ -1,4 +1,4 @@
-"""The project's two indexes as ``benchmarks.bm25`` measures them: from strings to ``Hits``, analysis included.
+"""The project's two indexes of terms: from strings to ``Hits``, analysis included.
 
 Both use as many threads as the process has processors; it is pinned to as many as it is to use.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.bm25.engines import NAME, Kind
+from benchmarks.engines.kinds import NAME, Kind
 from corpora.build import open_store
 from corpora.registry import load
 from indexer import INDEXES
@@ -29,9 +29,9 @@ class OwnEngine:
         """Keep the questions as they are."""
         self._questions = list(questions)
 
-    def batch(self, n: int, k: int) -> Hits:
-        """Search for n questions at once."""
-        return self._index.search(self._questions[:n], k)
+    def batch(self, which: slice, k: int) -> Hits:
+        """Search for some questions at once."""
+        return self._index.search(self._questions[which], k)
 
     def single(self, number: int, k: int) -> Hits:
         """Search for one question."""
@@ -39,7 +39,7 @@ class OwnEngine:
 
     def hits(self, n: int, k: int) -> Hits:
         """Return what ``batch`` does."""
-        return self.batch(n, k)
+        return self.batch(slice(n), k)
 
 
 def _build(name: str, _folder: Path, _threads: int) -> Path:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bm25.engines import NAME, enter
+from benchmarks.engines.build import build
+from benchmarks.engines.kinds import NAME, enter
+from benchmarks.engines.worker import Worker
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.compression import open_bytes
@@ -22,6 +24,7 @@ from corpora.store import PassageStore
 from indexer.analysis import TermNumbers, english
 from indexer.indexes.lucene_build import contents
 
+_OURS = "bm25"
 _COUNTS = "counts.json"
 _BATCH = 4096
 _WARM_UP_PASSAGES = 1000
@@ -68,7 +71,16 @@ def corpus_of(file: Path, work: Path) -> Measured:
     return _stored(label, work / label, file)
 
 
-def warm_up_corpus(measured: Measured, work: Path) -> Measured:
+def compile_kernels(measured: Measured, work: Path, questions: Path, ks: Sequence[int]) -> None:
+    """Build and search the first passages, so that numba has in its cache what the project's BM25 needs, as after the first search."""
+    small = _warm_up_corpus(measured, work)
+    build(_OURS, small.folder, 1, again=True)
+    with Worker(_OURS, small.folder, 1, questions) as worker:
+        for k in ks:
+            worker.batch(1, k)
+
+
+def _warm_up_corpus(measured: Measured, work: Path) -> Measured:
     """Return the first passages of a corpus as one of their own, in ``<work>/warm-up``."""
     enter(measured.folder)
     passages = islice(open_store(NAME).read(), _WARM_UP_PASSAGES)

@@ -1,0 +1,62 @@
+"""The passages and questions of a corpus as MiniLM's vectors: made once by this project, and given to every engine that searches vectors.
+
+This project's ``minilm`` and sentence-transformers' vectors of the same texts differ by less than 2e-7 a component (``benchmarks.embed``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.engines.kinds import NAME, enter
+from corpora.errors import MissingExtraError
+from indexer.base import Vectors
+
+ENCODER = "minilm"
+VECTORS = "vectors"  # the folder of the file that peers read the passages' vectors from
+_PASSAGES, _QUESTIONS, _CHECKPOINT = "passages.npy", "question-vectors.npy", "checkpoint.txt"
+
+
+def embed(folder: Path, questions: Path) -> None:
+    """Embed the passages of a corpus's store, which goes on where it was stopped, and a JSON list of questions."""
+    from corpora.build import open_store
+    from indexer.build import build_vectors, index_path
+    from indexer.devices import EmbedOptions
+    from indexer.embed import encoder_spec
+    from indexer.encoders.transformer import TransformerEncoder
+    from indexer.vectors import SHARD_ROWS, Shards
+
+    enter(folder)
+    spec, store = encoder_spec(ENCODER), open_store(NAME)
+    build_vectors(NAME, spec, store, EmbedOptions(device="cpu"))
+    (folder / VECTORS).mkdir(exist_ok=True)
+    shards = Shards(index_path(NAME, ENCODER), len(store), SHARD_ROWS)
+    np.save(folder / VECTORS / _PASSAGES, shards.read(np.arange(len(store))))
+    np.save(folder / _QUESTIONS, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
+    (folder / _CHECKPOINT).write_text(str(spec.folder("query")))
+
+
+def passage_vectors(folder: Path) -> Vectors:
+    """Return the passages' vectors, float32 of shape (passages, dim)."""
+    vectors: Vectors = np.load(folder / VECTORS / _PASSAGES)
+    return vectors
+
+
+def question_vectors(folder: Path) -> Vectors:
+    """Return the questions' vectors, float32 of shape (questions, dim)."""
+    vectors: Vectors = np.load(folder / _QUESTIONS)
+    return vectors
+
+
+def checkpoint(folder: Path) -> str:
+    """Return the directory of MiniLM's checkpoint."""
+    return (folder / _CHECKPOINT).read_text()
+
+
+def require(package: str, extra: str) -> None:
+    """Raise ``MissingExtraError`` unless a package is installed."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(package, extra)

@@ -1,0 +1,72 @@
+"""The project's exact search over MiniLM's vectors: from questions, and from query vectors that are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.engines.embedded import ENCODER, question_vectors, require
+from benchmarks.engines.kinds import NAME, Kind
+from corpora.build import open_store
+from indexer.base import Hits
+from indexer.build import index_path, open_vector_index
+from retrievers.opening import open_retriever
+
+
+class EncodingEngine:
+    """Encodes questions and searches their vectors."""
+
+    def __init__(self, _folder: Path, _threads: int) -> None:
+        self._retriever = open_retriever(NAME, ENCODER, open_store(NAME))
+        self._questions: list[str] = []
+
+    def ask(self, questions: Sequence[str]) -> None:
+        """Keep the questions as they are."""
+        self._questions = list(questions)
+
+    def batch(self, which: slice, k: int) -> Hits:
+        """Search for some questions at once."""
+        return self._retriever.retrieve(self._questions[which], k)
+
+    def single(self, number: int, k: int) -> Hits:
+        """Search for one question."""
+        return self._retriever.retrieve([self._questions[number]], k)
+
+    def hits(self, n: int, k: int) -> Hits:
+        """Return what ``batch`` does."""
+        return self.batch(slice(n), k)
+
+
+class ExactEngine:
+    """Searches the shards on disk for vectors."""
+
+    def __init__(self, folder: Path, _threads: int) -> None:
+        self._index = open_vector_index(NAME, ENCODER, open_store(NAME))
+        self._vectors = question_vectors(folder)
+
+    def ask(self, _questions: Sequence[str]) -> None:
+        """Do nothing: their vectors are there."""
+
+    def batch(self, which: slice, k: int) -> Hits:
+        """Search for some vectors at once."""
+        return self._index.search(self._vectors[which], k)
+
+    def single(self, number: int, k: int) -> Hits:
+        """Search for one vector."""
+        return self._index.search(self._vectors[number : number + 1], k)
+
+    def hits(self, n: int, k: int) -> Hits:
+        """Return what ``batch`` does."""
+        return self.batch(slice(n), k)
+
+
+def _shards(_folder: Path, _threads: int) -> Path:
+    """Return where the shards lie: there is nothing to build beside them."""
+    return index_path(NAME, ENCODER)
+
+
+_check = partial(require, "torch", "dense")
+
+MINILM = Kind(build=_shards, open=EncodingEngine, load=lambda: None, check=_check)
+EXACT = Kind(build=_shards, open=ExactEngine, load=lambda: None, check=_check)

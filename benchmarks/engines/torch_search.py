@@ -1,0 +1,138 @@
+"""sentence-transformers: ``encode`` with MiniLM and ``util.semantic_search``, and the latter alone with query vectors that are ready.
+
+The vectors have length 1, so that inner products are asked for in place of the default, cosines, which would be normalised again. The batch
+size of ``encode`` and how many queries ``semantic_search`` takes at once are the fastest of those tried on the first questions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.engines.embedded import VECTORS, checkpoint, passage_vectors, question_vectors, require
+from benchmarks.engines.kinds import Kind
+from indexer.base import NO_ROW, Hits
+
+_ENCODED = (8, 16, 32, 64, 128)  # questions at once; 32 is the default
+_SEARCHED = (100, 500, 5_000)  # queries at once; 100 is the default
+_TRIED = 256  # questions
+_TRIES = 2
+
+Found = list[list[dict[str, Any]]]
+
+
+class _Search:
+    """``semantic_search`` over the passages' vectors."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        torch, self._util = importlib.import_module("torch"), _package().util
+        torch.set_num_threads(threads)
+        self._passages = torch.from_numpy(passage_vectors(folder))
+        self._chunk: dict[int, int] = {}  # by k
+
+    def __call__(self, vectors: Any, k: int) -> Found:  # noqa: ANN401 - a tensor
+        if len(vectors) == 1:
+            return self._search(vectors, k, 1)
+        if k not in self._chunk:
+            self._chunk[k] = fastest(_SEARCHED, lambda size: self._search(vectors, k, size))
+        return self._search(vectors, k, self._chunk[k])
+
+    def _search(self, vectors: Any, k: int, size: int) -> Found:  # noqa: ANN401 - a tensor
+        found: Found = self._util.semantic_search(
+            vectors, self._passages, query_chunk_size=size, top_k=k, score_function=self._util.dot_score
+        )
+        return found
+
+
+class SentenceTransformersEngine:
+    """Encodes questions and searches their vectors."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._search = _Search(folder, threads)
+        self._model = _package().SentenceTransformer(checkpoint(folder), device="cpu")
+        self._questions: list[str] = []
+        self._size = 0
+
+    def ask(self, questions: Sequence[str]) -> None:
+        """Keep the questions as they are."""
+        self._questions = list(questions)
+
+    def batch(self, which: slice, k: int) -> Found:
+        """Search for some questions at once."""
+        if not self._size:
+            self._size = fastest(_ENCODED, lambda size: self._encode(self._questions[:_TRIED], size))
+        return self._search(self._encode(self._questions[which], self._size), k)
+
+    def single(self, number: int, k: int) -> Found:
+        """Search for one question."""
+        return self._search(self._encode([self._questions[number]], 1), k)
+
+    def hits(self, n: int, k: int) -> Hits:
+        """Return what ``batch`` finds."""
+        return _hits(self.batch(slice(n), k), k)
+
+    def _encode(self, questions: list[str], size: int) -> Any:  # noqa: ANN401 - a tensor
+        return self._model.encode(questions, batch_size=size, convert_to_tensor=True, show_progress_bar=False)
+
+
+class SemanticSearchEngine:
+    """Searches query vectors that are ready."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._search = _Search(folder, threads)
+        self._vectors = importlib.import_module("torch").from_numpy(question_vectors(folder))
+
+    def ask(self, _questions: Sequence[str]) -> None:
+        """Do nothing: their vectors are there."""
+
+    def batch(self, which: slice, k: int) -> Found:
+        """Search for some vectors at once."""
+        return self._search(self._vectors[which], k)
+
+    def single(self, number: int, k: int) -> Found:
+        """Search for one vector."""
+        return self._search(self._vectors[number : number + 1], k)
+
+    def hits(self, n: int, k: int) -> Hits:
+        """Return what ``batch`` finds."""
+        return _hits(self.batch(slice(n), k), k)
+
+
+def fastest(sizes: Sequence[int], work: Callable[[int], object]) -> int:
+    """Return the size with which something takes least time."""
+
+    def seconds(size: int) -> float:
+        started = time.perf_counter()
+        work(size)
+        return time.perf_counter() - started
+
+    return min(sizes, key=lambda size: min(seconds(size) for _ in range(_TRIES)))
+
+
+def _hits(found: Found, k: int) -> Hits:
+    rows, scores = np.full((len(found), k), NO_ROW, dtype=np.int64), np.full((len(found), k), -np.inf, dtype=np.float32)
+    for line, of_question in enumerate(found):
+        rows[line, : len(of_question)] = [hit["corpus_id"] for hit in of_question]
+        scores[line, : len(of_question)] = [hit["score"] for hit in of_question]
+    return Hits(rows, scores)
+
+
+def _vectors_folder(folder: Path, _threads: int) -> Path:
+    """Return where the vectors lie: there is nothing to build beside them."""
+    return folder / VECTORS
+
+
+def _package() -> Any:  # noqa: ANN401 - a module whose import takes seconds
+    return importlib.import_module("sentence_transformers")
+
+
+_check = partial(require, "sentence_transformers", "bench")
+
+SENTENCE_TRANSFORMERS = Kind(build=_vectors_folder, open=SentenceTransformersEngine, load=_package, check=_check)
+SEMANTIC_SEARCH = Kind(build=_vectors_folder, open=SemanticSearchEngine, load=_package, check=_check)

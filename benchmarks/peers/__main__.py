@@ -1,0 +1,180 @@
+"""This project beside Pyserini, bm25s, FAISS, sentence-transformers and a server in Search-R1's manner: how fast, how large, how good?
+
+    python -m benchmarks.peers                              # everything on dpr_union; tables, and charts in benchmarks/charts
+    python -m benchmarks.peers --parts bm25 --rounds 3      # a part; the charts of the other parts stay
+    python -m benchmarks.peers --parts --work FOLDER        # no measurement: the charts again, from FOLDER/figures.json
+
+All are given the same passages, questions, processors and k. Every engine is a process pinned to as many processors as it may use threads,
+and told the same number by its own option. Rounds go through all engines of a part in turn. What is measured has been asked once before. A
+slow engine is asked the first of the mixed questions only, as many as it answers in ``--seconds``.
+
+R@20             share of all questions with an answer in the text of one of the first 20 passages (DPR's has_answer)
+questions/s      all questions at once; best and median round, on the most threads, and the best one on the fewest
+p50, p95         a question alone, on the most threads; medians of the rounds
+first answer     from the start of a new process to the answer to its first question, files in the page cache; median of ``--starts``
+peak MB          the most memory that the process held while it was measured, mapped files as far as they were read
+index MB, build  what searching reads, without texts; vectors are made once for all ("embedding" compares that)
+
+bm25, dense, vectors   engines; see ``groups`` for what each was given
+server                 single questions through /retrieve, from clients that wait for their answers and run on the same processors
+embedding              ``benchmarks.embed`` on 500 passages
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks.engines.corpus import compile_kernels, corpus_of
+from benchmarks.engines.embedded import embed
+from benchmarks.engines.kinds import enter, kind_of
+from benchmarks.engines.rounds import Plan
+from benchmarks.peers.groups import GROUPS, given
+from benchmarks.peers.measuring import Rows, Task, measure, size_table, table
+from benchmarks.peers.serving import serve
+from benchmarks.report import circumstances, show
+from benchmarks.synthetic import data_folder
+from corpora.errors import IdxError, InputError, MissingExtraError
+from runtimes.questions import read_questions
+
+CHARTS = Path(__file__).parents[1] / "charts"
+_USERS_MISTAKE = 2  # exit status
+_EMBEDDED_PASSAGES = 500
+
+Tables = dict[str, Rows]  # by title
+
+
+def measure_group(name: str, task: Task) -> Tables:
+    """Measure those engines of a group that are installed, and name those that are not."""
+    group = GROUPS[name]
+    engines = [engine for engine in group.engines if _is_installed(engine)]
+    found = measure(engines, group.sizes, task)
+    notes: Rows = [{"engine": group.engines[engine], "was given": given(engine)} for engine in engines]
+    tables = {group.title: table(group, found, task), f"{group.title}: what each was given": notes}
+    if found.sizes:
+        tables[f"{group.title}: questions/s by batch, k {max(task.ks)}"] = size_table(group, found)
+    return tables
+
+
+def measure_servers(task: Task, seconds: float) -> Tables:
+    """Measure servers, for those retrievers whose engines are installed."""
+    needed = {"bm25": ("pyserini",), "minilm": ("faiss", "sentence-transformers")}
+    retrievers = [retriever for retriever, engines in needed.items() if all(map(_is_installed, engines))]
+    for engine in (engine for retriever in retrievers for engine in ("bm25", *needed[retriever])):
+        _built(engine, task)
+    by_clients, by_server = serve(task, retrievers, seconds)
+    return {"Single questions through /retrieve": by_clients, "The servers": by_server}
+
+
+def measure_embedding() -> Tables:
+    """Measure how fast passages are embedded."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "embed.json")
+        options = ["--passages", str(_EMBEDDED_PASSAGES), "--rounds", "2", "--json", str(out)]
+        subprocess.run([sys.executable, "-m", "benchmarks.embed", *options], check=True, stdout=subprocess.DEVNULL)
+        rows: Rows = json.loads(out.read_bytes())["rows"]
+    return {"Embedding passages": rows}
+
+
+def _built(engine: str, task: Task) -> None:
+    from benchmarks.engines.build import build
+
+    kind_of(engine).prepare(task.folder)
+    build(engine, task.folder, max(task.threads))
+
+
+def _is_installed(engine: str) -> bool:
+    try:
+        kind_of(engine).check()
+    except MissingExtraError as error:
+        print(f"{engine} is left out: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _task(options: argparse.Namespace) -> Task:
+    """Build what all parts need: the store, the questions, the vectors."""
+    source: Path = options.passages or data_folder() / "dpr_union" / "passages.jsonl.gz"
+    asked = list(read_questions(options.questions or data_folder() / "dpr_union" / "queries.nq_oracle.jsonl.gz"))
+    random.Random(0).shuffle(asked)  # so that the first n are like all
+    corpus = corpus_of(source, options.work)
+    questions = corpus.folder / "questions.json"
+    questions.write_text(json.dumps([question.text for question in asked]))
+    compile_kernels(corpus, options.work, questions, options.k)
+    enter(corpus.folder)
+    if _is_installed("minilm"):
+        embed(corpus.folder, questions)
+    plan = Plan(options.rounds, options.seconds, len(asked))
+    answers = [question.golden_answers for question in asked]
+    return Task(corpus.folder, questions, answers, plan, sorted(options.threads), options.k, options.starts)
+
+
+def _run(options: argparse.Namespace) -> None:
+    n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    if not all(1 <= threads <= n_processors for threads in options.threads):
+        raise InputError(f"--threads {options.threads}: this process can be pinned to 1 to {n_processors} processors (none but on Linux)")
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.work = options.work.resolve()
+    kept = options.work / "figures.json"
+    figures = json.loads(kept.read_bytes()) if kept.exists() else {}
+    if options.parts:
+        task = _task(options)
+        parts: dict[str, Callable[[], Tables]] = {
+            **{name: partial(measure_group, name, task) for name in GROUPS},
+            "server": partial(measure_servers, task, options.seconds),
+            "embedding": measure_embedding,
+        }
+        for part in options.parts:
+            about = circumstances("numba", "bm25s", "pyserini", "faiss-cpu", "torch", "sentence-transformers", "fastapi")
+            tables = parts[part]()
+            figures[part] = {"about": about, "tables": tables}
+            for title, rows in tables.items():
+                show(title, rows, about, None)
+            kept.write_text(json.dumps(figures, indent=1) + "\n")
+    if options.charts:
+        from benchmarks.peers.charts import draw
+
+        for path in draw(figures, options.charts):
+            print(path)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--passages", type=Path, help="a file of passages; default: dpr_union of the test data")
+    parser.add_argument("--questions", type=Path, help="questions with answers; default: those of dpr_union")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--k", nargs="+", type=int, default=[10, 100])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one turn of a slow engine, or of a server")
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-peers", help="folder that is kept")
+    parser.add_argument("--charts", type=Path, default=CHARTS, help="folder of the charts")
+    return parser.parse_args()
+
+
+PARTS = (*GROUPS, "server", "embedding")
+
+
+def main() -> int:
+    """Run the command line."""
+    try:
+        _run(_options())
+    except IdxError as error:
+        print(error, file=sys.stderr)
+        return _USERS_MISTAKE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Asks servers in turn; they and the process that sends the requests are started when they are first needed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.serve.corpus import read_questions
+from benchmarks.serve.load import Order, Report
+from benchmarks.serve.processes import Load, Server, host
+from retrievers.wire import RETRIEVE, SEARCH
+
+K = 10
+BATCH = 32
+
+
+class Run:
+    """The processes of a run, which ends them with ``running``.
+
+    Args:
+        folder: of the corpus.
+        rounds: how often servers are asked in turn.
+        seconds: of each measurement.
+        running: ends the processes.
+        retrievers: that are measured.
+    """
+
+    def __init__(self, folder: Path, rounds: int, seconds: float, running: ExitStack, *, retrievers: Sequence[str]) -> None:
+        self.folder, self.rounds, self.seconds, self.retrievers = folder, rounds, seconds, retrievers
+        self.questions = read_questions(folder)
+        self._running = running
+        self._load = running.enter_context(Load())
+        self._servers: dict[str, Server] = {}
+
+    def server(self, kind: str) -> Server:
+        """Return a server; it is started when it is first asked for."""
+        if kind not in self._servers:
+            self._servers[kind] = server = host(kind, self.folder)
+            self._running.callback(server.__exit__, None, None, None)
+            path = RETRIEVE if "search-r1" in kind else SEARCH
+            while not self.sent(kind, path, 1, seconds=0.01, clients=1).statuses.get("200"):
+                server.check_alive()
+                time.sleep(0.1)
+            server.first_answer_s = time.perf_counter() - server.started
+            self.sent(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # what maps files has to be asked for them once
+            self.sent(kind, path, 1, seconds=self.seconds, clients=8)
+        return self._servers[kind]
+
+    def bodies(self, path: str, size: int) -> list[str]:
+        """Return requests of so many questions each, all different."""
+        groups = [self.questions[first : first + size] for first in range(0, len(self.questions) - size, size)]
+        more = {"topk": K, "return_scores": True} if path == RETRIEVE else {"k": K, "depth": K}
+        return [json.dumps({"queries": group, **more}) for group in groups]
+
+    def sent(self, kind: str, path: str, size: int, *, seconds: float = 0.0, clients: int = 0, rate: float = 0.0) -> Report:
+        """Send requests to a server."""
+        order = Order(self.server(kind).port, path, self.bodies(path, size), seconds or self.seconds, clients, rate)
+        return self._load.report(order)
+
+    def answer(self, server: Server, body: str) -> Report:
+        """Send one request."""
+        return self._load.report(Order(server.port, SEARCH, [body], 0.001, clients=1))
+
+    def in_turn(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, list[Report]]:
+        """Return what each server makes of the same requests, in rounds in turn."""
+        found: dict[str, list[Report]] = {kind: [] for kind in kinds}
+        for kind in kinds:
+            self.server(kind)
+        for _ in range(self.rounds):
+            for kind in kinds:
+                found[kind].append(self.sent(kind, path, size, clients=clients))
+        return found
+
+    def rates(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, float]:
+        """Return the requests a second that each server answers, the median of rounds in turn."""
+        found = self.in_turn(kinds, path, size, clients)
+        return {kind: statistics.median(report.per_second for report in reports) for kind, reports in found.items()}
