@@ -29,7 +29,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 
@@ -52,10 +52,12 @@ _EMBEDDED_PASSAGES = 500
 Tables = dict[str, Rows]  # by title
 
 
-def measure_group(name: str, task: Task) -> Tables:
-    """Measure those engines of a group that are installed, and name those that are not."""
+def measure_group(name: str, task: Task, wanted: Container[str]) -> Tables:
+    """Measure those wanted engines of a group that are installed, and name those that are not."""
     group = GROUPS[name]
-    engines = [engine for engine in group.engines if _is_installed(engine)]
+    engines = [engine for engine in group.engines if engine in wanted and _is_installed(engine)]
+    if not engines:
+        return {}
     found = measure(engines, group.sizes, task)
     notes: Rows = [{"engine": group.engines[engine], "was given": given(engine)} for engine in engines]
     tables = {group.title: table(group, found, task), f"{group.title}: what each was given": notes}
@@ -128,7 +130,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.parts:
         task = _task(options)
         parts: dict[str, Callable[[], Tables]] = {
-            **{name: partial(measure_group, name, task) for name in GROUPS},
+            **{name: partial(measure_group, name, task, options.engines) for name in GROUPS},
             "server": partial(measure_servers, task, options.seconds),
             "embedding": measure_embedding,
         }
@@ -151,6 +153,8 @@ def _options() -> argparse.Namespace:
         prog="python -m benchmarks.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
+    every_engine = [engine for group in GROUPS.values() for engine in group.engines]
+    parser.add_argument("--engines", nargs="+", choices=every_engine, default=every_engine, help="of the parts that compare engines")
     parser.add_argument("--passages", type=Path, help="a file of passages; default: dpr_union of the test data")
     parser.add_argument("--questions", type=Path, help="questions with answers; default: those of dpr_union")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])

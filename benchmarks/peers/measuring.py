@@ -64,19 +64,20 @@ def measure(engines: Sequence[str], sizes: Sequence[int], task: Task) -> Found:
     for engine in engines:
         kind_of(engine).prepare(task.folder)
     builds = {engine: build(engine, task.folder, most) for engine in engines}
-    openings = _starts(engines, task)
     with ExitStack() as running:
         workers = {
             (engine, threads): running.enter_context(Worker(engine, task.folder, threads, task.questions))
             for threads in task.threads
             for engine in engines
         }
+        openings = {engine: [workers[engine, most].opening] for engine in engines}
         all_at_once = batches(workers, task.ks, task.plan)
         alone = singles(workers, task.ks, task.plan, most)
         widest = {(engine, threads): worker for (engine, threads), worker in workers.items() if threads == most}
         of_sizes = by_size(widest, max(task.ks), [size for size in sizes if size <= task.plan.n_questions], task.plan)
         peaks = {engine: worker.peak_bytes() for (engine, _), worker in widest.items()}
         recalls = {engine: _recall(worker, task) for (engine, _), worker in widest.items()}
+    _start_again(openings, task)
     return Found(builds, openings, all_at_once, alone, of_sizes, peaks, recalls)
 
 
@@ -114,14 +115,12 @@ def size_table(group: Group, found: Found) -> Rows:
     return [{"batch": size, **{group.engines[engine]: found.sizes[engine, size].median for engine in engines}} for size in sizes]
 
 
-def _starts(engines: Sequence[str], task: Task) -> dict[str, list[Opening]]:
-    """Start each engine in turn, so often, and end it when it has answered one question."""
-    openings: dict[str, list[Opening]] = {engine: [] for engine in engines}
-    for _ in range(task.starts):
-        for engine in engines:
+def _start_again(openings: Mapping[str, list[Opening]], task: Task) -> None:
+    """Start each engine in turn as often as is missing, and end it when it has answered one question."""
+    for _ in range(task.starts - 1):
+        for engine, of_engine in openings.items():
             with Worker(engine, task.folder, max(task.threads), task.questions) as worker:
-                openings[engine].append(worker.opening)
-    return openings
+                of_engine.append(worker.opening)
 
 
 def _recall(worker: Worker, task: Task) -> float:

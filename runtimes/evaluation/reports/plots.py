@@ -26,11 +26,11 @@ try:
 except ImportError as error:
     raise MissingExtraError("plots", "eval") from error
 
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _SHAPES = "osD^vPX*"  # one more than colours: 56 lines differ, in the one or the other
 _PAPER_SHAPES = ("D", "^", "s", "o", "v", "P")
 _GREY = "0.35"
-_STYLE: dict[Any, Any] = {  # of rcParams
+STYLE: dict[Any, Any] = {  # of rcParams
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -71,14 +71,14 @@ def curves(title: str, of: Mapping[str, Mapping[int, Interval]], *, measure: str
         of: name -> k -> the share of questions, from 0 to 1.
         measure: what the share is; the axis is called "measure@k, %".
     """
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, _AXES_HEIGHT + 1), layout="constrained")
         axes = figure.subplots()
         depths = sorted({k for curve in of.values() for k in curve})
         for number, curve in enumerate(of.values()):
             ks = sorted(curve)
             means, lows, highs = ([100 * end for end in ends] for ends in zip(*(curve[k][:3] for k in ks), strict=True))
-            color = _COLORS[number % len(_COLORS)]
+            color = COLORS[number % len(COLORS)]
             axes.fill_between(ks, lows, highs, color=color, alpha=0.13, linewidth=0)
             axes.plot(ks, means, color=color, marker=_SHAPES[number % len(_SHAPES)], markersize=5, linewidth=1.6)
         axes.set_xscale("log")
@@ -100,7 +100,7 @@ def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Seque
         marks: panel's title -> the papers' figures there.
         title: above the plot.
     """
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
         columns = 2 if len(panels) == _FOUR else min(3, len(panels))
         rows = math.ceil(len(panels) / columns)
@@ -130,11 +130,11 @@ def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Fi
         panels: kind of cost, with its unit -> run -> point.
         accuracy: the metric's name.
     """
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.6 * len(panels), 4.0), layout="constrained")
         for axes, (cost, points) in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True).ravel(), panels.items(), strict=True):
             for number, point in enumerate(points.values()):
-                _draw_point(axes, point, _COLORS[number % len(_COLORS)], _SHAPES[number % len(_SHAPES)])
+                _draw_point(axes, point, COLORS[number % len(COLORS)], _SHAPES[number % len(_SHAPES)])
             axes.set_xlabel(cost)
             axes.grid(visible=True, alpha=0.25)
             axes.margins(0.25, 0.15)
@@ -149,7 +149,7 @@ def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Fi
 def svg(figure: Figure) -> str:
     """Return a figure as a ``data:`` address of an SVG image, letters as outlines: it needs nothing else to be shown."""
     file = io.BytesIO()
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
@@ -170,7 +170,7 @@ def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     least = (high - low) * _LINE / _AXES_HEIGHT
     heights = spread([height for _, height in ends.values()], least)
     for number, ((name, end), height) in enumerate(zip(ends.items(), heights, strict=True)):
-        color = _COLORS[number % len(_COLORS)]
+        color = COLORS[number % len(COLORS)]
         axes.annotate(
             _short(name),
             end,
@@ -191,7 +191,7 @@ def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval]) 
             axes.text(1.02, row, "–", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
             continue
         mean, low, high = (100 * number for number in found[:3])
-        axes.barh(row, mean, height=0.62, color=_COLORS[row % len(_COLORS)], alpha=0.85)
+        axes.barh(row, mean, height=0.62, color=COLORS[row % len(COLORS)], alpha=0.85)
         axes.errorbar(mean, row, xerr=[[mean - low], [high - mean]], color="black", linewidth=1, capsize=3)
         axes.text(1.02, row, f"{mean:.1f}", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
     axes.set_yticks(range(len(names)), list(map(_short, names)))
@@ -254,4 +254,4 @@ def _label_points(axes: Axes, points: Mapping[str, Point]) -> None:
     frame = Box(*axes.bbox.extents)
     for number, (name, box) in enumerate(zip(points, place_labels(drawn, sizes, frame, taken, gap=9), strict=True)):
         left, bottom = axes.transData.inverted().transform((box.left + _PAD, box.bottom))
-        axes.text(left, bottom, _short(name), color=_COLORS[number % len(_COLORS)]).set_in_layout(False)
+        axes.text(left, bottom, _short(name), color=COLORS[number % len(COLORS)]).set_in_layout(False)
