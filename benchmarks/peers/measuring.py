@@ -102,7 +102,7 @@ def table(group: Group, found: Found, task: Task) -> Rows:
                     "first answer s": statistics.median(opening.first_answer_s for opening in found.openings[engine]),
                     "peak MB": found.peaks[engine] / 1e6,
                     "index MB": found.builds[engine].index_bytes / 1e6,
-                    "build s": found.builds[engine].seconds,
+                    "build s": round(found.builds[engine].seconds, 2),
                 }
             )
     return rows

@@ -42,13 +42,22 @@ class Run:
             self._servers[kind] = server = host(kind, self.folder)
             self._running.callback(server.__exit__, None, None, None)
             path = RETRIEVE if "search-r1" in kind else SEARCH
-            while not self.sent(kind, path, 1, seconds=0.01, clients=1).statuses.get("200"):
-                server.check_alive()
-                time.sleep(0.1)
-            server.first_answer_s = time.perf_counter() - server.started
+            self._until_it_answers(server, path)
             self.sent(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # what maps files has to be asked for them once
             self.sent(kind, path, 1, seconds=self.seconds, clients=8)
         return self._servers[kind]
+
+    def first_answer_s(self, kind: str, path: str) -> float:
+        """Start one more server, and end it; return how long after its start it has answered a search."""
+        with host(kind, self.folder) as server:
+            return self._until_it_answers(server, path)
+
+    def _until_it_answers(self, server: Server, path: str) -> float:
+        order = Order(server.port, path, self.bodies(path, 1)[:1], 0.001, clients=1)
+        while not self._load.report(order).statuses.get("200"):
+            server.check_alive()
+            time.sleep(0.05)
+        return time.perf_counter() - server.started
 
     def bodies(self, path: str, size: int) -> list[str]:
         """Return requests of so many questions each, all different."""

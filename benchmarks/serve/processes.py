@@ -56,8 +56,6 @@ class Process:
 class Server(Process):
     """A server; it says where it listens on standard error."""
 
-    first_answer_s = 0.0  # from its start to its first answer to a search, once it has given one
-
     def __init__(self, arguments: Sequence[str]) -> None:
         super().__init__(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         words = self.process.stderr.readline().split() if self.process.stderr else []
