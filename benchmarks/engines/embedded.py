@@ -5,6 +5,7 @@ This project's ``minilm`` and sentence-transformers' vectors of the same texts d
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 from pathlib import Path
@@ -17,26 +18,31 @@ from indexer.base import Vectors
 
 ENCODER = "minilm"
 VECTORS = "vectors"  # the folder of the file that peers read the passages' vectors from
-_PASSAGES, _QUESTIONS, _CHECKPOINT = "passages.npy", "question-vectors.npy", "checkpoint.txt"
+_PASSAGES, _QUESTIONS, _MADE = "passages.npy", "question-vectors.npy", "embedded.json"
 
 
 def embed(folder: Path, questions: Path) -> None:
-    """Embed the passages of a corpus's store, which goes on where it was stopped, and a JSON list of questions."""
+    """Embed the passages of a corpus's store, going on where it was stopped, and a JSON list of questions; not again what is there."""
     from corpora.build import open_store
     from indexer.build import build_vectors, index_path
     from indexer.devices import EmbedOptions
     from indexer.embed import encoder_spec
-    from indexer.encoders.transformer import TransformerEncoder
     from indexer.vectors import SHARD_ROWS, Shards
 
     enter(folder)
     spec, store = encoder_spec(ENCODER), open_store(NAME)
+    checkpoint_folder, asked = str(spec.folder("query")), hashlib.sha256(questions.read_bytes()).hexdigest()
+    made = {"checkpoint": checkpoint_folder, "passages": store.fingerprint, "questions": asked}
+    if (folder / _MADE).exists() and json.loads((folder / _MADE).read_bytes()) == made:
+        return
+    from indexer.encoders.transformer import TransformerEncoder
+
     build_vectors(NAME, spec, store, EmbedOptions(device="cpu"))
     (folder / VECTORS).mkdir(exist_ok=True)
     shards = Shards(index_path(NAME, ENCODER), len(store), SHARD_ROWS)
     np.save(folder / VECTORS / _PASSAGES, shards.read(np.arange(len(store))))
     np.save(folder / _QUESTIONS, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
-    (folder / _CHECKPOINT).write_text(str(spec.folder("query")))
+    (folder / _MADE).write_text(json.dumps(made))
 
 
 def passage_vectors(folder: Path) -> Vectors:
@@ -53,7 +59,8 @@ def question_vectors(folder: Path) -> Vectors:
 
 def checkpoint(folder: Path) -> str:
     """Return the directory of MiniLM's checkpoint."""
-    return (folder / _CHECKPOINT).read_text()
+    path: str = json.loads((folder / _MADE).read_bytes())["checkpoint"]
+    return path
 
 
 def require(package: str, extra: str) -> None:

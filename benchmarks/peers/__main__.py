@@ -110,7 +110,8 @@ def _task(options: argparse.Namespace) -> Task:
     corpus = corpus_of(source, options.work)
     questions = corpus.folder / "questions.json"
     questions.write_text(json.dumps([question.text for question in asked]))
-    compile_kernels(corpus, options.work, questions, options.k)
+    if {"bm25", "server"} & set(options.parts):
+        compile_kernels(corpus, options.work, questions, options.k)
     enter(corpus.folder)
     if _is_installed("minilm"):
         embed(corpus.folder, questions)
