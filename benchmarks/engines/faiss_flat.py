@@ -23,7 +23,7 @@ from indexer.base import Hits, Vectors
 
 _FOLDER, _FILE = "faiss", "index.faiss"
 _BLOCKS = (1_024, 4_096, 16_384)  # vectors that it multiplies at once; 1,024 is the default
-_PIECES = (128, 512, 1_024)  # queries at once
+_PIECES = (512, 1_024)  # queries at once; fewer were never faster (``benchmarks.vectors``)
 _TRIES = 2
 
 Found = tuple[Any, Any]  # scores and rows, both of shape (Q, k)

@@ -47,7 +47,7 @@ _GIVEN = {
     "minilm": "strings; batches of its own",
     "sentence-transformers": "strings; encode at its fastest batch size of 8 to 128, semantic_search as below",
     "exact": "query vectors",
-    "faiss-best": "query vectors; IndexFlatIP, the fastest of four blocks and up to four piece sizes for each batch, OpenMP",
+    "faiss-best": "query vectors; IndexFlatIP, the fastest of four blocks and up to three piece sizes for each batch, OpenMP",
     "faiss": "query vectors; IndexFlatIP, all at once, OpenMP",
     "semantic-search": "query vectors; inner product, fastest chunk of 100, 500 and 5,000 queries",
 }
