@@ -29,6 +29,7 @@ from corpora.artifacts import Manifest, Parameters, Recipe
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.custom import Reading, custom_corpus
 from corpora.staging import Outcome, Work, build_artifact
+from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
 from indexer.base import Vectors
 from indexer.build import build_index, index_path, open_vector_index
@@ -48,23 +49,27 @@ def made_vectors(n: int, dim: int, seed: int) -> Vectors:
     return vectors
 
 
-def put_vectors(n: int, dim: int) -> None:
-    """Make a corpus of n short passages with made vectors."""
+def put_passages(n: int) -> PassageStore:
+    """Make a corpus of n short passages."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(f'{{"id": "{number}", "title": "", "text": "{number}"}}\n' for number in range(n))
         file.flush()
         build_store(custom_corpus(Path(file.name), _NAME, Reading()), StoreOptions())
-    store = open_store(_NAME)
+    return open_store(_NAME)
+
+
+def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> None:
+    """Make vectors, stored as float16, and have them pass for those of an encoder over a corpus."""
 
     def write(staging: Path) -> Outcome:
-        shards = Shards(staging, n, SHARD_ROWS)
+        shards = Shards(staging, len(store), SHARD_ROWS)
         for rows in shards.rows():
             shards.write(rows, made_vectors(len(rows), dim, rows.start), "float16")
-        return Outcome(store.fingerprint, {"rows": n, "dim": dim, "missing": 0})
+        return Outcome(store.fingerprint, {"rows": len(store), "dim": dim, "missing": 0})
 
-    parameters: Parameters = {"encoder": _ENCODER, "origin": "imported", "dtype": "float16", "shard_rows": SHARD_ROWS}
+    parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16", "shard_rows": SHARD_ROWS}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    build_artifact(index_path(_NAME, _ENCODER), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    build_artifact(index_path(corpus, encoder), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
 
 
 def measure_build(kind: str) -> dict[str, Figure]:
@@ -133,7 +138,7 @@ def main() -> None:
     parser.add_argument("--step", choices=["vectors", "build", "search"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step == "vectors":
-        put_vectors(options.vectors, options.dim)
+        put_vectors(_NAME, put_passages(options.vectors), _ENCODER, options.dim)
     elif options.step:
         measure = measure_build if options.step == "build" else measure_search
         sys.stdout.write(json.dumps(measure(*options.kinds)))

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.engines.kinds import enter, kind_of, peak_bytes, pin
+from benchmarks.watching import held
 from corpora.errors import IdxError
 
 _LOOK_EVERY_S = 0.2
@@ -49,7 +48,7 @@ def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Bu
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
         try:
             while process.poll() is None:
-                peak = max(peak, _held_bytes(process.pid))
+                peak = max(peak, held(process.pid).resident)
                 time.sleep(_LOOK_EVERY_S)
         finally:
             process.kill()
@@ -59,16 +58,6 @@ def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Bu
     found = Build(engine, threads, found.seconds, found.index_bytes, max(peak, found.peak_bytes))
     kept.write_text(json.dumps(asdict(found)))
     return found
-
-
-def _held_bytes(pid: int) -> int:
-    """Return the resident memory of a process and all that it started; of none that has ended."""
-    held = 0
-    with suppress(OSError, ValueError, IndexError):
-        held = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            held += sum(_held_bytes(int(child)) for child in children.read_text().split())
-    return held
 
 
 def _measured(engine: str, folder: Path, threads: int) -> Build:

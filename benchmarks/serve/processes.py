@@ -118,7 +118,7 @@ def library(retriever: str, folder: Path) -> Process:
     return process
 
 
-def idx_serve(folder: Path, corpus: str) -> Server:
+def idx_serve(folder: Path, corpus: str, *options: str) -> Server:
     """Start ``idx serve`` as a user does."""
     os.environ["IDX_HOME"] = str(folder / "home")
-    return Server(["-c", "from runtimes.cli import main; main()", "serve", corpus, "--port", "0"])
+    return Server(["-c", "from runtimes.cli import main; main()", "serve", corpus, "--port", "0", *options])

@@ -1,0 +1,119 @@
+"""How does everything grow with the corpus: building, checking, opening, searching, serving, from three sizes up to 5 million passages?
+
+    python -m benchmarks.scale                             # 312,500, 1,250,000 and 5,000,000 passages; half an hour, 20 GB of disk
+    python -m benchmarks.scale --minutes 10                # stops before the first step that would begin later; the same command goes on
+    python -m benchmarks.scale --steps passages build      # only steps of these kinds
+
+Passages are those of ``benchmarks.synthetic``. Their vectors are MADE, noise around a thousand centres, stored as float16 of as many
+components as the encoder's (384): they cost what real ones do, and what they find means nothing. Embedding is measured apart, on 2,000
+passages. The vectors of questions are real where questions are text (open, serve), and made where the index alone is asked (search).
+
+Every step is a process; figures are kept in ``--work``, and a step that has its figures is not repeated. Numba's cache is filled, with a
+small corpus, before the first size. "own memory" is RssAnon, "resident memory" has the pages of mapped files besides; see ``watching``.
+"disk" is what a step leaves, "most disk" all files of the corpus at one moment while it runs. "open" is ``idx search`` with one question,
+from the start of the process to its end, "cold" with all files to be read from the disk. "a question of 512" is the time of a batch by its
+questions, "a request of 4 clients" the time by the requests answered.
+
+"exponent" is the power of the passages that a figure grows with, through all points, and of the two largest only. Figures at other sizes
+are on the power law or the line through these two, whichever gives more. "of text %" is the memory of its own that each further byte of
+text takes. Remarked is an exponent above 1.05, and memory above 10 % of the text.
+
+On a GPU, with a checkpoint of an encoder of 768 components: ``python -m benchmarks.scale --sizes 21015324 --retrievers contriever
+--steps passages build make serve --device cuda --clients 64``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.bm25.corpus import write_questions
+from benchmarks.report import Figure, circumstances, show
+from benchmarks.scale.growth import Series, machine, series
+from benchmarks.scale.steps import EMBED, Kept, carry_out, embedded
+from benchmarks.synthetic import data_folder
+from corpora.errors import IdxError
+
+SIZES = (312_500, 1_250_000, 5_000_000)
+_WARM_UP = 2_000  # passages
+_TABLES = {
+    "Building": ("passages", "build", "make", "check"),
+    "Opening: one question by the command line": ("open",),
+    "Searching": ("search",),
+    "Serving": ("serve",),
+}
+_USERS_MISTAKE = 2  # exit status
+
+
+def report(kept: Kept, options: argparse.Namespace) -> None:
+    """Print the tables of all that is measured."""
+    measured = {n: kept.figures[str(n)] for n in options.sizes if str(n) in kept.figures}
+    about = circumstances("faiss-cpu", "numba", "numpy", "torch")
+    found: list[Series] = list(series(measured)) if len(measured) > 1 else []
+    for title, kinds in _TABLES.items():
+        rows = [one.row() for one in found if one.step.split()[0] in kinds]
+        if rows:
+            show(title, _even(rows), about, None)
+    speeds = {name: figures["a_passage_s"] for name, figures in kept.figures.get(EMBED, {}).items()}
+    if any(one.step.startswith("build") for one in found):
+        show("The machine that is needed, with two cores like these", machine(found, speeds), about, None)
+    if options.json:
+        options.json.write_text(json.dumps({"about": about, "figures": kept.figures}, indent=1) + "\n")
+
+
+def _even(rows: Sequence[dict[str, Figure]]) -> list[dict[str, Figure]]:
+    """Return rows that all have the columns of the longest one: a step may not have been measured at every size."""
+    names = list(max(rows, key=len))
+    return [{name: row.get(name, "") for name in names} for row in rows]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale")
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    parser.add_argument("--retrievers", nargs="+", default=["bm25", "minilm", "minilm-ivfpq"])
+    parser.add_argument("--steps", nargs="+", choices=[kind for kinds in _TABLES.values() for kind in kinds])
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no step later than this")
+    parser.add_argument("--embedded", type=int, default=2_000, help="passages that are embedded; 0: none")
+    parser.add_argument("--clients", nargs="+", type=int, default=[4, 32])
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement of searching and serving")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--source", type=Path, help="JSON lines of articles; default: wiki_intro")
+    parser.add_argument("--asked", type=Path, help="JSON lines with 'question'; default: those of HybridQA in wiki_intro")
+    parser.add_argument("--no-warm-up", action="store_true", help="numba's cache is full already")
+    parser.add_argument("--keep", action="store_true", help="do not remove a corpus when all of its steps are measured")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-scale", help="folder of the run")
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace) -> None:
+    wiki_intro = data_folder() / "wiki_intro"
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.work = options.work.resolve()
+    options.source = options.source or wiki_intro / "passages.jsonl.gz"
+    options.questions = options.work / "questions.json"
+    write_questions(options.asked or wiki_intro / "queries.hybridqa_dev.jsonl.gz", options.questions)
+    kept, started = Kept(options.work), time.perf_counter()
+    sizes = [*([] if options.no_warm_up else [_WARM_UP]), *sorted(options.sizes)]
+    if all([carry_out(n, kept, options, lambda: time.perf_counter() - started < 60 * options.minutes) for n in sizes]):
+        embedded(kept, options)
+    report(kept, options)
+
+
+def main() -> int:
+    """Run the command line."""
+    try:
+        _run(_options())
+    except IdxError as error:
+        print(error, file=sys.stderr)
+        return _USERS_MISTAKE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

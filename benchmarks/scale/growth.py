@@ -1,0 +1,145 @@
+"""Figures at some sizes -> how they grow, what they will be at other sizes, and what grows as it should not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.report import Figure
+
+TARGETS = (21_015_324, 35_600_000)  # wiki2018, wiki2020
+LINEAR = 1.05  # an exponent above grows worse than the corpus
+HELD = 0.1  # of each further byte of text; above, memory holds the corpus
+
+_UNITS = {"s": ("s", 1.0), "ms": ("ms", 1e3), "MB": ("MB", 1e-6)}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One figure of one step at several sizes, ascending.
+
+    Attributes:
+        step: the step's name.
+        figure: what it is.
+        unit: "s" or "ms", measured in seconds, or "MB", measured in bytes.
+        sizes: passages.
+        values: in seconds or bytes.
+        held: bytes of it for each further byte of text, if it is memory of a process's own; otherwise None.
+    """
+
+    step: str
+    figure: str
+    unit: str
+    sizes: Sequence[int]
+    values: Sequence[float]
+    held: float | None = None
+
+    @property
+    def exponent(self) -> float:
+        """The power of the passages that the figure grows with: the line through the logarithms of all points."""
+        return _exponent(self.sizes, self.values)
+
+    @property
+    def last_exponent(self) -> float:
+        """The same of the two largest sizes, where what a process takes for itself weighs least."""
+        return _exponent(self.sizes[-2:], self.values[-2:])
+
+    def at(self, n: int) -> float:
+        """Return the figure at another size, from the two largest: on the power law or the straight line, whichever gives more.
+
+        A line is right where a process takes something for itself before it begins; what shrinks is taken to stay.
+        """
+        (below, above), last = self.sizes[-2:], self.values[-1]
+        line = last + (last - self.values[-2]) / (above - below) * (n - above)
+        return max(last * (n / above) ** max(0.0, self.last_exponent), line)
+
+    def remark(self) -> str:
+        """Return what is wrong with it, empty if nothing is."""
+        remarks = ["worse than linear"] if max(self.exponent, self.last_exponent) > LINEAR else []
+        remarks += ["holds the corpus"] if self.held is not None and self.held > HELD else []
+        return ", ".join(remarks)
+
+    def row(self) -> dict[str, Figure]:
+        """Return the row of a table."""
+        name, factor = _UNITS[self.unit]
+        return {
+            "step": self.step,
+            "figure": f"{self.figure} {name}",
+            **{f"{n:,}": factor * value for n, value in zip(self.sizes, self.values, strict=True)},
+            "exponent": round(self.exponent, 2),
+            "(largest two)": round(self.last_exponent, 2),
+            "of text %": "" if self.held is None else 100 * self.held,
+            **{f"{n:,}": factor * self.at(n) for n in TARGETS},
+            "remark": self.remark(),
+        }
+
+
+def _exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
+    if len(sizes) < 2 or min(values) <= 0:
+        return 0.0
+    return float(np.polyfit([math.log(n) for n in sizes], [math.log(value) for value in values], 1)[0])
+
+
+def series(measured: Mapping[int, Mapping[str, Mapping[str, float]]]) -> Iterator[Series]:
+    """Yield what was measured, by size, step and key, as one series for each figure of each step that at least two sizes have."""
+    largest = measured[max(measured)]
+    for step, figures in largest.items():
+        sizes = [n for n in sorted(measured) if step in measured[n]]
+        for key in figures if len(sizes) > 1 else ():
+            found = _shown(step, key)
+            if found is not None:
+                values = [measured[n][step][key] for n in sizes]
+                yield Series(step, *found, sizes, values, _held(measured, sizes, values) if key == "own" else None)
+
+
+def _shown(step: str, key: str) -> tuple[str, str] | None:
+    """Return how a figure is called, and its unit; None for one that says nothing of the step."""
+    kind = step.split()[0]
+    if kind in ("passages", "make") and key not in ("s", "kept", "text"):
+        return None  # not the project's work
+    if key in ("own", "resident"):
+        return ("own memory" if key == "own" else "resident memory"), "MB"
+    if key in ("disk", "kept", "text"):
+        left = {"disk": "most disk", "kept": "disk", "text": "text"}[key]
+        return (left, "MB") if kind in ("build", "make") or key == "text" else None
+    if key in ("s", "cpu_s"):
+        return None if kind in ("search", "serve") else ({"s": "time", "cpu_s": "processors"}[key], "s")
+    if kind == "search":
+        return {"single_s": "one question, p50", "p95_s": "p95"}.get(key, f"a question of {key.split('_')[1]}"), "ms"
+    if key in ("health_s", "ready_s"):
+        return f"until /{key.removesuffix('_s')}", "s"
+    name, clients, _ = key.rsplit("_", 2)
+    return (f"{name}, a request of {clients} clients", "ms") if clients != "1" else None
+
+
+def _held(measured: Mapping[int, Mapping[str, Mapping[str, float]]], sizes: Sequence[int], values: Sequence[float]) -> float | None:
+    """Return the bytes of a figure for each further byte of text between the smallest and the largest size."""
+    texts = [measured[n].get("passages", {}).get("text", 0.0) for n in (sizes[0], sizes[-1])]
+    return (values[-1] - values[0]) / (texts[1] - texts[0]) if texts[1] > texts[0] > 0 else None
+
+
+def machine(found: Sequence[Series], embedding: Mapping[str, float]) -> list[dict[str, Figure]]:
+    """Return what each target needs of a machine; ``embedding`` are the seconds a passage of each encoder."""
+
+    def total(n: int, figure: str, *kinds: str) -> float:
+        return sum(one.at(n) for one in found if one.figure == figure and one.step.split()[0] in kinds)
+
+    rows: list[dict[str, Figure]] = []
+    for n in TARGETS:
+        own = max((one for one in found if one.figure == "own memory"), key=lambda one: one.at(n))
+        rows.append(
+            {
+                "passages": n,
+                "disk GB": total(n, "disk", "build", "make") / 1e9,
+                "most disk while building GB": max(one.at(n) for one in found if one.figure == "most disk") / 1e9,
+                "own memory GB, most": own.at(n) / 1e9,
+                "(of)": own.step,
+                "hours to build": total(n, "time", "build") / 3600,
+                "minutes to check": total(n, "time", "check") / 60,
+                **{f"hours to embed by {name}": n * seconds / 3600 for name, seconds in embedding.items()},
+            }
+        )
+    return rows

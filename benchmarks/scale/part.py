@@ -1,0 +1,150 @@
+"""What is no command of idx, each a process: ``python -m benchmarks.scale.part PART FOLDER`` prints its figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.bm25.engines import NAME, enter
+from benchmarks.embed import Ours, built
+from benchmarks.serve.load import Order
+from benchmarks.serve.processes import Load, idx_serve
+from benchmarks.synthetic import real_passages, synthetic, write
+from benchmarks.vector_indexes import made_vectors, put_vectors
+from benchmarks.vectors import seconds_of
+from benchmarks.watching import Watch
+from corpora.build import StoreOptions, build_store, open_store
+from corpora.custom import Reading, custom_corpus
+from indexer import INDEXES
+from indexer.build import open_lexical_index, open_vector_index
+from indexer.devices import EmbedOptions
+from indexer.embed import encoder_spec
+from retrievers.wire import SEARCH
+
+PASSAGES = "passages.jsonl"
+BATCHES = (32, 512)
+DEPTH = 100  # rows that each retriever gives for a question, as in a search with the options as they come
+K = 10
+_MOST_SINGLES = 200
+
+Figures = dict[str, float]
+
+
+def passages(options: argparse.Namespace) -> Figures:
+    """Write the corpus."""
+    file = options.folder / PASSAGES
+    write(synthetic(options.n, source=real_passages(options.source)), file)
+    return {"text": file.stat().st_size}
+
+
+def store(options: argparse.Namespace) -> Figures:
+    """Build the store as ``idx build`` does, which would build an index as well."""
+    build_store(custom_corpus(options.folder / PASSAGES, NAME, Reading()), StoreOptions())
+    return {}
+
+
+def vectors(options: argparse.Namespace) -> Figures:
+    """Make vectors that pass for those of an encoder."""
+    put_vectors(NAME, open_store(NAME), options.retriever, encoder_spec(options.retriever).dim)
+    return {}
+
+
+def search(options: argparse.Namespace) -> Figures:
+    """Ask an index in this process, once it has been asked everything before; vectors are asked by made ones, nothing is encoded."""
+    ask, n = _asking(options)
+    for size in (1, max(BATCHES)):
+        ask(0, size)
+    singles = _repeated(lambda number: ask(number % n, 1), options.seconds, _MOST_SINGLES)
+    found: Figures = {"single_s": statistics.median(singles), "p95_s": sorted(singles)[len(singles) * 95 // 100]}
+    for size in BATCHES:
+        times = _repeated(lambda number, size=size: ask(number * size % n, size), options.seconds, 50)  # type: ignore[misc]
+        found[f"batch_{size}_s"] = statistics.median(times) / size
+    return found
+
+
+def _asking(options: argparse.Namespace) -> tuple[Callable[[int, int], object], int]:
+    """Return what searches for some questions from a number on, and how many numbers there are."""
+    opened = open_store(NAME)
+    if options.retriever in INDEXES:
+        lexical = open_lexical_index(NAME, options.retriever, opened)
+        questions: list[str] = json.loads(options.questions.read_bytes())
+        return lambda first, size: lexical.search(questions[first : first + size], DEPTH), max(1, len(questions) - max(BATCHES))
+    dense = open_vector_index(NAME, options.retriever, opened, device=options.device)
+    queries = made_vectors(2 * max(BATCHES), dense.dim, -1 % 2**32)
+    return lambda first, size: dense.search(queries[first : first + size], DEPTH), max(BATCHES)
+
+
+def _repeated(ask: Callable[[int], object], seconds: float, most: int) -> list[float]:
+    """Return the seconds of calls, for so long, or so many; three at least."""
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < 3 or (len(times) < most and time.perf_counter() - started < seconds):
+        times.append(seconds_of(partial(ask, len(times))))
+    return times
+
+
+def serve(options: argparse.Namespace) -> Figures:
+    """Start ``idx serve``, and send requests of one question; memory is the server's."""
+    names: list[str] = options.retriever.split(",")
+    chosen = [word for name in names for word in ("--retriever", name)]
+    questions: list[str] = json.loads(options.questions.read_bytes())
+    found: Figures = {}
+    with idx_serve(options.folder, NAME, *chosen, "--no-access-log", "--device", options.device) as server, Load() as load:
+        with Watch(server.process.pid) as watch:
+            found = {"health_s": server.seconds_until("/health"), "ready_s": server.seconds_until("/ready")}
+            for name in names:
+                bodies = [json.dumps({"queries": [question], "retriever": name, "k": K}) for question in questions]
+                for n_clients in (1, *options.clients):  # the first maps what is mapped, and is not shown
+                    report = load.report(Order(server.port, SEARCH, bodies, options.seconds, clients=n_clients))
+                    found[f"{name}_{n_clients}_s"] = 1 / max(report.per_second, 1e-9)
+        server.check_alive()
+    return found | {"own": watch.own, "resident": watch.resident}
+
+
+def embed(options: argparse.Namespace) -> Figures:
+    """Embed some passages of the corpus by the encoder itself."""
+    some = list(islice(synthetic(options.n, source=real_passages(options.source)), options.n))
+    with built(some):
+        run = Ours(encoder_spec(options.retriever), EmbedOptions(device=options.device)).run(NAME, options.n)
+    return {"passages": options.n, "a_passage_s": run.seconds / options.n}
+
+
+PARTS = {part.__name__: part for part in (passages, store, vectors, search, serve, embed)}
+
+
+def arguments(part: str, folder: Path, **options: object) -> list[str]:
+    """Return what runs a part with the options that it needs."""
+    words = [word for name, value in options.items() for word in (f"--{name}", *_words(value))]
+    return ["-m", "benchmarks.scale.part", part, str(folder), *words]
+
+
+def _words(value: object) -> Sequence[str]:
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+
+
+def main() -> None:
+    """Run the process."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.part")
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--n", type=int)
+    parser.add_argument("--retriever", help="for serve, several with commas")
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--questions", type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--clients", type=int, nargs="+")
+    parser.add_argument("--seconds", type=float)
+    options = parser.parse_args()
+    enter(options.folder)
+    sys.stdout.write(json.dumps(PARTS[options.part](options)))
+
+
+if __name__ == "__main__":
+    main()

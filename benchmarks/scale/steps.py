@@ -1,0 +1,148 @@
+"""The steps of a size, in their order, and what carries them out: each a process, measured, its figures kept in a file.
+
+A step that has its figures is not repeated, so that a run goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.bm25.engines import NAME, enter
+from benchmarks.scale.part import PASSAGES, arguments
+from benchmarks.watching import folder_bytes, watched
+from corpora.durable import replacing
+from indexer import ENCODERS
+from indexer.naming import vector_index_name
+
+_IDX = ("-c", "from runtimes.cli import main; main()")
+_KEPT = "figures.json"
+EMBED = "embed"
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of one size.
+
+    Attributes:
+        name: its kind, "build", "open", "search" and so on, and mostly of what.
+        arguments: of Python.
+        prints: whether it prints figures of its own as JSON.
+        is_cold: whether its files are to be read from the disk.
+    """
+
+    name: str
+    arguments: list[str]
+    prints: bool = False
+    is_cold: bool = False
+
+
+class Kept:
+    """The figures of a run in its folder: of each size, those of each step."""
+
+    def __init__(self, work: Path) -> None:
+        self._path = work / _KEPT
+        self.figures: dict[str, dict[str, Figures]] = json.loads(self._path.read_bytes()) if self._path.exists() else {}
+
+    def has(self, size: str, step: str) -> bool:
+        """Return whether a step is done."""
+        return step in self.figures.get(size, {})
+
+    def put(self, size: str, step: str, figures: Figures) -> None:
+        """Keep the figures of a step."""
+        self.figures.setdefault(size, {})[step] = figures
+        with replacing(self._path) as file:
+            file.write(json.dumps(self.figures, indent=1).encode())
+
+
+def encoders_of(retrievers: list[str]) -> list[str]:
+    """Return the encoders whose vectors are needed."""
+    made = [(vector_index_name(name), name) for name in retrievers]
+    return list(dict.fromkeys(index.encoder if index else name for index, name in made if index or name in ENCODERS))
+
+
+def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step]:
+    """Yield all steps of a size."""
+    asked = {"questions": options.questions, "device": options.device, "seconds": options.seconds}
+    retrievers: list[str] = options.retrievers
+    yield Step("passages", arguments("passages", folder, n=n, source=options.source), prints=True)
+    yield Step("build passages", arguments("store", folder), prints=True)
+    for encoder in encoders_of(retrievers):
+        yield Step(f"make {encoder}", arguments("vectors", folder, retriever=encoder), prints=True)
+    for name in retrievers:
+        made = vector_index_name(name)
+        if made is not None:
+            yield Step(f"build {name}", [*_IDX, "build", NAME, "--encoder", made.encoder, "--index", made.kind])
+        elif name not in ENCODERS:
+            yield Step(f"build {name}", [*_IDX, "build", NAME, f"--{name}"])
+    yield Step("check", [*_IDX, "check", NAME])
+    question = json.loads(options.questions.read_bytes())[0]
+    for name in retrievers:
+        command = [*_IDX, "search", NAME, question, "--retriever", name]
+        yield Step(f"open {name}, cold", command, is_cold=True)
+        yield Step(f"open {name}", command)
+    for name in retrievers:
+        yield Step(f"search {name}", arguments("search", folder, retriever=name, **asked), prints=True)
+    yield Step("serve", arguments("serve", folder, retriever=",".join(retrievers), clients=options.clients, **asked), prints=True)
+
+
+def carry_out(n: int, kept: Kept, options: argparse.Namespace, is_time: Callable[[], bool]) -> bool:
+    """Carry out the steps of a size that have no figures yet, while there is time; return whether all are done.
+
+    What a size has on the disk is removed with the last step.
+    """
+    size, folder = str(n), options.work / str(n)
+    for step in steps_of(n, folder, options):
+        if kept.has(size, step.name) or (options.steps and step.name.split()[0] not in options.steps):
+            continue
+        if not is_time():
+            return False
+        _note(f"{n:,} passages: {step.name}")
+        kept.put(size, step.name, measured(step, folder))
+        if step.name == "build passages":
+            (folder / PASSAGES).unlink()
+    is_done = all(kept.has(size, step.name) for step in steps_of(n, folder, options))
+    if is_done and not options.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return is_done
+
+
+def measured(step: Step, folder: Path) -> Figures:
+    """Run a step and return its figures; ``kept`` are the bytes that it leaves in the data home."""
+    folder.mkdir(parents=True, exist_ok=True)
+    enter(folder)
+    before = folder_bytes(folder / "home")
+    if step.is_cold:
+        forget(folder)
+    taken, printed = watched(step.arguments, folder)
+    own = json.loads(printed) if step.prints else {}
+    return {**asdict(taken), "kept": folder_bytes(folder / "home") - before, **own}
+
+
+def forget(folder: Path) -> None:
+    """Have the system forget the files in a folder, so that whoever reads them reads the disk."""
+    os.sync()  # pages that are not written yet are not forgotten
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as opened:
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def embedded(kept: Kept, options: argparse.Namespace) -> None:
+    """Measure how fast the encoder embeds, unless that is done."""
+    for encoder in encoders_of(options.retrievers):
+        if options.embedded and not kept.has(EMBED, encoder):
+            _note(f"{options.embedded:,} passages: embedding by {encoder}")
+            part = arguments("embed", options.work, n=options.embedded, source=options.source, retriever=encoder, device=options.device)
+            kept.put(EMBED, encoder, measured(Step(EMBED, part, prints=True), options.work / EMBED))
+
+
+def _note(text: str) -> None:
+    print(text, flush=True)

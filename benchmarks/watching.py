@@ -1,0 +1,139 @@
+"""What a command takes: seconds, processor seconds, memory of its own and of mapped files, and disk.
+
+Memory is that of the process and all it has started, added up, as ``/proc/PID/status`` says at every look, 20 a second. "Own" is
+``RssAnon``, which nobody can take back; "resident" has the pages of mapped files besides, as far as they have been read, which the system
+takes back when it needs them.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from corpora.errors import IdxError
+
+_ROOT = Path(__file__).parents[1]
+_LOOK_EVERY_S = 0.05
+_LOOKS_A_DISK = 20  # looks at memory for one at the disk
+
+
+class Held(NamedTuple):
+    """Memory of a process and all that it has started, in bytes."""
+
+    own: int
+    resident: int
+
+
+def held(pid: int) -> Held:
+    """Return what a process tree holds now; a process that has ended holds nothing."""
+    own = resident = 0
+    for member in _tree(pid):
+        with suppress(OSError, ValueError):
+            fields = dict(line.split(":", 1) for line in Path(f"/proc/{member}/status").read_text().splitlines())
+            own += 1024 * int(fields.get("RssAnon", "0 kB").split()[0])
+            resident += 1024 * int(fields.get("VmRSS", "0 kB").split()[0])
+    return Held(own, resident)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """Yield a process and all that it has started."""
+    yield pid
+    with suppress(OSError):
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                for child in children.read_text().split():
+                    yield from _tree(int(child))
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files in a folder; of one that is just being removed, nothing."""
+    n_bytes = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):
+            n_bytes += file.stat().st_size if file.is_file() else 0
+    return n_bytes
+
+
+class Watch:
+    """Looks at a process, and at a folder, until the block ends; ``own``, ``resident`` and ``disk`` are the most it has seen, in bytes."""
+
+    def __init__(self, pid: int, folder: Path | None = None) -> None:
+        self.own = self.resident = self.disk = 0
+        self._pid, self._folder = pid, folder
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        n_looks = 0
+        while True:
+            now = held(self._pid)
+            self.own, self.resident = max(self.own, now.own), max(self.resident, now.resident)
+            if self._folder is not None and n_looks % _LOOKS_A_DISK == 0:
+                self.disk = max(self.disk, folder_bytes(self._folder))
+            n_looks += 1
+            if self._is_over.wait(_LOOK_EVERY_S):
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a command took.
+
+    Attributes:
+        s: seconds.
+        cpu_s: seconds of processors, all its processes together.
+        own: the most memory of its own that it had at one look, bytes.
+        resident: the most memory with pages of mapped files, bytes.
+        disk: the most that the files of the watched folder came to, bytes.
+    """
+
+    s: float
+    cpu_s: float
+    own: int
+    resident: int
+    disk: int
+
+
+def watched(arguments: Sequence[str], folder: Path) -> tuple[Taken, str]:
+    """Run Python with some arguments, and watch it and the files in a folder; return what it took and what it printed.
+
+    Nothing else may be started, and awaited, by this process meanwhile: processor seconds are those of all its children that have ended.
+
+    Raises:
+        IdxError: the command failed; what it said is in the message.
+    """
+    before, started = _cpu_s(), perf_counter()
+    with subprocess.Popen(
+        [sys.executable, *arguments], cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            with Watch(process.pid, folder) as watch:
+                printed, said = process.communicate()
+                seconds = perf_counter() - started
+        finally:
+            process.kill()
+    if process.returncode:
+        raise IdxError(f"{' '.join(arguments)} ended with status {process.returncode}: {said.strip()}")
+    return Taken(seconds, _cpu_s() - before, watch.own, watch.resident, max(watch.disk, folder_bytes(folder))), printed
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
