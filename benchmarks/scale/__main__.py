@@ -29,11 +29,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.bm25.corpus import write_questions
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.engines.corpus import write_questions
+from benchmarks.report import circumstances, show
 from benchmarks.scale.growth import Series, machine, series
 from benchmarks.scale.steps import EMBED, Kept, carry_out, embedded
 from benchmarks.synthetic import data_folder
@@ -56,20 +55,14 @@ def report(kept: Kept, options: argparse.Namespace) -> None:
     about = circumstances("faiss-cpu", "numba", "numpy", "torch")
     found: list[Series] = list(series(measured)) if len(measured) > 1 else []
     for title, kinds in _TABLES.items():
-        rows = [one.row() for one in found if one.step.split()[0] in kinds]
+        rows = [one.row(sorted(measured)) for one in found if one.step.split()[0] in kinds]
         if rows:
-            show(title, _even(rows), about, None)
+            show(title, rows, about, None)
     speeds = {name: figures["a_passage_s"] for name, figures in kept.figures.get(EMBED, {}).items()}
     if any(one.step.startswith("build") for one in found):
         show("The machine that is needed, with two cores like these", machine(found, speeds), about, None)
     if options.json:
         options.json.write_text(json.dumps({"about": about, "figures": kept.figures}, indent=1) + "\n")
-
-
-def _even(rows: Sequence[dict[str, Figure]]) -> list[dict[str, Figure]]:
-    """Return rows that all have the columns of the longest one: a step may not have been measured at every size."""
-    names = list(max(rows, key=len))
-    return [{name: row.get(name, "") for name in names} for row in rows]
 
 
 def _options() -> argparse.Namespace:

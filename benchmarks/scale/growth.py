@@ -54,7 +54,8 @@ class Series:
         """
         (below, above), last = self.sizes[-2:], self.values[-1]
         line = last + (last - self.values[-2]) / (above - below) * (n - above)
-        return max(last * (n / above) ** max(0.0, self.last_exponent), line)
+        law: float = last * (n / above) ** max(0.0, self.last_exponent)
+        return max(law, line)
 
     def remark(self) -> str:
         """Return what is wrong with it, empty if nothing is."""
@@ -62,12 +63,13 @@ class Series:
         remarks += ["holds the corpus"] if self.held is not None and self.held > HELD else []
         return ", ".join(remarks)
 
-    def row(self) -> dict[str, Figure]:
-        """Return the row of a table."""
+    def row(self, sizes: Sequence[int]) -> dict[str, Figure]:
+        """Return the row of a table that has columns for so many sizes; a step may not have been measured at every one."""
         name, factor = _UNITS[self.unit]
         return {
             "step": self.step,
             "figure": f"{self.figure} {name}",
+            **{f"{n:,}": "" for n in sizes},
             **{f"{n:,}": factor * value for n, value in zip(self.sizes, self.values, strict=True)},
             "exponent": round(self.exponent, 2),
             "(largest two)": round(self.last_exponent, 2),
@@ -85,8 +87,8 @@ def _exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 def series(measured: Mapping[int, Mapping[str, Mapping[str, float]]]) -> Iterator[Series]:
     """Yield what was measured, by size, step and key, as one series for each figure of each step that at least two sizes have."""
-    largest = measured[max(measured)]
-    for step, figures in largest.items():
+    steps = {step: figures for n in sorted(measured) for step, figures in measured[n].items()}
+    for step, figures in steps.items():
         sizes = [n for n in sorted(measured) if step in measured[n]]
         for key in figures if len(sizes) > 1 else ():
             found = _shown(step, key)
@@ -108,11 +110,13 @@ def _shown(step: str, key: str) -> tuple[str, str] | None:
     if key in ("s", "cpu_s"):
         return None if kind in ("search", "serve") else ({"s": "time", "cpu_s": "processors"}[key], "s")
     if kind == "search":
-        return {"single_s": "one question, p50", "p95_s": "p95"}.get(key, f"a question of {key.split('_')[1]}"), "ms"
+        word, size, *_ = key.split("_")
+        batch = f"a question of {size}" + (", processors" if word == "processors" else "")
+        return {"single_s": "one question, p50", "p95_s": "p95"}.get(key, batch), "ms"
     if key in ("health_s", "ready_s"):
         return f"until /{key.removesuffix('_s')}", "s"
-    name, clients, _ = key.rsplit("_", 2)
-    return (f"{name}, a request of {clients} clients", "ms") if clients != "1" else None
+    clients = key.split("_")[1]
+    return (f"a request of {clients} clients", "ms") if clients != "1" else None
 
 
 def _held(measured: Mapping[int, Mapping[str, Mapping[str, float]]], sizes: Sequence[int], values: Sequence[float]) -> float | None:
@@ -138,6 +142,7 @@ def machine(found: Sequence[Series], embedding: Mapping[str, float]) -> list[dic
                 "own memory GB, most": own.at(n) / 1e9,
                 "(of)": own.step,
                 "hours to build": total(n, "time", "build") / 3600,
+                "processor hours": total(n, "processors", "build") / 3600,
                 "minutes to check": total(n, "time", "check") / 60,
                 **{f"hours to embed by {name}": n * seconds / 3600 for name, seconds in embedding.items()},
             }

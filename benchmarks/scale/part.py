@@ -12,8 +12,8 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.bm25.engines import NAME, enter
 from benchmarks.embed import Ours, built
+from benchmarks.engines.kinds import NAME, enter
 from benchmarks.serve.load import Order
 from benchmarks.serve.processes import Load, idx_serve
 from benchmarks.synthetic import real_passages, synthetic, write
@@ -32,7 +32,7 @@ PASSAGES = "passages.jsonl"
 BATCHES = (32, 512)
 DEPTH = 100  # rows that each retriever gives for a question, as in a search with the options as they come
 K = 10
-_MOST_SINGLES = 200
+_MOST_SINGLES, _MOST_BATCHES = 200, 50  # that are timed
 
 Figures = dict[str, float]
 
@@ -46,7 +46,7 @@ def passages(options: argparse.Namespace) -> Figures:
 
 def store(options: argparse.Namespace) -> Figures:
     """Build the store as ``idx build`` does, which would build an index as well."""
-    build_store(custom_corpus(options.folder / PASSAGES, NAME, Reading()), StoreOptions())
+    build_store(custom_corpus(options.folder / PASSAGES, NAME, Reading()), StoreOptions(rebuild=True))
     return {}
 
 
@@ -61,11 +61,12 @@ def search(options: argparse.Namespace) -> Figures:
     ask, n = _asking(options)
     for size in (1, max(BATCHES)):
         ask(0, size)
-    singles = _repeated(lambda number: ask(number % n, 1), options.seconds, _MOST_SINGLES)
+    singles, _ = _repeated(lambda number: ask(number % n, 1), options.seconds, _MOST_SINGLES)
     found: Figures = {"single_s": statistics.median(singles), "p95_s": sorted(singles)[len(singles) * 95 // 100]}
     for size in BATCHES:
-        times = _repeated(lambda number, size=size: ask(number * size % n, size), options.seconds, 50)  # type: ignore[misc]
-        found[f"batch_{size}_s"] = statistics.median(times) / size
+        seconds, processors = _repeated(lambda number, size=size: ask(number * size % n, size), options.seconds, _MOST_BATCHES)  # type: ignore[misc]
+        found[f"batch_{size}_s"] = statistics.median(seconds) / size
+        found[f"processors_{size}_s"] = statistics.median(processors) / size
     return found
 
 
@@ -81,29 +82,28 @@ def _asking(options: argparse.Namespace) -> tuple[Callable[[int, int], object], 
     return lambda first, size: dense.search(queries[first : first + size], DEPTH), max(BATCHES)
 
 
-def _repeated(ask: Callable[[int], object], seconds: float, most: int) -> list[float]:
-    """Return the seconds of calls, for so long, or so many; three at least."""
-    times: list[float] = []
+def _repeated(ask: Callable[[int], object], seconds: float, most: int) -> tuple[list[float], list[float]]:
+    """Return the seconds, and the processor seconds, of calls, for so long, or so many; three at least."""
+    times, processors = list[float](), list[float]()
     started = time.perf_counter()
     while len(times) < 3 or (len(times) < most and time.perf_counter() - started < seconds):
+        before = time.process_time()
         times.append(seconds_of(partial(ask, len(times))))
-    return times
+        processors.append(time.process_time() - before)
+    return times, processors
 
 
 def serve(options: argparse.Namespace) -> Figures:
     """Start ``idx serve``, and send requests of one question; memory is the server's."""
-    names: list[str] = options.retriever.split(",")
-    chosen = [word for name in names for word in ("--retriever", name)]
     questions: list[str] = json.loads(options.questions.read_bytes())
-    found: Figures = {}
-    with idx_serve(options.folder, NAME, *chosen, "--no-access-log", "--device", options.device) as server, Load() as load:
+    bodies = [json.dumps({"queries": [question], "k": K}) for question in questions]
+    chosen = ["--retriever", options.retriever, "--no-access-log", "--device", options.device]
+    with idx_serve(options.folder, NAME, *chosen) as server, Load() as load:
         with Watch(server.process.pid) as watch:
             found = {"health_s": server.seconds_until("/health"), "ready_s": server.seconds_until("/ready")}
-            for name in names:
-                bodies = [json.dumps({"queries": [question], "retriever": name, "k": K}) for question in questions]
-                for n_clients in (1, *options.clients):  # the first maps what is mapped, and is not shown
-                    report = load.report(Order(server.port, SEARCH, bodies, options.seconds, clients=n_clients))
-                    found[f"{name}_{n_clients}_s"] = 1 / max(report.per_second, 1e-9)
+            for n_clients in (1, *options.clients):  # the first maps what is mapped, and is not shown
+                report = load.report(Order(server.port, SEARCH, bodies, options.seconds, clients=n_clients))
+                found[f"clients_{n_clients}_s"] = 1 / max(report.per_second, 1e-9)
         server.check_alive()
     return found | {"own": watch.own, "resident": watch.resident}
 
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--n", type=int)
-    parser.add_argument("--retriever", help="for serve, several with commas")
+    parser.add_argument("--retriever")
     parser.add_argument("--source", type=Path)
     parser.add_argument("--questions", type=Path)
     parser.add_argument("--device", default="cpu")

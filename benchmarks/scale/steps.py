@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.bm25.engines import NAME, enter
+from benchmarks.engines.kinds import NAME, enter
 from benchmarks.scale.part import PASSAGES, arguments
 from benchmarks.watching import folder_bytes, watched
 from corpora.durable import replacing
@@ -79,9 +79,9 @@ def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step
     for name in retrievers:
         made = vector_index_name(name)
         if made is not None:
-            yield Step(f"build {name}", [*_IDX, "build", NAME, "--encoder", made.encoder, "--index", made.kind])
+            yield Step(f"build {name}", [*_IDX, "build", NAME, "--encoder", made.encoder, "--index", made.kind, "--force"])
         elif name not in ENCODERS:
-            yield Step(f"build {name}", [*_IDX, "build", NAME, f"--{name}"])
+            yield Step(f"build {name}", [*_IDX, "build", NAME, f"--{name}", "--force"])
     yield Step("check", [*_IDX, "check", NAME])
     question = json.loads(options.questions.read_bytes())[0]
     for name in retrievers:
@@ -90,7 +90,8 @@ def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step
         yield Step(f"open {name}", command)
     for name in retrievers:
         yield Step(f"search {name}", arguments("search", folder, retriever=name, **asked), prints=True)
-    yield Step("serve", arguments("serve", folder, retriever=",".join(retrievers), clients=options.clients, **asked), prints=True)
+    for name in retrievers:
+        yield Step(f"serve {name}", arguments("serve", folder, retriever=name, clients=options.clients, **asked), prints=True)
 
 
 def carry_out(n: int, kept: Kept, options: argparse.Namespace, is_time: Callable[[], bool]) -> bool:
@@ -118,6 +119,8 @@ def measured(step: Step, folder: Path) -> Figures:
     """Run a step and return its figures; ``kept`` are the bytes that it leaves in the data home."""
     folder.mkdir(parents=True, exist_ok=True)
     enter(folder)
+    for left in folder.rglob(".*.partial"):  # by a step that was stopped: one that went on would not be measured whole
+        shutil.rmtree(left)
     before = folder_bytes(folder / "home")
     if step.is_cold:
         forget(folder)
@@ -128,10 +131,10 @@ def measured(step: Step, folder: Path) -> Figures:
 
 def forget(folder: Path) -> None:
     """Have the system forget the files in a folder, so that whoever reads them reads the disk."""
-    os.sync()  # pages that are not written yet are not forgotten
     for file in folder.rglob("*"):
         if file.is_file():
             with file.open("rb") as opened:
+                os.fsync(opened.fileno())  # pages that are not written yet are not forgotten
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
