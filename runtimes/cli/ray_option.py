@@ -41,7 +41,7 @@ class RayCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context, or typer's copy of it
         """Put in the address where none was given."""
-        followers = [*args[1:], "-"]
+        followers = [*args, "-"][1:]
         return super().parse_args(
             ctx, [f"--ray={HERE}" if arg == "--ray" and next_.startswith("-") else arg for arg, next_ in zip(args, followers, strict=True)]
         )

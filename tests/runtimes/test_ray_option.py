@@ -31,3 +31,9 @@ def command(corpus: str, ray: RayAddress = None, ray_cpus: EncoderCpus = None) -
 def test_an_address_may_be_left_out(arguments: list[str], said: str) -> None:
     ran = CliRunner().invoke(app, arguments)
     assert ran.output == said + "\n"
+
+
+def test_a_command_may_have_no_arguments() -> None:
+    ran = CliRunner().invoke(app, [])
+    assert isinstance(ran.exception, SystemExit), ran.exception
+    assert (ran.exit_code, "Missing argument" in ran.output) == (2, True)
