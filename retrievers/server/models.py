@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
+from corpora.registry import near_names
 from indexer.base import Knobs
 from retrievers import base
 from retrievers.base import SearchOptions
@@ -183,6 +184,8 @@ def checked(model: type[Checked], body: bytes) -> Checked:
                 f"the body is no JSON: {first['msg'].removeprefix('Invalid JSON: ')}", status=HTTPStatus.BAD_REQUEST
             ) from error
         where = ".".join(f"{part!s:.80}" for part in first["loc"]) or "the body"
+        if first["type"] == "extra_forbidden":
+            raise InvalidRequest(str(near_names("field", where, model.model_fields))) from error
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise InvalidRequest(f"{where}: {first['msg']}, not {first['input']!r:.80}{more}") from error
 

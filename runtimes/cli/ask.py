@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .method_options import (
+    METHOD,
     ApiKey,
     AsJson,
     Concurrency,
@@ -18,7 +19,6 @@ from .method_options import (
     Device,
     DryRun,
     Llm,
-    MethodName,
     PresetName,
     Reranker,
     Retries,
@@ -42,7 +42,7 @@ _SHOWN_CHARACTERS = 300
 
 
 def ask(
-    method: MethodName,
+    method: Annotated[str | None, METHOD] = None,
     question: Annotated[str | None, typer.Argument(help="The question; without one the method is explained.")] = None,
     llm: Llm = None,
     corpus: Corpus = None,
@@ -69,6 +69,9 @@ def ask(
     from runtimes.methods import find_method
     from runtimes.opening import Place, place_of
 
+    if method is None:
+        _list(as_json=as_json)
+        return
     found: Method = find_method(method)
     if question is None:
         _explain(found, as_json=as_json)
@@ -137,6 +140,18 @@ def cost_line(cost: Cost, seconds: float) -> str:
 
 def _counted(n: int, one: str, several: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else several or one + 's'}"
+
+
+def _list(*, as_json: bool) -> None:
+    """Print the methods that there are."""
+    from runtimes.methods import METHODS, find_method
+
+    methods: list[Method] = [find_method(name) for name in METHODS]
+    if as_json:
+        say_json({"methods": [{"method": one.name, "summary": one.summary, "source": one.source} for one in methods]})
+        return
+    for one in methods:
+        say(f"{one.name:<16}{one.summary} ({one.source})")
 
 
 def _explain(method: Method, *, as_json: bool) -> None:

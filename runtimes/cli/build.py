@@ -8,26 +8,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
 from .ray_option import EncoderCpus, ExchangeUrl, RayAddress, cluster_options, on_cluster, vectors_from
 from .screen import coverage, say, say_json
 
 if TYPE_CHECKING:
     from .task import Task
 
-
+Corpus = Annotated[
+    str,
+    typer.Argument(
+        metavar="CORPUS",
+        help="A known corpus (see 'idx list'), a built one, or a file of passages or articles.",
+        autocompletion=completion.any_corpus,
+    ),
+]
+Encoders = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Embed with this encoder, such as minilm, contriever, dpr, e5 or bge; may be repeated.",
+        autocompletion=completion.encoder,
+    ),
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
-        help="Build this index over each encoder's vectors: flat, flat-fp16, sq8, ivf, ivfpq, hnsw; may be repeated.", metavar="KIND"
+        help="Build this index over each encoder's vectors: flat, flat-fp16, sq8, ivf, ivfpq, hnsw; may be repeated.",
+        metavar="KIND",
+        autocompletion=completion.kind_of_index,
     ),
 ]
 
 
 def build(
-    corpus: Annotated[str, typer.Argument(help="A known corpus (see 'idx list'), a built one, or a file of passages or articles.")],
+    corpus: Corpus,
     bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is named.")] = False,
     lucene: Annotated[bool, typer.Option("--lucene", help="Build BM25 by Lucene, through Pyserini.")] = False,
-    encoder: Annotated[list[str] | None, typer.Option(help="Embed with this encoder; may be repeated.")] = None,
+    encoder: Encoders = None,
     index: Kinds = None,
     source: Annotated[Path | None, typer.Option(help="A local copy of the corpus, instead of a download.")] = None,
     name: Annotated[str | None, typer.Option(help="Name for a corpus from a file; otherwise the file's.")] = None,

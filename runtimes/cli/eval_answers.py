@@ -33,7 +33,8 @@ from .question_options import QuestionFormat
 
 def answers(
     run: Annotated[
-        Path, typer.Argument(help='A folder of "idx run", or a file of predictions: lines of {"id", "answer"}, or id to answer.')
+        Path,
+        typer.Argument(metavar="RUN", help='A folder of "idx run", or a file of predictions: lines of {"id", "answer"}, or id to answer.'),
     ],
     questions: Questions = None,
     question_format: QuestionFormat = None,

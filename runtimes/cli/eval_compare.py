@@ -33,7 +33,8 @@ from .question_options import QuestionFormat
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(help='Folders of "idx run", or files of predictions; the others are compared with the first.')
+        list[Path],
+        typer.Argument(metavar="RUN", help='Folders of "idx run", or files of predictions; the others are compared with the first.'),
     ],
     questions: Questions = None,
     question_format: QuestionFormat = None,

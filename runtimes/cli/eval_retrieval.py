@@ -11,6 +11,7 @@ import typer
 
 from corpora.errors import InputError
 
+from . import completion
 from .eval_options import AsJson, AsMarkdown, Html, Level, Output, PerQuestion, Seed, check_output, write_files
 from .method_options import Reranker, Search
 from .question_options import ProtocolName, QuestionFormat, Questions, SampleSeed, SampleSize, asked
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
 _RUN_SUFFIX, _QRELS = ".run", "qrels"
 _BATCH = 512  # questions searched at a time
 
-Corpus = Annotated[str, typer.Option("--corpus", help="A built corpus.")]
+Corpus = Annotated[str, typer.Option("--corpus", metavar="CORPUS", help="A built corpus.", autocompletion=completion.built_corpus)]
 Retrievers = Annotated[
     list[str] | None,
-    typer.Option("--retriever", "-r", help="An index as idx list names it, or several joined with +; may be repeated; bm25 unless named."),
+    typer.Option(
+        "--retriever",
+        "-r",
+        metavar="NAME",
+        help="An index as idx list names it, or several joined with +; may be repeated; bm25 unless named.",
+        autocompletion=completion.retriever,
+    ),
 ]
 Runs = Annotated[list[Path] | None, typer.Option("--run", help="A TREC run of a search done elsewhere; may be repeated.")]
 Groups = Annotated[

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from . import completion
+from .examples import examples_of
 from .screen import coverage, say, say_json, steps
 
 app = typer.Typer(
@@ -19,10 +21,12 @@ def adopt() -> None:
     """Adopt an index or embeddings that others have made."""
 
 
-@app.command("lucene")
+@app.command("lucene", epilog=examples_of("import lucene"))
 def lucene(
-    path: Annotated[Path, typer.Argument(help="The directory of a Lucene index, as Pyserini and Anserini make them.")],
-    corpus: Annotated[str, typer.Option(help="The built corpus that it is an index of.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The directory of a Lucene index, as Pyserini and Anserini make them.")],
+    corpus: Annotated[
+        str, typer.Option(metavar="CORPUS", help="The built corpus that it is an index of.", autocompletion=completion.built_corpus)
+    ],
     force: Annotated[bool, typer.Option("--force", help="Replace the Lucene index that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -41,11 +45,13 @@ def lucene(
         say(f"imported 'lucene' into '{corpus}': {manifest.counts['documents']:,} documents of {manifest.counts['rows']:,} passages")
 
 
-@app.command("embeddings")
+@app.command("embeddings", epilog=examples_of("import embeddings"))
 def embeddings(
-    path: Annotated[Path, typer.Argument(help="A file or folder of embeddings, as they are published.")],
-    corpus: Annotated[str, typer.Option(help="The built corpus whose passages were embedded.")],
-    encoder: Annotated[str, typer.Option(help="The encoder that made them.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of embeddings, as they are published.")],
+    corpus: Annotated[
+        str, typer.Option(metavar="CORPUS", help="The built corpus whose passages were embedded.", autocompletion=completion.built_corpus)
+    ],
+    encoder: Annotated[str, typer.Option(metavar="NAME", help="The encoder that made them.", autocompletion=completion.encoder)],
     file_format: Annotated[
         str | None, typer.Option("--format", help="contriever, dpr, array, pyserini or flat; otherwise detected.")
     ] = None,

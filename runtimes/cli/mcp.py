@@ -6,17 +6,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
 from .screen import note
 
 if TYPE_CHECKING:
     from runtimes.mcp.sources import Source
 
+Corpora = Annotated[
+    list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
+]
+
 
 def mcp(
-    corpora: Annotated[list[str] | None, typer.Argument(help="Built corpora; by default all.", metavar="[CORPUS]...")] = None,
+    corpora: Corpora = None,
     retriever: Annotated[
         list[str] | None,
-        typer.Option("--retriever", "-r", help="What agents may search by, the first by default; by default every index. May be repeated."),
+        typer.Option(
+            "--retriever",
+            "-r",
+            metavar="NAME",
+            help="What agents may search by, the first by default; by default every index. May be repeated.",
+            autocompletion=completion.retriever,
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
     url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None,

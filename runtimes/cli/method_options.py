@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import completion
+
 if TYPE_CHECKING:
     from runtimes.methods.base import Method
     from runtimes.opening import Place, Plan
 
-MethodName = Annotated[str, typer.Argument(metavar="METHOD", help="A method, such as direct, rag or ra_isf; 'idx ask METHOD' explains it.")]
+METHOD = typer.Argument(
+    metavar="METHOD",
+    help="A method, such as direct, rag or ra_isf; 'idx ask' lists them, 'idx ask METHOD' explains one.",
+    autocompletion=completion.method,
+)
+MethodName = Annotated[str, METHOD]
 Llm = Annotated[
     list[str] | None,
     typer.Option(
@@ -26,9 +33,21 @@ Llm = Annotated[
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="SWITCH=VALUE", help="A switch of the method; may be repeated.")]
 PresetName = Annotated[str | None, typer.Option("--preset", help="Search as the method's paper did, but for what is named besides.")]
-Corpus = Annotated[str | None, typer.Option("--corpus", help="A built corpus, or with --url one that is served.")]
+Corpus = Annotated[
+    str | None,
+    typer.Option(
+        "--corpus", metavar="CORPUS", help="A built corpus, or with --url one that is served.", autocompletion=completion.built_corpus
+    ),
+]
 Retriever = Annotated[
-    str | None, typer.Option("--retriever", "-r", help="An index as idx list names it, or several joined with +; bm25 unless named.")
+    str | None,
+    typer.Option(
+        "--retriever",
+        "-r",
+        metavar="NAME",
+        help="An index as idx list names it, or several joined with +; bm25 unless named.",
+        autocompletion=completion.retriever,
+    ),
 ]
 Search = Annotated[
     list[str] | None,

@@ -9,14 +9,20 @@ from typing import Annotated
 
 import typer
 
+from . import completion
 from .screen import note, say, say_json
 
 
 def remove(
-    corpus: Annotated[str, typer.Argument(help="A corpus.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A corpus.", autocompletion=completion.built_corpus)],
     index: Annotated[
         list[str] | None,
-        typer.Option("--index", help="Only this index, or this encoder's vectors, as idx list names them; may be repeated."),
+        typer.Option(
+            "--index",
+            metavar="NAME",
+            help="Only this index, or this encoder's vectors, as idx list names them; may be repeated.",
+            autocompletion=completion.index,
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

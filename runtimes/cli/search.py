@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import completion
 from .screen import is_unicode, say, say_json
 
 if TYPE_CHECKING:
@@ -16,11 +17,20 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARACTERS = 300
 
-Corpus = Annotated[str, typer.Argument(help="A built corpus, or with --url one that is served.")]
-Queries = Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY...")]
+Corpus = Annotated[
+    str,
+    typer.Argument(metavar="CORPUS", help="A built corpus, or with --url one that is served.", autocompletion=completion.built_corpus),
+]
+Queries = Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
 Retriever = Annotated[
     str,
-    typer.Option("--retriever", "-r", help="An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +."),
+    typer.Option(
+        "--retriever",
+        "-r",
+        metavar="NAME",
+        help="An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +.",
+        autocompletion=completion.retriever,
+    ),
 ]
 Weights = Annotated[
     list[str] | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import completion
 from .ray_option import RayAddress
 from .screen import note
 
@@ -15,15 +16,26 @@ if TYPE_CHECKING:
 
     from retrievers.server.settings import Settings
 
+Corpora = Annotated[
+    list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
+]
+Retrievers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retriever",
+        "-r",
+        metavar="NAME",
+        help="An index, or several joined with +, the first by default; bm25 unless named. May be repeated.",
+        autocompletion=completion.retriever,
+    ),
+]
 ShardCount = Annotated[int | None, typer.Option("--shards", min=1, help="With --ray: parts of each index; by default one for each node.")]
 ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: processes that hold each part.")]
 
 
 def serve(
-    corpora: Annotated[list[str] | None, typer.Argument(help="Built corpora; by default all.", metavar="[CORPUS]...")] = None,
-    retriever: Annotated[
-        list[str] | None, typer.Option("--retriever", "-r", help="An index, or several joined with +; may be repeated.")
-    ] = None,
+    corpora: Corpora = None,
+    retriever: Retrievers = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes; they share memory-mapped indexes.")] = 1,
@@ -110,7 +122,7 @@ def _listening(settings: Settings, *, insecure: bool) -> socket.socket:
 
     listening = listen(settings, insecure=insecure)
     logging.getLogger("idx.server").setLevel(logging.INFO)
-    note(f"listening on {url_of(listening)} (documentation: /docs)")
+    note(f"listening on {url_of(listening)} (search page: /, documentation: /docs)")
     for corpus, retriever in settings.offers:
         note(f"serving '{corpus}' by {retriever}")
     return listening

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from . import completion
 from .ask import cost_line, say_switches, switches_json
 from .method_options import (
     ApiKey,
@@ -48,7 +49,14 @@ if TYPE_CHECKING:
     from runtimes.training.running import Outcome, Switches, Task
     from runtimes.training.sets import QuestionSet
 
-_Name = Annotated[str, typer.Argument(metavar="METHOD", help="ra_isf or self_reasoning; without --questions it is explained.")]
+_Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="METHOD",
+        help="ra_isf or self_reasoning; without --questions it is explained, without a method all are listed.",
+        autocompletion=completion.trained_method,
+    ),
+]
 _Questions = Annotated[
     list[str] | None,
     typer.Option(metavar="[NAME=]FILE", help='Questions to train on, with their answers, or "sample"; may be repeated for several sets.'),
@@ -72,7 +80,7 @@ _Near = Annotated[
 
 
 def train_data(
-    method: _Name,
+    method: _Name = None,
     questions: _Questions = None,
     against: _Against = None,
     question_format: _Format = None,
@@ -109,6 +117,9 @@ def train_data(
     from runtimes.training import find_builder
     from runtimes.training.collecting import Asking
 
+    if method is None:
+        _list()
+        return
     builder: Builder = find_builder(method)
     if not questions:
         _explain(builder, as_json=as_json)
@@ -201,6 +212,15 @@ def _name(named: str) -> str:
 def _path(named: str) -> Path:
     _, equals, file = named.partition("=")
     return Path(file if equals and not Path(named).exists() else named)
+
+
+def _list() -> None:
+    """Print the methods that there is training data for."""
+    from runtimes.training import BUILDERS, find_builder
+
+    for name in BUILDERS:
+        builder: Builder = find_builder(name)
+        say(f"{builder.name:<16}{builder.summary} ({builder.source})")
 
 
 def _explain(builder: Builder, *, as_json: bool) -> None:

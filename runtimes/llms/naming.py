@@ -110,7 +110,10 @@ def choose(specs: Sequence[str], roles: Iterable[str]) -> dict[str, Spec]:
         given[spec.role] = spec
     missing = [role for role in known if role not in given and None not in given]
     if missing:
-        raise InputError(f"no model for {', '.join(map(repr, missing))}: add --llm BACKEND:MODEL, or --llm {missing[0]}=BACKEND:MODEL")
+        raise InputError(
+            f"no model for {', '.join(map(repr, missing))}: add --llm BACKEND:MODEL, or --llm {missing[0]}=BACKEND:MODEL, "
+            "such as openai:qwen@http://127.0.0.1:8001/v1"
+        )
     return {role: (given[role] if role in given else given[None])._replace(role=None) for role in known}
 
 

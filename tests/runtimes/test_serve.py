@@ -98,7 +98,7 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
         assert served.process.wait(10) == 0
         log = [json.loads(line) for line in served.output.read_text().splitlines()]
     assert healthy_s < 10  # a gross bound; benchmarks/serve.py measures it
-    assert served.said[0] == f"listening on {served.url} (documentation: /docs)\n"
+    assert served.said[0] == f"listening on {served.url} (search page: /, documentation: /docs)\n"
     assert served.said[1] == "serving 'made' by bm25\n"
     assert re.fullmatch(r"ready after \d+\.\d s\n", served.said[2])
     searches = [entry for entry in log if entry["path"] == "/v1/search"]
