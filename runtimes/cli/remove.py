@@ -12,18 +12,21 @@ import typer
 from . import completion
 from .screen import note, say, say_json
 
+Corpus = Annotated[str, typer.Argument(metavar="CORPUS", help="A corpus.", autocompletion=completion.built_corpus)]
+Indexes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--index",
+        metavar="NAME",
+        help="Only this index, or this encoder's vectors, as idx list names them; may be repeated.",
+        autocompletion=completion.index,
+    ),
+]
+
 
 def remove(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A corpus.", autocompletion=completion.built_corpus)],
-    index: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--index",
-            metavar="NAME",
-            help="Only this index, or this encoder's vectors, as idx list names them; may be repeated.",
-            autocompletion=completion.index,
-        ),
-    ] = None,
+    corpus: Corpus,
+    index: Indexes = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -117,13 +117,10 @@ def train_data(
     from runtimes.training import find_builder
     from runtimes.training.collecting import Asking
 
-    if method is None:
-        _list()
+    if method is None or not questions:
+        _tell(method, as_json=as_json)
         return
     builder: Builder = find_builder(method)
-    if not questions:
-        _explain(builder, as_json=as_json)
-        return
     train, test = _read_sets(questions, against or (), question_format or ())
     draft = _drafted(builder, switch or (), train, test, leaks, near, seed)
     named = Place(corpus=corpus, retriever=retriever, url=url, api_key=api_key, reranker=reranker)
@@ -214,10 +211,13 @@ def _path(named: str) -> Path:
     return Path(file if equals and not Path(named).exists() else named)
 
 
-def _list() -> None:
-    """Print the methods that there is training data for."""
+def _tell(method: str | None, *, as_json: bool) -> None:
+    """Explain a method's training data, or print the methods that have some."""
     from runtimes.training import BUILDERS, find_builder
 
+    if method is not None:
+        _explain(find_builder(method), as_json=as_json)
+        return
     for name in BUILDERS:
         builder: Builder = find_builder(name)
         say(f"{builder.name:<16}{builder.summary} ({builder.source})")
