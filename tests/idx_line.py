@@ -12,22 +12,31 @@ from typer.main import get_command
 from runtimes.cli import app
 
 
-def parse(arguments: Sequence[str]) -> None:
-    """Have every argument parsed and its value converted; raise ``AssertionError`` with what the parser says if that fails."""
-    said = io.StringIO()
+def complaint(arguments: Sequence[str]) -> str:
+    """Return what the parser has against a line, "" if nothing: every argument is parsed and its value converted.
+
+    ``--install-completion`` is not for it: the parser itself does what that says, and changes the files of the user's shell.
+    """
+    assert "--install-completion" not in arguments
     command: Any = get_command(app)
     left, context, path = list(arguments), None, "idx"
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(io.StringIO()):  # --help
             while True:
                 context = command.make_context(path, left, parent=context)
                 if not hasattr(command, "commands"):
-                    return
-                name, found, left = command.resolve_command(context, [*context._protected_args, *context.args])
-                command, path = found, f"{path} {name}"
-    except SystemExit as stopped:
-        raise AssertionError(f"idx {' '.join(arguments)}: {said.getvalue()}") from stopped
+                    return ""
+                name, command, left = command.resolve_command(context, [*context._protected_args, *context.args])
+                path = f"{path} {name}"
     except Exception as error:
+        if getattr(error, "exit_code", None) == 0:
+            return ""
         if not hasattr(error, "format_message"):
             raise
-        raise AssertionError(f"idx {' '.join(arguments)}: {error.format_message()}") from error
+        return f"idx {' '.join(arguments)}: {error.format_message()}"
+
+
+def parse(arguments: Sequence[str]) -> None:
+    """Raise ``AssertionError`` with what the parser has against a line."""
+    said = complaint(arguments)
+    assert not said, said

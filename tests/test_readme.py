@@ -1,58 +1,165 @@
-"""Everything that the README shows runs as it stands, on the sample corpus and a file made here."""
+"""What the READMEs show runs as it stands, and what they name is there; see ``readme_blocks`` for how they are written."""
 
 from __future__ import annotations
 
+import ast
 import gzip
+import importlib
 import json
-import os
 import re
-import subprocess
-import sys
+import shlex
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from corpora import CORPORA, sample
+from runtimes.cli import app
 from tests.conftest import ROOT
+from tests.idx_line import complaint, parse
+from tests.readme_blocks import READMES, anchors, blocks, inline_code, lines, links, prose, shown
+from tests.readme_reader import Reader
+from tests.runtimes.command_line import Command
+from tests.runtimes.test_help import commands
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = [line.removeprefix("$ ") for line in re.findall(r"^\$ (?:idx|echo) .*$", README, flags=re.MULTILINE)]
-PYTHON = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+yaml = importlib.import_module("yaml")  # it has no types
+
+MAIN = ROOT / "README.md"
+ALL = [*READMES, ROOT / "benchmarks" / "README.md"]
+
+PASSAGES = [
+    {"id": "1", "title": "Thimphu", "text": "Thimphu is the capital of Bhutan."},
+    {"id": "2", "title": "Answer", "text": "an answer to a question"},
+]
+OTHER_OPTIONS = {"--constraint", "--editable", "--port"}  # of pip and vllm
+
+
+def named(readme: Path) -> str:
+    return str(readme.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def quickstart_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first README builds; those after it begin with what is there, so that passages are embedded once."""
+    return tmp_path_factory.mktemp("readme") / "home"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A working directory with a file of passages and an ``idx`` on the path."""
-    with gzip.open(tmp_path / "passages.jsonl.gz", "wt") as file:
-        file.write(json.dumps({"id": "1", "title": "A", "text": "an answer to a question"}) + "\n")
-    (tmp_path / "bin").mkdir()
-    command = tmp_path / "bin" / "idx"
-    command.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c 'from runtimes.cli import main; main()' \"$@\"\n")
-    command.chmod(0o755)
-    return tmp_path
+def reader(quickstart_home: Path, idx: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    text = "".join(json.dumps(passage) + "\n" for passage in PASSAGES)
+    (folder / "passages.jsonl").write_text(text)
+    (folder / "passages.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    if quickstart_home.exists():
+        shutil.copytree(quickstart_home, home)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    reading = Reader(idx, folder)
+    yield reading
+    reading.close()
 
 
-def run(command: list[str], folder: Path) -> str:
-    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+@pytest.fixture
+def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
 
 
-def test_every_command_and_the_python_example_run(folder: Path) -> None:
-    assert len(COMMANDS) >= 5
-    for command in COMMANDS:
-        run(["sh", "-c", command], folder)
-    assert "Nile" in run([sys.executable, "-c", PYTHON[0]], folder)
-    assert len(PYTHON) == 1
+SLOW = {"indexer/README.md", "retrievers/README.md"}  # Java, FAISS's indexes, a second server: some ten seconds each
+
+
+@pytest.mark.parametrize("readme", [pytest.param(one, marks=pytest.mark.slow) if named(one) in SLOW else one for one in READMES], ids=named)
+def test_what_a_readme_shows_runs(readme: Path, reader: Reader, quickstart_home: Path, home: Path) -> None:
+    for block in blocks(readme):
+        if block.kind in ("console", "python") and not block.file:
+            reader.follow(block)
+    if readme == MAIN:
+        shutil.copytree(home, quickstart_home, ignore=lambda folder, names: {"mine", "downloads"} & set(names))
+
+
+@pytest.mark.parametrize("readme", ALL, ids=named)
+def test_what_cannot_be_run_is_parsed(readme: Path) -> None:
+    for block in blocks(readme):
+        if block.kind == "sh":
+            for line in lines(block):
+                parse_shell(line)
+        elif block.kind == "json":
+            json.loads(block.text)
+        elif block.kind == "yaml":
+            assert yaml.safe_load(block.text)["cluster_name"]
+        elif block.kind == "console" and readme not in READMES:
+            for one in shown(block):
+                parse_shell(one.command)
+        else:
+            assert block.kind in ("console", "python", "text") or readme not in READMES
+
+
+def parse_shell(line: str) -> None:
+    """Parse the ``idx`` of a line, be it behind settings of variables or in the quotes of another command."""
+    words = shlex.split(line)
+    while "=" in words[0].partition("-")[0]:
+        words = words[1:]
+    if words[0] == "idx":
+        parse(words[1:])
+        return
+    assert words[:2] in (["ray", "exec"], ["python", "-m"]), line
+    if words[0] == "ray":
+        parse_shell(words[-1])
+    else:
+        module = ROOT / Path(*words[2].split("."))
+        assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), line
+
+
+@pytest.mark.parametrize("readme", READMES, ids=named)
+def test_commands_and_options_in_the_text_exist(readme: Path) -> None:
+    """Whole lines of ``idx`` in the text are parsed; of parts of lines every option is one of some command."""
+    options = {option for _, command in commands(get_command(app)) for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    options |= {option for one in get_command(app).params for option in one.opts} | {"--help"} | OTHER_OPTIONS
+    for code in inline_code(readme):
+        for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):
+            assert option in options, f"{named(readme)}: {code}"
+        if re.fullmatch(r"idx [\w@./: =-]+", code) and not {"COMMAND", "--install-completion"} & set(code.split()):
+            said = complaint(code.split()[1:])
+            assert not said or "Missing" in said, said  # a command and one of its options may be named alone
+
+
+@pytest.mark.parametrize("readme", ALL, ids=named)
+def test_links_lead_somewhere(readme: Path) -> None:
+    for link in links(readme):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (readme.parent / path).resolve() if path else readme
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("readme", READMES, ids=named)
+def test_files_and_functions_that_are_named_are_there(readme: Path) -> None:
+    for code in inline_code(readme):
+        place = re.fullmatch(r"((?:corpora|indexer|retrievers|runtimes|benchmarks|tests)/[\w./]*\.\w+)(?::(\w+))?", code)
+        if place is None or "NAME" in code or place[1] in {block.file for block in blocks(readme)}:
+            continue
+        assert (ROOT / place[1]).exists(), code
+        if place[2]:
+            tree = ast.walk(ast.parse((ROOT / place[1]).read_text(encoding="utf-8")))
+            assert place[2] in {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}, code
+
+
+def test_the_first_readme_is_short_and_leads_to_all_others() -> None:
+    assert len(MAIN.read_text(encoding="utf-8").splitlines()) <= 300
+    assert {(ROOT / link.partition("#")[0]).resolve() for link in links(MAIN)} >= {*ALL} - {MAIN}
 
 
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"make ([a-z-]+)", README)) <= targets
+    assert set(re.findall(r"`make ([a-z-]+)", prose(MAIN))) <= targets
 
 
 def test_the_sample_corpus_is_as_large_as_said() -> None:
-    from corpora import sample
-
-    assert f"{sample.CORPUS.n_passages} short passages" in README
-    assert f"{len(sample.questions())} questions" in README
+    text = " ".join(prose(MAIN).split())
+    assert f"{sample.CORPUS.n_passages} short passages" in text
+    assert f"{len(sample.questions())} questions" in text
+    assert all(name in text for name in CORPORA)

@@ -24,7 +24,7 @@ import pytest
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.passage import Passage
 from indexer.build import build_index
-from retrievers import Ranking, SearchOptions
+from retrievers import SearchOptions
 from retrievers.client import RemoteSearcher
 from retrievers.errors import Unauthorized, Unreachable
 from retrievers.opening import open_searcher
@@ -321,19 +321,6 @@ def test_mistakes_are_one_line(made: Path, arguments: Sequence[str], message: st
     assert "Traceback" not in ran.stderr
     assert ran.stderr.splitlines()[-1].startswith("error: ")
     assert message in ran.stderr.splitlines()[-1]
-
-
-def test_what_the_readme_shows_runs(home: Path, idx: Command) -> None:
-    shown = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Serving\n")[2].partition("\n## ")[0]
-    (asked,) = re.findall(r"--json '(.*)'$", shown, flags=re.MULTILINE)
-    (program,) = re.findall(r"^```py\n(.*?)^```", shown, flags=re.MULTILINE | re.DOTALL)
-    idx("build", "sample", "--bm25")
-    with idx_serve("sample", "--retriever", "bm25") as served:
-        assert "Nile" in ask(served.url, "/v1/search", json.loads(asked)).body.decode()
-        found: dict[str, list[Ranking]] = {}
-        exec(program.replace("http://127.0.0.1:8000", served.url), found)
-        assert found["rankings"][0][0].passage.title == "Mercury (element)"
-        assert "Mercury (element)" in idx("search", "sample", "Which metal is liquid at room temperature?", "--url", served.url)
 
 
 def test_two_servers_cannot_have_one_port(made: Path, idx: Command) -> None:

@@ -38,6 +38,7 @@ class Endpoint:
 
     Attributes:
         llm: answers.
+        model: what it is called.
         alternatives, echo: what it knows of tokens; None: no logprobs.
         faults: what goes wrong with the next requests: a status ("500"), one with Retry-After ("429 0.2"), or one of ``_FAULTS``.
         refuses: parts of a body that are answered with 400.
@@ -53,6 +54,7 @@ class Endpoint:
 
     def __init__(self, llm: LLM, *, alternatives: Alternatives | None = None, echo: Callable[[str], Echo] | None = None) -> None:
         self.llm, self.alternatives, self.echo = llm, alternatives, echo
+        self.model = "tiny"
         self.faults: deque[str] = deque()
         self.refuses: set[str] = set()
         self.paths = {"/v1/chat/completions", "/v1/completions", "/v1/models"}
@@ -172,7 +174,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        about = {"id": "tiny", "object": "model", "owned_by": self.endpoint.owner}
+        about = {"id": self.endpoint.model, "object": "model", "owned_by": self.endpoint.owner}
         if self.endpoint.context is not None:
             about["max_model_len"] = self.endpoint.context
         found = self.path in self.endpoint.paths
@@ -194,7 +196,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.send(404, {"detail": "Not Found"})
             elif fault:
                 self.fail(fault, body)
-            elif body["model"] != "tiny":
+            elif body["model"] != endpoint.model:
                 self.send(404, {"error": {"message": f"The model `{body['model']}` does not exist.", "code": "model_not_found"}})
             else:
                 self.send(*endpoint.complete(body))
