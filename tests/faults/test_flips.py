@@ -118,7 +118,7 @@ def test_the_pages_of_a_store_are_compared_before_lmdb_reads_them(damaged_home: 
     file = path_of("passages") / DATABASE
     n_pages = file.stat().st_size // 4096
     chance = random.Random(5)
-    for page in chance.sample(range(n_pages), 60):
+    for page in chance.choices(range(n_pages), k=60):
         place = 4096 * page + chance.choice((chance.randrange(16), chance.randrange(16, 80), chance.randrange(2048, 4096)))
         with flipped(file, place, chance.randrange(8)):
             found = read("passages")
