@@ -33,8 +33,8 @@ check: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-ci-deps:  # Chromium, in which the search page is tested; as root, on Debian
-	command -v chromium || { apt-get update -qq && apt-get install --yes --quiet=2 --no-install-recommends chromium; }
+ci-deps:  # Chromium, in which the search page is tested, and curl, which the README calls; as root, on Debian
+	{ command -v chromium && command -v curl; } || { apt-get update -qq && apt-get install --yes --quiet=2 --no-install-recommends chromium curl; }
 
 lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Pythons
 	$(BIN)/python -m pip install --quiet uv
