@@ -158,19 +158,17 @@ def _read(path: Path) -> tuple[dict[str, str | None], int]:
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield each whole line, and where it ends; the last line is left out if it is not whole."""
-    end, n_bytes = 0, path.stat().st_size
+    end = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
             end += len(line)
             try:
                 record = json_value(line)
                 record["id"], record["error"]
             except (ValueError, KeyError, TypeError) as error:
-                if end == n_bytes:
-                    return
                 raise ArtifactDamaged(f"{path}, line {number} is no prediction ({error!r}): delete it, or take another folder") from error
-            if not line.endswith(b"\n"):
-                return
             yield record, end
 
 
