@@ -11,7 +11,6 @@ import numpy as np
 
 from benchmarks.engines.worker import Worker
 
-_FEWEST_IN_BATCH = 32
 _FEWEST_ALONE = 100
 
 
@@ -31,11 +30,13 @@ class Plan:
         rounds: how often.
         seconds: what a slow engine's turn is to take: it is asked the first of the questions, as many as it then answers.
         n_questions: how many there are; a fast engine answers all.
+        fewest: what the slowest engine is asked at once, too; all, where engines work in another way for large batches.
     """
 
     rounds: int
     seconds: float
     n_questions: int
+    fewest: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def singles(workers: Workers, ks: Sequence[int], plan: Plan, threads: int) -> di
 
 
 def _batch_size(worker: Worker, k: int, plan: Plan) -> int:
-    few = min(_FEWEST_IN_BATCH, plan.n_questions)
+    few = min(plan.fewest, plan.n_questions)
     worker.batch(few, k)  # the first one also sets things up
     return _as_many(few / worker.batch(few, k), few, plan)
 

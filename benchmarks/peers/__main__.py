@@ -6,10 +6,10 @@
 
 All are given the same passages, questions, processors and k. Every engine is a process pinned to as many processors as it may use threads,
 and told the same number by its own option. Rounds go through all engines of a part in turn. What is measured has been asked once before. A
-slow engine is asked the first of the mixed questions only, as many as it answers in ``--seconds``.
+slow engine is asked the first of the mixed questions only, as many as it answers in ``--seconds``, but in "vectors" all at once.
 
 R@20             share of all questions with an answer in the text of one of the first 20 passages (DPR's has_answer)
-questions/s      all questions at once; best and median round, on the most threads, and the best one on the fewest
+questions/s      all questions at once; best and median round on the most threads, and the best one on the fewest ("on 1")
 p50, p95         a question alone, on the most threads; medians of the rounds
 first answer     from the start of a new process to the answer to its first question, files in the page cache; median of ``--starts``
 peak MB          the most memory that the process held while it was measured, mapped files as far as they were read
