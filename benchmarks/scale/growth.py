@@ -120,9 +120,9 @@ def _shown(step: str, key: str) -> tuple[str, str] | None:
 
 
 def _held(measured: Mapping[int, Mapping[str, Mapping[str, float]]], sizes: Sequence[int], values: Sequence[float]) -> float | None:
-    """Return the bytes of a figure for each further byte of text between the smallest and the largest size."""
-    texts = [measured[n].get("passages", {}).get("text", 0.0) for n in (sizes[0], sizes[-1])]
-    return (values[-1] - values[0]) / (texts[1] - texts[0]) if texts[1] > texts[0] > 0 else None
+    """Return the bytes of a figure for each further byte of text between the two largest sizes: below, buffers are still filling."""
+    texts = [measured[n].get("passages", {}).get("text", 0.0) for n in sizes[-2:]]
+    return (values[-1] - values[-2]) / (texts[1] - texts[0]) if texts[1] > texts[0] > 0 else None
 
 
 def machine(found: Sequence[Series], embedding: Mapping[str, float]) -> list[dict[str, Figure]]:
