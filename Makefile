@@ -17,10 +17,10 @@ quickstart: .venv/dense
 		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
 		"idx build wiki2018 --dry-run    # what 21 million passages would need" "idx --help"
 
-test: .venv/dev
-	$(BIN)/python -m pytest -m "not slow" --durations=10
+test: .venv/dev  # two files at a time: few of them keep two processors busy
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --durations=10
 
-test-full: .venv/dev  # those that test leaves out, two files at a time: few of them keep two processors busy
+test-full: .venv/dev  # those that test leaves out
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile --durations=10
 
 MINUTES ?= 10
