@@ -7,6 +7,7 @@ questions    what is asked, and files of it            results    what comes of 
 records      that as JSON                              runs       a run on disk, resumed where it stopped
 opening      names -> models and a searcher            identity   what tells them apart: checksums, versions
 assignments  NAME=VALUE -> switches                    rehearsal  a method's course without a model
+json_shape   whether JSON has the types that readers count on
 cli/         one file a command (typer); entry point ``idx``      evaluation/  scores of retrieval and answers
 training/    data to train on, as the papers make it
 mcp/         searches as tools for agents (Model Context Protocol)

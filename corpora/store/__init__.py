@@ -2,6 +2,7 @@
 
 layout  what is on disk       writer   records -> store
 reader  store -> passages     sorting  ids and titles in order, in bounded memory
+pages   their checksums       lmdb_pages  which pages LMDB has its tables on
 """
 
 from .layout import FORMAT_VERSION, KIND

@@ -6,10 +6,12 @@ A command runs on one of the cluster's machines (where ``ray start`` was run); w
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import logging
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +32,8 @@ CODE = "code"
 _REACHED_S = 5.0
 _NODE_S = 120.0  # in which a node must have started a process and answered
 _TOKEN_BYTES = 16
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+_SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
 
 
 class Node(NamedTuple):
@@ -75,13 +79,29 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
     where = _checked_address(address)
     try:
         options: dict[str, Any] = {"address": "local", "include_dashboard": False} if where is None else {"address": where}
-        ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
+        with fault_handlers_kept():
+            ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise _refusal(where, str(error)) from error
     try:
         yield ray
     finally:
-        ray.shutdown()
+        with fault_handlers_kept():
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def fault_handlers_kept() -> Iterator[None]:
+    """Keep what the process does on faults: Ray sets its own, and would so end Java in the same process, whose null checks are faults."""
+    libc = ctypes.CDLL(None)
+    before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
+    for number, action in before.items():
+        libc.sigaction(number, None, action)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            libc.sigaction(number, action, None)
 
 
 def _checked_address(address: str | None) -> str | None:

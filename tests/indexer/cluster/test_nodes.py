@@ -1,0 +1,29 @@
+"""What being connected to a Ray cluster leaves as it was."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+from typing import Any
+
+import pytest
+
+from indexer.cluster.nodes import connected
+
+pytest.importorskip("ray", reason="needs the extra 'ray'")
+
+
+def handler_of(number: int) -> int | None:
+    """Return the address of what a signal calls, with which C's struct sigaction begins."""
+    action = ctypes.create_string_buffer(1_024)
+    assert ctypes.CDLL(None).sigaction(number, None, action) == 0
+    return ctypes.c_void_p.from_buffer(action).value
+
+
+def test_faults_are_handled_as_before(cluster: Any) -> None:  # noqa: ANN401 - Ray's own type
+    """Ray's own handlers, and none after its end, would end a process at the first null check of the Java in it (Lucene)."""
+    before = handler_of(signal.SIGSEGV)
+    assert before  # pytest's own
+    with connected(cluster.address):
+        assert handler_of(signal.SIGSEGV) == before
+    assert handler_of(signal.SIGSEGV) == before
