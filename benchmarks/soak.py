@@ -152,7 +152,7 @@ def _is_flat(verdict: dict[str, Figure], limit: float) -> bool:
     return (
         float(verdict["growth of RSS %"]) <= limit
         and verdict["descriptors after"] == verdict["descriptors before"]
-        and verdict["threads after"] == verdict["threads before"]
+        and int(verdict["threads after"]) <= int(verdict["threads before"])
         and verdict["wrong answers"] == verdict["tracebacks"] == 0
     )
 
