@@ -127,3 +127,4 @@ def test_any_answer(head: bytes, body: bytes, damage: bytes, is_damaged: bool) -
         source = RemoteSource(where, None)
         for read in (source.offers, lambda: source.passages("made", ["1"]), lambda: served(where, "made", "bm25", None)):
             found_or_refused(read)
+        source._connections.close()  # which it keeps as long as the process lasts
