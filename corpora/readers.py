@@ -370,6 +370,6 @@ def _json_format(path: Path, number: int, line: str) -> str:
         if needed <= record.keys():
             return name
     raise InputError(
-        f"{path}, line {number}: has the fields {', '.join(record) or 'none'}; "
+        f"{path}, line {number}: has the fields {', '.join(record) or 'none':.200}; "
         "needed are id, title, text (or _id, title, text; or id, contents)"
     )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 _ALIGNED = 8  # numbers of a row of the mask
-# oneDNN, which multiplies for torch on a CPU, keeps code that it made for each shape of a batch, a quarter of a MB a piece: by default
-# 1,024 pieces, which a server fills for hours. These are enough for questions that come one by one.
-_MADE_CODE = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+# oneDNN, which multiplies for torch on a CPU, keeps what it made for each shape of a batch, about a MB a piece: by default 1,024 pieces,
+# which fill the memory of a server for hours. With these few, or none, encoding is as fast.
+_KEPT_PIECES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 class Batch(NamedTuple):
@@ -66,7 +66,7 @@ class Model:
             from .weights import load_network, load_projection
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-        os.environ.setdefault(*_MADE_CODE)  # read when torch multiplies for the first time
+        os.environ.setdefault(*_KEPT_PIECES)  # read when torch multiplies for the first time
         self._spec, self._max_tokens = spec, spec.max_tokens(side)
         self._device = torch.device(chosen_device(device))
         network, projection = load_network(spec, side), load_projection(spec, side)
