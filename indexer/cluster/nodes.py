@@ -53,6 +53,7 @@ def load_ray() -> ModuleType:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after the end is an error, and starts no cluster
+    os.environ.setdefault("RAY_worker_niceness", "0")  # what is started from here waits for nothing else: Ray's own is 15
     try:
         import ray
     except ImportError as error:

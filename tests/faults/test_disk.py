@@ -81,7 +81,8 @@ def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(part: str,
 def test_a_file_that_must_not_grow_is_said_and_the_build_goes_on(part: str, home: Path, whole_home: Path, source: Path) -> None:
     put_what_it_needs(part, whole_home)
     largest = max(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
-    check_refused(ended(build_part, part, source, largest // 2), part, errno.EFBIG)
+    reason = errno.EIO if part == "passages" else errno.EFBIG  # LMDB says no more of a write that was cut short
+    check_refused(ended(build_part, part, source, largest // 2), part, reason)
     assert ended(build_part, part, source).status == 0
     check_whole(part, whole_home)
 

@@ -102,13 +102,13 @@ def test_a_flipped_bit_is_found(damaged_home: Path, undisturbed: dict[str, str],
         check_damage(part, file, place, chance.randrange(8), undisturbed[part])
 
 
-@pytest.mark.slow  # about a minute and a half
+@pytest.mark.slow  # about a minute
 @pytest.mark.parametrize("part", ["passages", *INDEXES])
 def test_flipped_bits_of_every_file_are_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:
     chance = random.Random(f"all of {part}")
     files = [file for file in files_of(part) if file.stat().st_size]
     for file in files:
-        for place in places(chance, file.stat().st_size, max(4, 24 // len(files))):
+        for place in places(chance, file.stat().st_size, max(3, 12 // len(files))):
             check_damage(part, file, place, chance.randrange(8), undisturbed[part])
 
 

@@ -22,6 +22,7 @@ def environment_of_nodes() -> Iterator[None]:
     """Set what the nodes' processes inherit from this one; at the end all is as it was."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise other tests beside these leave them no time
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # of which Ray warns otherwise
         patch.setenv("PYTHONPATH", str(ROOT))  # they find this checkout
         yield
