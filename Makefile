@@ -1,11 +1,11 @@
-# quickstart and test are all a newcomer needs; check, ci-deps and test-full are what CI runs besides.
+# quickstart and test are all a newcomer needs; check, ci-deps and test-full are what CI runs besides; test-all is for a release.
 # Everything is installed into .venv, with the versions of constraints.txt.
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: quickstart test test-full fuzz check ci-deps lock
+.PHONY: quickstart test test-full test-all fuzz check ci-deps lock
 
 quickstart: .venv/dense
 	$(BIN)/idx build sample --bm25 --encoder minilm
@@ -20,7 +20,10 @@ quickstart: .venv/dense
 test: .venv/dev  # two files at a time: few of them keep two processors busy
 	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --durations=10
 
-test-full: .venv/dev  # those that test leaves out
+test-full: .venv/dev  # those that test leaves out, but for a few that take minutes each
+	$(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist loadfile --durations=10
+
+test-all: .venv/dev  # what test leaves out, whole
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile --durations=10
 
 MINUTES ?= 10

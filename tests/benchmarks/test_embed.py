@@ -10,6 +10,7 @@ from benchmarks.embed import TimedModel, real_passages
 from tests.benchmarks.test_smoke import rows
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_beside_sentence_transformers(shared_data: Path, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers", reason="needs the extra 'bench'")

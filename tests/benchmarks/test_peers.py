@@ -70,6 +70,7 @@ def test_own_engines_and_faiss(files: list[str], tmp_path: Path) -> None:
         assert 5_000 < len(picture) < 60_000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_all_peers(files: list[str], tmp_path: Path) -> None:
     """Lasts two minutes: every peer is imported and compiled several times."""

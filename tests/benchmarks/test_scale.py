@@ -167,6 +167,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert "hours to build" in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # a minute and a half: about thirty processes
 def test_every_step_runs_and_leaves_nothing_but_figures(shared_data: Path, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'dense'")

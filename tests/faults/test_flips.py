@@ -102,6 +102,7 @@ def test_a_flipped_bit_is_found(damaged_home: Path, undisturbed: dict[str, str],
         check_damage(part, file, place, chance.randrange(8), undisturbed[part])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # about a minute
 @pytest.mark.parametrize("part", ["passages", *INDEXES])
 def test_flipped_bits_of_every_file_are_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:

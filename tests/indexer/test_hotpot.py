@@ -53,6 +53,7 @@ def test_scores_are_the_published_ones(hotpot: Hotpot) -> None:
         np.testing.assert_allclose(scores, [score for _, score in ranking], atol=2e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_whole_path_gives_the_published_rankings(hotpot: Hotpot, build: Callable[..., PassageStore]) -> None:
     titles = list(hotpot.texts)

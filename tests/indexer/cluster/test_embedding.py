@@ -217,6 +217,7 @@ def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, minilm: Enc
     assert not ray.is_initialized()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_real_passages_with_a_node_lost_half_way(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
