@@ -9,7 +9,7 @@ import pytest
 
 from corpora.custom import Reading, custom_corpus
 from corpora.errors import InputError, UnknownNameError
-from corpora.readers import BadRecord, fail
+from corpora.readers import BadRecord, detect_format, fail
 
 DOC = '<doc id="7" url="u" title="Sun">\nSun\n\none two three\nMoons.\nfour five\n</doc>\n'
 JSON_ARTICLE = json.dumps({"id": "7", "url": "https://wiki?curid=7", "title": "Sun", "text": "one two three four five"}) + "\n"
@@ -139,3 +139,11 @@ def test_source_is_the_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     corpus = custom_corpus(Path("a b#c.gz"), "mine", Reading())
     assert (corpus.path, corpus.files) == (Path("a b#c.gz"), ())
+
+
+def test_a_refusal_does_not_repeat_all_that_a_record_holds(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps({"x" * 10_000: 1}) + "\n")
+    with pytest.raises(InputError, match="line 1: has the fields xxx") as refused:
+        detect_format(path)
+    assert len(str(refused.value)) < 600
