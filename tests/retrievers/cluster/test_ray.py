@@ -51,6 +51,8 @@ pytest.importorskip("torch", reason="needs the extra 'dense'")
 N = 60
 RETRIEVERS = ("bm25", "bm25+minilm", "minilm", "minilm-ivf")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -216,7 +218,6 @@ def test_without_ray_the_extra_is_named(home: None) -> None:
     assert "needs the extra 'ray': pip install 'wikidx[ray]'" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN401
     with idx_serve("made", "--ray", cluster.address, "--shards", 2, "--replicas", 1, "--no-access-log") as served:
         with RemoteSearcher(served.url) as remote:

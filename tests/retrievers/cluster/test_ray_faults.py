@@ -37,7 +37,7 @@ ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 
 N = 60
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 @pytest.fixture(scope="module")
