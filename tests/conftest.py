@@ -22,6 +22,11 @@ hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=1_000, 
 hypothesis.settings.load_profile("idx")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument: compressed ones hold the time, and two workers must have the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test a data home of its own and no mirror."""
