@@ -190,6 +190,12 @@ def n_threads() -> int:
     return n_processors if _most_threads is None else min(n_processors, _most_threads)
 
 
+def equal_ranges(n: int, parts: int) -> list[range]:
+    """Return the numbers below n in consecutive ranges, as equal as can be; of more parts than numbers some are empty."""
+    bounds = [n * part // parts for part in range(parts + 1)]
+    return [range(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
 def check_k(k: int) -> None:
     """Raise ``ValueError`` unless ``k`` results can be asked for."""
     if k < 1:

@@ -65,12 +65,6 @@ def check_identity(corpus: str, name: str, expected: IndexIdentity) -> None:
             )
 
 
-def row_ranges(n_rows: int, n: int) -> list[range]:
-    """Return all rows in n consecutive ranges, as equal as can be."""
-    bounds = [n_rows * number // n for number in range(n + 1)]
-    return [range(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
-
-
 class LexicalRange:
     """Some rows of a lexical index that counts them from ``first_row``, by their numbers in the corpus."""
 

@@ -80,19 +80,19 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
     where = _checked_address(address)
     try:
         options: dict[str, Any] = {"address": "local", "include_dashboard": False} if where is None else {"address": where}
-        with fault_handlers_kept():
+        with _fault_handlers_kept():
             ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise _refusal(where, str(error)) from error
     try:
         yield ray
     finally:
-        with fault_handlers_kept():
+        with _fault_handlers_kept():
             ray.shutdown()
 
 
 @contextlib.contextmanager
-def fault_handlers_kept() -> Iterator[None]:
+def _fault_handlers_kept() -> Iterator[None]:
     """Keep what the process does on faults: Ray sets its own, and would so end Java in the same process, whose null checks are faults."""
     libc = ctypes.CDLL(None)
     before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from corpora.errors import IdxError
 from corpora.store import Rows
-from indexer.base import Hits, Vectors
+from indexer.base import Hits, Vectors, equal_ranges
 from indexer.encoders.failures import first_line
 
 from .best_keys import Keys, best_hits
@@ -68,15 +68,14 @@ def load_parts(shards: Sequence[NDArray[Any]], missing: Rows, devices: Sequence[
     """
     n_rows, dim = sum(map(len, shards)), shards[0].shape[1]
     dtype = torch.float16 if shards[0].dtype == np.float16 else torch.float32
-    bounds = [n_rows * number // len(devices) for number in range(len(devices) + 1)]
     parts = []
-    for device, start, stop in zip(devices, bounds[:-1], bounds[1:], strict=True):
-        if start < stop:
+    for device, rows in zip(devices, equal_ranges(n_rows, len(devices)), strict=True):
+        if rows:
             with _failures_named(device):
-                vectors = torch.empty((stop - start, dim), dtype=dtype, device=device)
-                _copy(shards, range(start, stop), vectors)
-            low, high = np.searchsorted(missing, (start, stop))
-            parts.append(Part(vectors, start, missing[low:high] - start))
+                vectors = torch.empty((len(rows), dim), dtype=dtype, device=device)
+                _copy(shards, rows, vectors)
+            low, high = np.searchsorted(missing, (rows.start, rows.stop))
+            parts.append(Part(vectors, rows.start, missing[low:high] - rows.start))
     return parts
 
 

@@ -20,7 +20,7 @@ from corpora.amount import amount
 from corpora.artifacts import Manifest
 from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.store import Rows
-from indexer.base import Scores, Vectors
+from indexer.base import Scores, Vectors, equal_ranges
 from indexer.devices import gpu_numbers
 from indexer.placement import Placement, free_memory
 from indexer.vector_kind import Opening
@@ -63,7 +63,7 @@ def open_flat_anywhere(path: Path, manifest: Manifest, opening: Opening) -> Fais
         return faiss_cpu.open_flat(path, manifest, opening, placement)
     mapped, first_place, contents = faiss_cpu.open_flat_part(path, manifest, opening)
     with _failures_named(opening.name):
-        shares = zip(gpus, _shares(mapped.ntotal, len(gpus)), strict=True)
+        shares = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
         parts = [[part.moved(first_place) for part in _flat_parts(mapped, gpu, share)] for gpu, share in shares]
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
 
@@ -172,12 +172,6 @@ def merged(found: Sequence[tuple[Scores, Places]], k: int) -> tuple[Scores, Plac
 def _search_part(part: Part, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
     scores, places = part.search(queries, k, settings)
     return scores, np.where(places < 0, places, places + part.first_place)
-
-
-def _shares(n: int, n_gpus: int) -> list[range]:
-    """Return n things in consecutive shares, as equal as can be."""
-    bounds = [n * number // n_gpus for number in range(n_gpus + 1)]
-    return [range(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401

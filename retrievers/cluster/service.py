@@ -17,10 +17,11 @@ from corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError
 from corpora.home import home
 from corpora.store import PassageStore
 from indexer import INDEXES
+from indexer.base import equal_ranges
 from indexer.build import index_path
 from indexer.cluster.nodes import Node, check_readable, load_ray
 from indexer.naming import joined_names
-from indexer.row_range import IndexIdentity, check_identity, index_identity, row_ranges
+from indexer.row_range import IndexIdentity, check_identity, index_identity
 from retrievers.base import Retriever
 from retrievers.bm25 import BM25Retriever
 from retrievers.dense import DenseRetriever
@@ -211,7 +212,7 @@ class ShardService:
         n_per_node, shards = -(-n_processes // len(there)), []
         for number, chosen in enumerate(places):
             holdings = [
-                Holding(corpus, name, identity, row_ranges(identity.n_rows, self.n_shards)[number], self._device)
+                Holding(corpus, name, identity, equal_ranges(identity.n_rows, self.n_shards)[number], self._device)
                 for (corpus, name), identity in identities.items()
             ]
             replicas = [

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from corpora.errors import IdxError, InputError
-from indexer.base import Knob
+from indexer.base import Knob, equal_ranges
 from indexer.indexes.faiss_cpu import ONLY_CPU
 from indexer.indexes.faiss_gpu import (
     LARGEST_K,
     _failures_named,
     _list_shares,
-    _shares,
     merged,
     only_lists,
     open_flat_anywhere,
@@ -110,7 +109,7 @@ def test_lists_are_merged_by_score_then_place() -> None:
 
 
 def test_shares_are_consecutive_and_equal() -> None:
-    assert _shares(10, 3) == [range(3), range(3, 6), range(6, 10)]
+    assert equal_ranges(10, 3) == [range(3), range(3, 6), range(6, 10)]
 
 
 @pytest.mark.parametrize(("k", "refine", "asked"), [(LARGEST_K + 1, 0, "k 2,049: FAISS"), (1000, 3, "k 1,000 with refine 3: FAISS")])

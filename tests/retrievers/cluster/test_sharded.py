@@ -13,9 +13,9 @@ from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.base import Hits, Knobs, TunableIndex
+from indexer.base import Hits, Knobs, TunableIndex, equal_ranges
 from indexer.build import build_index, index_path, open_lexical_index, open_rescorer, open_vector_index
-from indexer.row_range import check_identity, index_identity, open_lexical_range, row_ranges
+from indexer.row_range import check_identity, index_identity, open_lexical_range
 from retrievers.cluster.merging import merged
 from retrievers.cluster.sharded import Around, Asked, ShardedLexicalIndex
 from tests.conftest import corpus_of
@@ -224,8 +224,8 @@ def test_what_all_ranges_are_asked_is_shared_once(store: PassageStore) -> None:
 
 
 def test_ranges_make_up_all_rows() -> None:
-    assert row_ranges(10, 3) == [range(0, 3), range(3, 6), range(6, 10)]
-    assert row_ranges(2, 4) == [range(0, 0), range(0, 1), range(1, 1), range(1, 2)]
+    assert equal_ranges(10, 3) == [range(0, 3), range(3, 6), range(6, 10)]
+    assert equal_ranges(2, 4) == [range(0, 0), range(0, 1), range(1, 1), range(1, 2)]
 
 
 def test_merging_orders_by_score_then_row() -> None:
