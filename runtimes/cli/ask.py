@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from runtimes.methods.base import Method, Switch
     from runtimes.opening import Plan
     from runtimes.results import Cost, Prediction
+    from runtimes.training.base import Builder
 
 _SHOWN_CHARACTERS = 300
 
@@ -66,11 +67,11 @@ def ask(
 ) -> None:
     """Answer a question by a method."""
     from corpora.errors import InputError
-    from runtimes.methods import find_method
+    from runtimes.methods import METHODS, find_method
     from runtimes.opening import Place, place_of
 
     if method is None:
-        _list(as_json=as_json)
+        say_methods([find_method(name) for name in METHODS], as_json=as_json)
         return
     found: Method = find_method(method)
     if question is None:
@@ -142,11 +143,8 @@ def _counted(n: int, one: str, several: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
-def _list(*, as_json: bool) -> None:
-    """Print the methods that there are."""
-    from runtimes.methods import METHODS, find_method
-
-    methods: list[Method] = [find_method(name) for name in METHODS]
+def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
+    """Print the methods that there are, or those that have training data."""
     if as_json:
         say_json({"methods": [{"method": one.name, "summary": one.summary, "source": one.source} for one in methods]})
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from . import completion
-from .ask import cost_line, say_switches, switches_json
+from .ask import cost_line, say_methods, say_switches, switches_json
 from .method_options import (
     ApiKey,
     AsJson,
@@ -215,12 +215,10 @@ def _tell(method: str | None, *, as_json: bool) -> None:
     """Explain a method's training data, or print the methods that have some."""
     from runtimes.training import BUILDERS, find_builder
 
-    if method is not None:
+    if method is None:
+        say_methods([find_builder(name) for name in BUILDERS], as_json=as_json)
+    else:
         _explain(find_builder(method), as_json=as_json)
-        return
-    for name in BUILDERS:
-        builder: Builder = find_builder(name)
-        say(f"{builder.name:<16}{builder.summary} ({builder.source})")
 
 
 def _explain(builder: Builder, *, as_json: bool) -> None:

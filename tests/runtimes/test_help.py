@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from indexer import ENCODERS, VECTOR_INDEXES
 from indexer.build import build_index
 from runtimes.cli import app
 from runtimes.cli.examples import EXAMPLES
-from runtimes.methods import METHODS
+from runtimes.methods import METHODS, find_method
+from runtimes.training import find_builder
 from tests.idx_line import parse
 from tests.runtimes.command_line import Command
 
@@ -108,3 +110,9 @@ def test_only_the_named_corpus_has_its_indexes_completed(idx: Command, monkeypat
 
 def test_methods_with_training_data_are_listed(idx: Command) -> None:
     assert [line.split()[0] for line in idx("train-data").splitlines()] == ["ra_isf", "self_reasoning"]
+
+
+def test_methods_are_listed_for_programs(idx: Command) -> None:
+    for command, methods in (("ask", map(find_method, METHODS)), ("train-data", map(find_builder, ("ra_isf", "self_reasoning")))):
+        expected = [{"method": one.name, "summary": one.summary, "source": one.source} for one in methods]
+        assert json.loads(idx(command, "--json")) == {"methods": expected}
