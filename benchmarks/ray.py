@@ -11,18 +11,20 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks import ray_embedding, ray_serving
+from benchmarks.report import exit_status
 
 PARTS = {"serving": ray_serving.main, "embedding": ray_embedding.main}
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> int:
     """Run the part that comes first, with the other arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ray", usage="%(prog)s {serving,embedding} ...  (--help after either says more)"
     )
     parser.add_argument("part", choices=PARTS)
-    PARTS[parser.parse_args(arguments[:1]).part](arguments[1:])
+    part = PARTS[parser.parse_args(arguments[:1]).part]
+    return exit_status(lambda: part(arguments[1:]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -32,7 +32,6 @@ import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
 from corpora.build import open_store
-from corpora.errors import IdxError
 from indexer.cluster.nodes import connected, load_ray
 from retrievers import Ranking, SearchOptions
 from retrievers.base import Retriever
@@ -45,7 +44,6 @@ from retrievers.server.settings import Limits, Settings, listen, url_of
 from runtimes.questions.reading import read_questions
 
 _NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-_USERS_MISTAKE = 2  # exit status
 _WARM_UP = 20
 _N_DRAWN = 1_000
 _SWITCH_S = 5e-5  # as ``Service`` sets it where it has the process for itself; here the client is in it, too
@@ -218,11 +216,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     sys.setswitchinterval(_SWITCH_S)
-    try:
-        with cluster_of(options.shards) as address, connected(address):
-            rows = [row for name in options.retriever for row in measure(options.corpus, name, options.batch, options)]
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        sys.exit(_USERS_MISTAKE)
+    with cluster_of(options.shards) as address, connected(address):
+        rows = [row for name in options.retriever for row in measure(options.corpus, name, options.batch, options)]
     title = f"{options.corpus}: {options.shards} shards on one machine, k {options.k}, depth 100"
     show(title, rows, circumstances("ray", "numpy", "numba"), options.json)

@@ -1,4 +1,4 @@
-"""What every measurement says of itself: machine, versions, commit, date."""
+"""What every measurement says of itself: machine, versions, commit, date; and how its command ends."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from corpora.errors import IdxError
+
 Figure = str | int | float
+
+_USERS_MISTAKE = 2  # exit status
 
 
 def circumstances(*packages: str) -> dict[str, Figure]:
@@ -39,6 +44,15 @@ def show(title: str, rows: Sequence[Mapping[str, Figure]], about: Mapping[str, F
     print("\n" + ", ".join(f"{name} {value}" for name, value in about.items()))
     if json_path:
         json_path.write_text(json.dumps({"title": title, "about": about, "rows": rows}, indent=1) + "\n")
+
+
+def exit_status(run: Callable[[], int | None]) -> int:
+    """Run a command; return what it returns, 0 for None, or 2 after an ``IdxError``, whose message goes to standard error."""
+    try:
+        return run() or 0
+    except IdxError as error:
+        print(error, file=sys.stderr)
+        return _USERS_MISTAKE
 
 
 def _shown(value: Figure) -> str:

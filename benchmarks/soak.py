@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.mixed_load import RETRIEVERS, MixedLoad
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, circumstances, exit_status, show
 from benchmarks.serve.processes import Server
 from corpora.errors import IdxError
 from corpora.sample import questions
@@ -172,6 +172,11 @@ def main() -> int:
     options = parser.parse_args()
     if not Path("/proc/self/status").exists():
         parser.error("needs /proc, which Linux has")
+    return exit_status(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Let the server run under load, and judge it: 0 if its memory stays flat, otherwise 1."""
     retrievers, log = options.retriever or list(RETRIEVERS), list[str]()
     with tempfile.TemporaryDirectory() as home:
         os.environ["IDX_HOME"] = home

@@ -36,7 +36,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from corpora.errors import IdxError, InputError
+from benchmarks.report import exit_status
+from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.readers import read
 from corpora.splitters import split_words
@@ -240,20 +241,19 @@ def main() -> int:
     what.add_argument("--out", type=Path, help="FILE.jsonl or FILE.jsonl.gz")
     what.add_argument("--histograms", action="store_true", help="print lengths and document frequencies beside those of real passages")
     options = parser.parse_args()
-    try:
-        source = real_passages(data_folder() / "wiki_intro" / "passages.jsonl.gz")
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return exit_status(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    source = real_passages(data_folder() / "wiki_intro" / "passages.jsonl.gz")
     if options.histograms:
         print_histograms(source, options.n, options.seed)
-        return 0
+        return
     passages = synthetic(options.n, seed=options.seed, source=source)
     begin = time.perf_counter()
     write(passages, options.out)
     seconds = time.perf_counter() - begin
     print(f"{options.n} passages in {seconds:.1f} s ({options.n / seconds:.0f} a second): {options.out}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -38,14 +38,13 @@ from benchmarks.engines.corpus import Measured, compile_kernels, corpus_of, real
 from benchmarks.engines.kinds import kind_of
 from benchmarks.engines.rounds import Plan, batches, singles
 from benchmarks.engines.worker import Worker
-from benchmarks.report import circumstances, show
+from benchmarks.report import circumstances, exit_status, show
 from benchmarks.synthetic import data_folder
-from corpora.errors import IdxError, InputError
+from corpora.errors import InputError
 
 GROWTH_SYNTHETIC = 2_500_000
 ENGINES = ("bm25", "bm25s", "pyserini", "lucene")
 SINGLE_KS = (10, 100)
-_USERS_MISTAKE = 2  # exit status
 
 
 def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> Results:
@@ -152,13 +151,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run the command line."""
-    options = _options()
-    try:
-        _run(options)
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        return _USERS_MISTAKE
-    return 0
+    return exit_status(lambda: _run(_options()))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.engines.kinds import enter, kind_of, peak_bytes, pin
+from benchmarks.report import exit_status
 from benchmarks.watching import held
 from corpora.errors import IdxError
 
 _LOOK_EVERY_S = 0.2
-_USERS_MISTAKE = 2  # exit status
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Bu
     return found
 
 
-def _measured(engine: str, folder: Path, threads: int) -> Build:
-    """Build in this process."""
+def _run(engine: str, folder: Path, threads: int, out: Path) -> None:
+    """Build in this process, and write down what it took."""
     pin(threads)
     enter(folder)
     kind = kind_of(engine)
@@ -70,7 +70,7 @@ def _measured(engine: str, folder: Path, threads: int) -> Build:
     index = kind.build(folder, threads)
     seconds = time.perf_counter() - started
     n_bytes = sum(file.stat().st_size for file in index.rglob("*") if file.is_file())
-    return Build(engine, threads, seconds, n_bytes, peak_bytes())
+    out.write_text(json.dumps(asdict(Build(engine, threads, seconds, n_bytes, peak_bytes()))))
 
 
 def main() -> int:
@@ -81,13 +81,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    try:
-        found = _measured(options.engine, options.folder, options.threads)
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        return _USERS_MISTAKE
-    options.out.write_text(json.dumps(asdict(found)))
-    return 0
+    return exit_status(lambda: _run(options.engine, options.folder, options.threads, options.out))
 
 
 if __name__ == "__main__":

@@ -40,13 +40,12 @@ from benchmarks.engines.rounds import Plan
 from benchmarks.peers.groups import GROUPS, given
 from benchmarks.peers.measuring import Rows, Task, measure, size_table, table
 from benchmarks.peers.serving import serve
-from benchmarks.report import circumstances, show
+from benchmarks.report import circumstances, exit_status, show
 from benchmarks.synthetic import data_folder
-from corpora.errors import IdxError, InputError, MissingExtraError
+from corpora.errors import InputError, MissingExtraError
 from runtimes.questions import read_questions
 
 CHARTS = Path(__file__).parents[1] / "charts"
-_USERS_MISTAKE = 2  # exit status
 _EMBEDDED_PASSAGES = 500
 
 Tables = dict[str, Rows]  # by title
@@ -173,12 +172,7 @@ PARTS = (*GROUPS, "server", "embedding")
 
 def main() -> int:
     """Run the command line."""
-    try:
-        _run(_options())
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        return _USERS_MISTAKE
-    return 0
+    return exit_status(lambda: _run(_options()))
 
 
 if __name__ == "__main__":

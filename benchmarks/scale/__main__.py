@@ -32,11 +32,10 @@ import time
 from pathlib import Path
 
 from benchmarks.engines.corpus import write_questions
-from benchmarks.report import circumstances, show
+from benchmarks.report import circumstances, exit_status, show
 from benchmarks.scale.growth import Series, machine, series
 from benchmarks.scale.steps import EMBED, Kept, carry_out, embedded
 from benchmarks.synthetic import data_folder
-from corpora.errors import IdxError
 
 SIZES = (312_500, 1_250_000, 5_000_000)
 _WARM_UP = 2_000  # passages
@@ -46,7 +45,6 @@ _TABLES = {
     "Searching": ("search",),
     "Serving": ("serve",),
 }
-_USERS_MISTAKE = 2  # exit status
 
 
 def report(kept: Kept, options: argparse.Namespace) -> None:
@@ -100,12 +98,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run the command line."""
-    try:
-        _run(_options())
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        return _USERS_MISTAKE
-    return 0
+    return exit_status(lambda: _run(_options()))
 
 
 if __name__ == "__main__":

@@ -27,17 +27,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.engines.kinds import NAME
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, circumstances, exit_status, show
 from benchmarks.serve.asking import BATCH, K, Run
 from benchmarks.serve.corpus import DENSE, prepare
 from benchmarks.serve.load import Report
 from benchmarks.serve.processes import Server, idx_serve, library
-from corpora.errors import IdxError
 from retrievers.wire import RETRIEVE, SEARCH
 
 CLIENTS = (1, 4, 16, 64)
 OVERLOAD = 4
-_USERS_MISTAKE = 2  # exit status
 
 Rows = list[dict[str, Figure]]
 
@@ -229,12 +227,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run the command line."""
-    try:
-        _run(_options())
-    except IdxError as error:
-        print(error, file=sys.stderr)
-        return _USERS_MISTAKE
-    return 0
+    return exit_status(lambda: _run(_options()))
 
 
 if __name__ == "__main__":
