@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
+import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from corpora.errors import InputError
+
+_PATIENCE_S = 3.0  # with a port that is taken: a server that was killed a moment ago may have processes that still end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,7 @@ class Settings:
 
 
 def listen(settings: Settings, *, insecure: bool = False) -> socket.socket:
-    """Return a socket that listens where the settings say.
+    """Return a socket that listens where the settings say; waits a little for a port that is taken.
 
     Raises:
         InputError: the address is no address of this machine or is taken, or others could reach it without a key.
@@ -102,15 +107,26 @@ def listen(settings: Settings, *, insecure: bool = False) -> socket.socket:
         raise InputError(
             f"{settings.host} can be reached from other machines: give an API key in IDX_API_KEY, or say --insecure to let anybody search"
         )
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return _listening(family, where)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise InputError(f"cannot listen on {address} ({error.strerror}): choose another --port or --host") from error
+            time.sleep(0.1)
+
+
+def _listening(family: socket.AddressFamily, where: tuple[Any, ...]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)
         listening.listen(2048)
-    except OSError as error:
+        listening.setblocking(False)
+    except OSError:
         listening.close()
-        raise InputError(f"cannot listen on {address} ({error.strerror}): choose another --port or --host") from error
-    listening.setblocking(False)
+        raise
     return listening
 
 

@@ -26,7 +26,8 @@ def served(*options: object, port: int = 0, work: Sequence[Callable[..., object]
     """Serve the corpus by BM25 in a process of its own; yield it and its address once it is ready."""
     with started(*work, "serve", "mine", "--retriever", "bm25", "--no-access-log", "--port", port, *options) as running:
         said = running.output / "err"
-        wait_until(lambda: said.exists() and "http://" in said.read_text())
+        wait_until(lambda: "http://" in said.read_text() or not running.process.is_alive())
+        assert running.process.is_alive(), said.read_text()
         url = re.findall(r"http://[\w.:]+", said.read_text())[0]
         wait_until(lambda: ask(url, "/ready").status == 200)
         yield running, url
@@ -119,4 +120,4 @@ def test_a_server_that_is_killed_and_started_again_has_lost_nothing(mine: Path, 
             assert again == url
             asking.goes_on()
     assert asking.wrong == []
-    assert asking.n_again > 0
+    assert asking.n_again > 0 or workers > 1  # processes that are left alone answer until they have ended
