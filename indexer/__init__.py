@@ -12,6 +12,7 @@ vectors    shards on disk                         corpus_vectors  the same, as i
 memory_map arrays mapped from files               rescoring  exact scores of given rows
 indexes/   one kind a file or folder              vector_kind what a kind of index over vectors is
 placement  where vectors are searched, and why    memory     how much of it a process may have
+page_checks  what is read first is compared with its checksum
 row_range  one index cut into ranges of rows      recall     of an index against exact search
 jvm        Java, and loops inside it: java_functions
 estimate   what a build will need

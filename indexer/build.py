@@ -25,6 +25,7 @@ from .devices import EmbedOptions, resources
 from .embed import EmbedProgress, embed, encoder_spec
 from .encoders.spec import EncoderSpec, other_weights, weights_of
 from .naming import VectorIndexName, index_names, unknown_name, vector_index_name
+from .page_checks import write_sums
 from .pipeline import Job
 from .rescoring import Rescorer
 from .vector_kind import Opening, Plan, VectorIndexKind
@@ -103,6 +104,7 @@ def _build_vector_index(corpus: str, name: VectorIndexName, store: PassageStore,
 
     def write(staging: Path) -> Outcome:
         kind.write(Plan(vectors, parameters, staging, progress))
+        write_sums(staging)
         if _corpus_vectors(corpus, name.encoder, store.fingerprint).identity != vectors.identity:
             raise ArtifactMismatch(f"the vectors of '{name.encoder}' have been replaced meanwhile: run the same command again")
         counts = {"rows": len(store), "vectors": len(vectors), "dim": vectors.dim, "missing": len(vectors.missing)}
@@ -155,6 +157,7 @@ def build_vectors(
     def write(staging: Path) -> Outcome:
         shards = Shards(staging, len(store), SHARD_ROWS)
         embed(Job(spec, partial(open_store, corpus), shards, found), progress)
+        write_sums(staging)
         return Outcome(store.fingerprint, {"rows": len(store), "dim": shards.dimension()})
 
     kept = existing()
@@ -295,7 +298,7 @@ def open_rescorer(corpus: str, encoder: str, store: PassageStore) -> Rescorer | 
     if not is_finished(index_path(corpus, encoder)):
         return None
     vectors = _corpus_vectors(corpus, encoder, store.fingerprint)
-    return Rescorer(vectors.mapped(), vectors.missing)
+    return Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
 
 
 def _corpus_vectors(corpus: str, encoder: str, fingerprint: str) -> CorpusVectors:

@@ -17,7 +17,8 @@ from corpora.store import Rows
 
 from .base import Vectors
 from .memory_map import map_checked
-from .vectors import Shards, Stored, missing_of, shards_of
+from .page_checks import checked_files
+from .vectors import ShardChecks, Shards, Stored, missing_of, shards_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class CorpusVectors:
         stored: their type.
         missing: rows that have no vector, int64, ascending.
         identity: sha256 that two sets of vectors share if their files are the same.
+        checks: asked before vectors are read.
     """
 
     shards: Shards
@@ -39,6 +41,7 @@ class CorpusVectors:
     stored: Stored
     missing: Rows
     identity: str
+    checks: ShardChecks
 
     def __len__(self) -> int:
         """The number of rows that have a vector."""
@@ -48,7 +51,7 @@ class CorpusVectors:
         """Yield the rows and vectors, float32 of shape (rows, dim), of one shard at a time, from ``first_row``, which begins one, on.
 
         Raises:
-            ArtifactDamaged: a shard cannot be read, or does not hold what it should.
+            ArtifactDamaged: a shard cannot be read, is damaged, or does not hold what it should.
         """
         for rows in self.shards.rows():
             if first_row <= rows.start < (self.shards.n_rows if stop_row is None else stop_row):
@@ -72,7 +75,7 @@ class CorpusVectors:
         return found
 
     def mapped(self) -> list[NDArray[Any]]:
-        """Return all shards, each of shape (rows, dim), mapped into memory; raises as ``pages`` does."""
+        """Return all shards, each of shape (rows, dim), mapped into memory; ``checks`` are to be asked before they are read."""
         return [self._map(rows) for rows in self.shards.rows()]
 
     def _map(self, rows: range) -> NDArray[Any]:
@@ -80,6 +83,7 @@ class CorpusVectors:
 
     def _read(self, rows: range) -> Vectors:
         """Copy one shard: pages that stay mapped would count as memory of this process until the system wants them back."""
+        self.checks.check_range(rows.start, rows.stop)
         return np.array(self._map(rows), dtype=np.float32)
 
 
@@ -89,8 +93,10 @@ def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
     Raises:
         ArtifactDamaged: they do not hold what their manifest says.
     """
-    shards, stored = shards_of(path, manifest)
-    return CorpusVectors(shards, manifest.count("dim"), stored, missing_of(path, manifest), vectors_identity(manifest))
+    (shards, stored), dim = shards_of(path, manifest), manifest.count("dim")
+    files = checked_files(path, manifest)
+    checks = ShardChecks(shards, dim * np.dtype(stored).itemsize, files)
+    return CorpusVectors(shards, dim, stored, missing_of(path, manifest, files), vectors_identity(manifest), checks)
 
 
 def vectors_identity(manifest: Manifest) -> str:

@@ -72,6 +72,15 @@ def map_array(path: Path) -> NDArray[Any]:
         return _mapped(file, first + n_bytes)[first:].view(dtype).reshape(shape)
 
 
+def map_bytes(path: Path) -> NDArray[np.uint8]:
+    """Return the bytes of a file, mapped as ``map_array`` maps; raises ``OSError`` if it cannot be."""
+    n_bytes = path.stat().st_size
+    if not n_bytes:
+        return np.empty(0, dtype=np.uint8)
+    with path.open("rb") as file:
+        return _mapped(file, n_bytes)
+
+
 def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, order and type of the array behind a head, which is an expression of Python that may be damaged anyhow."""
     try:

@@ -31,6 +31,7 @@ from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
 from .memory_map import write_array
+from .page_checks import write_sums
 from .pipeline import PassageEncoder
 from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards, Stored
 
@@ -162,6 +163,7 @@ class _Intake:
         if len(missing):
             with replacing(folder / MISSING) as file:
                 write_array(file, missing)
+        write_sums(folder)
         return len(missing)
 
     def _take(self, block: Block) -> None:

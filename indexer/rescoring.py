@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,11 @@ class Rescorer:
     Args:
         shards: float32 or float16, each of shape (rows, dim); all but the last have the same number of rows.
         missing: rows that have no vector, ascending.
+        check: called with rows, ascending, before their vectors are read; raises if they are damaged.
     """
 
-    def __init__(self, shards: Sequence[NDArray[Any]], missing: Rows) -> None:
-        self._shards, self._missing = shards, missing
+    def __init__(self, shards: Sequence[NDArray[Any]], missing: Rows, check: Callable[[Rows], None] = lambda rows: None) -> None:
+        self._shards, self._missing, self._check = shards, missing, check
         self._shard_rows, self._dim = shards[0].shape
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
@@ -36,6 +37,9 @@ class Rescorer:
 
         Returns:
             float32, shape (Q, C); -inf where there is no row, or one that has no vector.
+
+        Raises:
+            ArtifactDamaged: a vector is damaged.
         """
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         width = min(max(1, rows.shape[1]), _CANDIDATES_AT_ONCE)
@@ -56,6 +60,7 @@ class Rescorer:
 
     def _read(self, rows: Rows) -> Vectors:
         """Return the vectors of ascending rows, float32 of shape (len(rows), dim); anything for row -1."""
+        self._check(rows[rows >= 0])
         found = np.zeros((len(rows), self._dim), dtype=np.float32)
         numbers = rows // self._shard_rows
         starts = np.flatnonzero(np.diff(numbers, prepend=-2))

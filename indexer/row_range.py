@@ -128,7 +128,7 @@ def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, 
 def open_range_rescorer(corpus: str, name: str, fingerprint: str) -> Rescorer | None:
     """Map the vectors that an index was made of; None if they are not there. Of the files only the rows that are asked for are read."""
     vectors = _corpus_vectors(corpus, encoder_name(name), fingerprint)
-    return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing)
+    return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
 
 
 def _manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:

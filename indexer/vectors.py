@@ -7,7 +7,7 @@ are zeros, and a search passes over them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, get_args
 
@@ -21,6 +21,7 @@ from corpora.store import Rows
 from .base import Vectors
 from .indexes.exact import ExactIndex, StoredVectors
 from .memory_map import map_checked, write_array
+from .page_checks import CheckedFile, checked_files
 from .placement import VectorsSize, place
 
 KIND = "vectors"
@@ -76,6 +77,33 @@ class Shards(NamedTuple):
             raise IdxError(f"{complaint}; the finished shards are kept")
         with replacing(self.path(rows.start)) as file:
             write_array(file, content)
+
+
+class ShardChecks:
+    """Compares the vectors of shards with the checksums of their files before they are first read. Several threads may ask at once."""
+
+    def __init__(self, shards: Shards, row_bytes: int, files: Mapping[str, CheckedFile]) -> None:
+        """Take the finished shards, the bytes of one vector, and their files by name; a shard that is not among these is not compared."""
+        self._shards, self._row_bytes, self._files = shards, row_bytes, files
+        self._is_seen = np.zeros(shards.n_rows, dtype=np.bool_)
+
+    def check_range(self, start: int, stop: int) -> None:
+        """Compare the vectors of rows ``start`` to ``stop``; raises ``ArtifactDamaged`` if one is damaged."""
+        if not self._is_seen[start:stop].all():
+            self.check_rows(np.arange(start, stop))
+
+    def check_rows(self, rows: Rows) -> None:
+        """Compare the vectors of some rows; raises ``ArtifactDamaged`` if one is damaged."""
+        unseen = rows[~self._is_seen[rows]]
+        numbers = unseen // self._shards.shard_rows
+        for number in np.unique(numbers).tolist():
+            first_row = number * self._shards.shard_rows
+            file = self._files.get(self._shards.path(first_row).name)
+            if file is not None:
+                n_rows = min(self._shards.shard_rows, self._shards.n_rows - first_row)
+                first_byte = file.n_bytes - n_rows * self._row_bytes  # behind the head of the array
+                file.check_records(first_byte + (unseen[numbers == number] - first_row) * self._row_bytes, self._row_bytes)
+        self._is_seen[unseen] = True
 
 
 class ScatteredShards:
@@ -168,9 +196,15 @@ def open_shards(path: Path, manifest: Manifest, *, device: str = "auto", rows: r
     (shards, stored), dim = shards_of(path, manifest), manifest.count("dim")
     rows = range(shards.n_rows) if rows is None else rows
     placement = place(VectorsSize(len(rows), dim, stored), device)
-    missing = missing_of(path, manifest)
+    files = checked_files(path, manifest)
+    missing = missing_of(path, manifest, files)
     low, high = np.searchsorted(missing, (rows.start, rows.stop))
-    return ExactIndex(list(_cut(shards, dim, stored, rows)), missing=missing[low:high] - rows.start, placement=placement)
+    checks = ShardChecks(shards, dim * np.dtype(stored).itemsize, files)
+
+    def check(start: int, stop: int) -> None:
+        checks.check_range(rows.start + start, rows.start + stop)
+
+    return ExactIndex(list(_cut(shards, dim, stored, rows)), missing=missing[low:high] - rows.start, placement=placement, check=check)
 
 
 def _cut(shards: Shards, dim: int, stored: Stored, rows: range) -> Iterator[StoredVectors]:
@@ -197,13 +231,15 @@ def shards_of(path: Path, manifest: Manifest) -> tuple[Shards, Stored]:
     return Shards(path, manifest.count("rows"), shard_rows), stored
 
 
-def missing_of(path: Path, manifest: Manifest) -> Rows:
-    """Return the rows that have no vector, int64, ascending.
+def missing_of(path: Path, manifest: Manifest, files: Mapping[str, CheckedFile]) -> Rows:
+    """Return the rows that have no vector, int64, ascending; ``files`` are those of ``checked_files``.
 
     Raises:
-        ArtifactDamaged: their file does not hold as many as the manifest counts.
+        ArtifactDamaged: their file is damaged, or does not hold as many as the manifest counts.
     """
     n_missing = manifest.counts.get("missing", 0)
+    if MISSING in files:
+        files[MISSING].check_all()
     return np.array(map_checked(path / MISSING, (n_missing,), "int64")) if n_missing else np.empty(0, dtype=np.int64)
 
 

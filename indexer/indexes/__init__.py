@@ -8,6 +8,7 @@ best_keys    the k best as integers, on any device          exact_torch  on GPUs
 
 faiss_flat  faiss_ivf  faiss_hnsw   the kinds that FAISS has: how each is written
 faiss_cpu  faiss_gpu  faiss_range   how they are opened: mapped, copied to GPUs, some rows of them
-faiss_index     what all share once they are open           inverted_lists  the lists of ``ivf`` as files
+faiss_index     what all share once they are open           faiss_lists     how the mapped lists of ``ivf`` are searched
+inverted_lists  these lists as files, while they are made
 faiss_library   FAISS itself, imported there only
 """

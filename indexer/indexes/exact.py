@@ -13,7 +13,7 @@ from indexer.base import Hits, Vectors, check_k, checked_queries, no_hits
 from indexer.placement import ON_CPU, Placement
 
 from .best_keys import LARGEST_ROW
-from .exact_cpu import CpuEngine
+from .exact_cpu import Check, CpuEngine, unchecked
 
 if TYPE_CHECKING:
     from .exact_torch import TorchEngine
@@ -25,16 +25,19 @@ class ExactIndex:
     """All vectors of a corpus, in shards of consecutive rows, each float32 or float16 of shape (rows, dim).
 
     ``missing`` are rows that have no vector, ascending: they are never found. ``placement`` says where the vectors are searched, and why.
+    ``check`` is called with the first row, and the one behind the last, of vectors about to be read; it raises if they are damaged.
     Several threads may search at once; on GPUs their searches take turns.
     """
 
-    def __init__(self, shards: Sequence[StoredVectors], *, missing: Rows | None = None, placement: Placement = ON_CPU) -> None:
+    def __init__(
+        self, shards: Sequence[StoredVectors], *, missing: Rows | None = None, placement: Placement = ON_CPU, check: Check = unchecked
+    ) -> None:
         self.dim: int = shards[0].shape[1]
         self.placement = placement
         self._n_rows = sum(map(len, shards))
         if self._n_rows > LARGEST_ROW:
             raise ValueError(f"{self._n_rows:,} rows: at most {LARGEST_ROW:,} can be searched")
-        self._engine = _engine(shards, np.empty(0, dtype=np.int64) if missing is None else missing, placement)
+        self._engine = _engine(shards, np.empty(0, dtype=np.int64) if missing is None else missing, placement, check)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -46,6 +49,7 @@ class ExactIndex:
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
+            ArtifactDamaged: ``check`` raised it.
             IdxError: a GPU has too little memory left, or has failed.
         """
         check_k(k)
@@ -57,9 +61,9 @@ class ExactIndex:
         return Hits(np.concatenate([found.rows, rest.rows], axis=1), np.concatenate([found.scores, rest.scores], axis=1))
 
 
-def _engine(shards: Sequence[StoredVectors], missing: Rows, placement: Placement) -> CpuEngine | TorchEngine:
+def _engine(shards: Sequence[StoredVectors], missing: Rows, placement: Placement, check: Check) -> CpuEngine | TorchEngine:
     if placement.devices == ("cpu",):
-        return CpuEngine(shards, missing)
+        return CpuEngine(shards, missing, check)
     from .exact_torch import TorchEngine, load_parts  # torch takes two seconds to import
 
-    return TorchEngine(load_parts(shards, missing, placement.devices))
+    return TorchEngine(load_parts(shards, missing, placement.devices, check))

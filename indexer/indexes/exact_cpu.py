@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -24,6 +24,14 @@ _SMALL = 4_000_000  # multiplications, below which a second thread costs more th
 _SPARE_PLACES = 64  # of candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20
 _MAX_QUERIES = 1_024
+
+
+Check = Callable[[int, int], None]
+"""Called with the first row, and the one behind the last, of vectors about to be read; raises if they are damaged."""
+
+
+def unchecked(start: int, stop: int) -> None:
+    """Take vectors as they are."""
 
 
 class _Block(NamedTuple):
@@ -53,8 +61,8 @@ class CpuEngine:
     ``search`` may be called by several threads at once, and in processes forked from this one.
     """
 
-    def __init__(self, shards: Sequence[NDArray[Any]], missing: Rows) -> None:
-        self._blocks = list(_blocks(shards, missing))
+    def __init__(self, shards: Sequence[NDArray[Any]], missing: Rows, check: Check = unchecked) -> None:
+        self._blocks, self._check = list(_blocks(shards, missing)), check
         self._n_rows = sum(map(len, shards))
 
     def search(self, queries: Vectors, k: int) -> Hits:
@@ -79,6 +87,7 @@ class CpuEngine:
                     block = next(blocks, None)
                 if block is None:
                     return taken(mine.candidates)
+                self._check(block.first_row, block.first_row + len(block.vectors))
                 (_search_float32 if block.vectors.dtype == np.float32 else _search_float16)(block, mine)
 
         if n_workers == 1:

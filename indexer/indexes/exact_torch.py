@@ -22,6 +22,7 @@ from indexer.base import Hits, Vectors, equal_ranges
 from indexer.encoders.failures import first_line
 
 from .best_keys import Keys, best_hits
+from .exact_cpu import Check, unchecked
 from .torch_best import BLOCK, Best
 
 _MAX_QUERIES = 1_024
@@ -55,13 +56,14 @@ class TorchEngine:
         return Hits(np.concatenate([hits.rows for hits in found]), np.concatenate([hits.scores for hits in found]))
 
 
-def load_parts(shards: Sequence[NDArray[Any]], missing: Rows, devices: Sequence[str]) -> list[Part]:
+def load_parts(shards: Sequence[NDArray[Any]], missing: Rows, devices: Sequence[str], check: Check = unchecked) -> list[Part]:
     """Copy shards, each float32 or float16 of shape (rows, dim), to devices, as many rows to each.
 
     Args:
         shards: consecutive rows.
         missing: rows that have no vector, ascending.
         devices: torch's names; one may come more than once.
+        check: see ``ExactIndex``.
 
     Raises:
         IdxError: a device has too little memory, or has failed.
@@ -73,7 +75,7 @@ def load_parts(shards: Sequence[NDArray[Any]], missing: Rows, devices: Sequence[
         if rows:
             with _failures_named(device):
                 vectors = torch.empty((len(rows), dim), dtype=dtype, device=device)
-                _copy(shards, rows, vectors)
+                _copy(shards, rows, vectors, check)
             low, high = np.searchsorted(missing, (rows.start, rows.stop))
             parts.append(Part(vectors, rows.start, missing[low:high] - rows.start))
     return parts
@@ -141,7 +143,7 @@ def _whole_blocks(n_rows: int) -> int:
     return max(1, n_rows // BLOCK) * BLOCK
 
 
-def _copy(shards: Sequence[NDArray[Any]], rows: range, target: torch.Tensor) -> None:
+def _copy(shards: Sequence[NDArray[Any]], rows: range, target: torch.Tensor, check: Check) -> None:
     """Fill a device's memory with some rows, one shard being read while the one before it is on its way."""
     largest = max(map(len, shards))
     buffers = [torch.empty((largest, target.shape[1]), dtype=target.dtype, pin_memory=target.is_cuda) for _ in range(2)]
@@ -153,6 +155,7 @@ def _copy(shards: Sequence[NDArray[Any]], rows: range, target: torch.Tensor) -> 
             buffer, event = buffers[number % 2], copied[number % 2]
             if event is not None:
                 event.synchronize()
+            check(here.start, here.stop)
             np.copyto(buffer.numpy()[: len(here)], shard[here.start - first_row : here.stop - first_row])
             target[here.start - rows.start : here.stop - rows.start].copy_(buffer[: len(here)], non_blocking=True)
             if target.is_cuda:

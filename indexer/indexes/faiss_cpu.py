@@ -6,7 +6,7 @@ every four components of each vector).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from corpora.store import Rows
 from indexer.base import Scores, Vectors
 from indexer.memory import available_bytes
 from indexer.memory_map import map_checked, write_array
+from indexer.page_checks import checked_file
 from indexer.placement import Placement
 from indexer.vector_kind import Opening, Plan
 from indexer.vectors import MISSING
 
 from .faiss_index import Contents, FaissIndex, contents_of
 from .faiss_library import INDEX_FILE, damage_named, load_faiss, read_mapped
+from .faiss_lists import CheckedLists
 from .faiss_range import flat_range, ivf_range, places_of, with_vectors
 
 _ID_BYTES = 8
@@ -35,39 +37,50 @@ ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: mem
 
 def open_flat(path: Path, manifest: Manifest, opening: Opening, placement: Placement = ONLY_CPU) -> FaissIndex:
     """Open a flat index; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
-    index, first_place, contents = open_flat_part(path, manifest, opening)
+    index, first_place, contents, check = open_flat_part(path, manifest, opening)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        check()
         scores, places = index.search(queries, k)
         return scores, np.where(places < 0, places, places + first_place)
 
     return FaissIndex(contents, opening, search, placement)
 
 
-def open_flat_part(path: Path, manifest: Manifest, opening: Opening) -> tuple[Any, int, Contents]:
+def open_flat_part(path: Path, manifest: Manifest, opening: Opening) -> tuple[Any, int, Contents, Callable[[], None]]:
     """Open the file of a flat index, or the rows that are wanted of it; raises as ``open_mapped`` does.
 
     Returns:
-        FAISS's index, the place of its first vector among all that the index has, and what it holds.
+        FAISS's index, the place of its first vector among all that the index has, what it holds, and what must be called before any of it
+        is read: it raises ``ArtifactDamaged`` if the file is damaged.
     """
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
     contents = contents_of(manifest, read_missing(path, manifest))
+    file = checked_file(path, manifest, INDEX_FILE)
     if opening.rows is None:
-        return mapped, 0, contents
+        return mapped, 0, contents, file.check_all
     places = places_of(opening.rows, contents.missing)
+    codes = file.n_bytes - mapped.ntotal * mapped.code_size
+    file.check(0, codes)
+    file.check(codes + places.start * mapped.code_size, codes + places.stop * mapped.code_size)
     part = flat_range(path / INDEX_FILE, mapped, places)
-    return part, places.start, with_vectors(contents, part)
+    return part, places.start, with_vectors(contents, part), lambda: None
 
 
 def open_ivf(path: Path, manifest: Manifest, opening: Opening, placement: Placement) -> FaissIndex:
     """Open an inverted file; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
-    faiss = load_faiss()
+    file = checked_file(path, manifest, INDEX_FILE)
+    is_pq = "subquantizers" in manifest.recipe.parameters
+    if is_pq or opening.rows is not None:  # all of it is read now
+        file.check_all()
     mapped = open_ivf_part(path, manifest, opening)
     contents = with_vectors(contents_of(manifest, _none()), mapped)
-    index = _for_fast_scan(path, mapped) if isinstance(mapped, faiss.IndexIVFPQ) else mapped
+    if opening.rows is None and not is_pq:
+        return FaissIndex(contents, opening, CheckedLists(mapped, file).search, placement)
+    index = _for_fast_scan(path, mapped) if is_pq else mapped
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        scores, rows = index.search(queries, k, params=faiss.SearchParametersIVF(nprobe=settings["nprobe"]))
+        scores, rows = index.search(queries, k, params=load_faiss().SearchParametersIVF(nprobe=settings["nprobe"]))
         return scores, rows
 
     return FaissIndex(contents, opening, search, placement)
@@ -90,8 +103,10 @@ def open_hnsw(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
         )
     faiss = load_faiss()
     index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
+    file = checked_file(path, manifest, INDEX_FILE)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        file.check_all()
         scores, places = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
         return scores, places
 
@@ -127,11 +142,12 @@ def read_missing(path: Path, manifest: Manifest) -> Rows:
     """Return what ``save_missing`` wrote.
 
     Raises:
-        ArtifactDamaged: the file is not what it must be.
+        ArtifactDamaged: the file is damaged, or not what it must be.
     """
     n_missing = manifest.count("rows") - manifest.count("vectors")
     if not n_missing:
         return _none()
+    checked_file(path, manifest, MISSING).check_all()
     return map_checked(path / MISSING, (n_missing,), "int64")
 
 

@@ -22,12 +22,13 @@ from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.store import Rows
 from indexer.base import Scores, Vectors, equal_ranges
 from indexer.devices import gpu_numbers
+from indexer.page_checks import checked_file
 from indexer.placement import Placement, free_memory
 from indexer.vector_kind import Opening
 
 from . import faiss_cpu
 from .faiss_index import FaissIndex, contents_of
-from .faiss_library import load_faiss, reason
+from .faiss_library import INDEX_FILE, load_faiss, reason
 from .faiss_range import with_vectors, without_lists
 
 LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
@@ -61,7 +62,8 @@ def open_flat_anywhere(path: Path, manifest: Manifest, opening: Opening) -> Fais
     gpus, placement = _placed(opening, per_vector * _n_vectors(manifest, opening))
     if not gpus:
         return faiss_cpu.open_flat(path, manifest, opening, placement)
-    mapped, first_place, contents = faiss_cpu.open_flat_part(path, manifest, opening)
+    mapped, first_place, contents, check = faiss_cpu.open_flat_part(path, manifest, opening)
+    check()
     with _failures_named(opening.name):
         shares = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
         parts = [[part.moved(first_place) for part in _flat_parts(mapped, gpu, share)] for gpu, share in shares]
@@ -74,6 +76,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, opening: Opening) -> Faiss
     gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
     if not gpus:
         return faiss_cpu.open_ivf(path, manifest, opening, placement)
+    checked_file(path, manifest, INDEX_FILE).check_all()
     mapped = faiss_cpu.open_ivf_part(path, manifest, opening)
     with _failures_named(opening.name):
         parts = [[_ivf_part(only_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _list_shares(mapped, len(gpus)), strict=True)]

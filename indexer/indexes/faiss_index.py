@@ -64,7 +64,7 @@ class FaissIndex:
         self._contents, self._opening, self._search = contents, opening, search
         self._rescorer = None
         if opening.vectors is not None and "refine" in contents.knobs:
-            self._rescorer = Rescorer(opening.vectors.mapped(), opening.vectors.missing)
+            self._rescorer = Rescorer(opening.vectors.mapped(), opening.vectors.missing, opening.vectors.checks.check_rows)
         self._largest_k = largest_k
         self.dim, self.knobs, self.placement = contents.dim, contents.knobs, placement
 

@@ -12,6 +12,7 @@ from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 from indexer.base import Hits, Vectors
 from indexer.build import index_path
+from indexer.page_checks import write_sums
 from indexer.vectors import FORMAT_VERSION, KIND, MISSING, Shards, Stored
 
 ENCODER = "minilm"  # nothing is encoded: only its name is used
@@ -43,6 +44,7 @@ def put_vectors(
             shards.write(rows, content[rows.start : rows.stop], stored)
         if missing:
             np.save(staging / MISSING, np.array(missing, dtype=np.int64))
+        write_sums(staging)
         return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.shape[1], "missing": len(missing)})
 
     parameters: Parameters = {"encoder": ENCODER, "origin": "imported", "dtype": stored, "shard_rows": shard_rows}

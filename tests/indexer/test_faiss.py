@@ -27,7 +27,7 @@ from indexer.indexes.faiss_library import INDEX_FILE, damage_named, load_faiss
 from indexer.indexes.inverted_lists import Piece
 from indexer.recall import recall
 from indexer.vector_kind import Opening, Plan, VectorIndexKind
-from indexer.vectors import Shards, Stored
+from indexer.vectors import ShardChecks, Shards, Stored
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
 
@@ -46,7 +46,7 @@ def corpus_vectors(folder: Path, vectors: Vectors, *, stored: Stored = "float32"
     shards = Shards(folder, len(vectors), SHARD_ROWS)
     for rows in shards.rows():
         shards.write(rows, vectors[rows.start : rows.stop], stored)
-    return CorpusVectors(shards, vectors.shape[1], stored, np.array(missing, dtype=np.int64), "identity")
+    return CorpusVectors(shards, vectors.shape[1], stored, np.array(missing, dtype=np.int64), "identity", ShardChecks(shards, 0, {}))
 
 
 def kind_of(name: str) -> VectorIndexKind:

@@ -300,6 +300,7 @@ def test_an_interrupted_import_goes_on(store: PassageStore, made: Vectors, tmp_p
     assert sorted(file.name for file in index_path("made", "minilm").iterdir()) == [
         "manifest.json",
         *(f"shard-0000{n}.npy" for n in range(3)),
+        "sums",
     ]
 
 

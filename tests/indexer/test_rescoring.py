@@ -16,7 +16,7 @@ from corpora.errors import ArtifactDamaged
 from indexer.corpus_vectors import CorpusVectors
 from indexer.memory_map import map_array
 from indexer.rescoring import Rescorer
-from indexer.vectors import Shards, Stored
+from indexer.vectors import ShardChecks, Shards, Stored
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import clustered
 
@@ -104,7 +104,7 @@ def vectors(request: pytest.FixtureRequest, tmp_path: Path) -> CorpusVectors:
     shards = Shards(tmp_path, 1000, 64)
     for rows in shards.rows():
         shards.write(rows, clustered(1000, 8, 0)[rows.start : rows.stop], stored)
-    return CorpusVectors(shards, 8, stored, np.empty(0, dtype=np.int64), "identity")
+    return CorpusVectors(shards, 8, stored, np.empty(0, dtype=np.int64), "identity", ShardChecks(shards, 0, {}))
 
 
 def test_scores_are_the_products_with_the_rows_named(vectors: CorpusVectors, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from corpora.errors import ArtifactDamaged, StorageError
-from indexer.compiled import kernel
+from indexer.page_checks import PAGE_BYTES, SUMS, Pages, is_sound, page_sums
 
 BLOCK_ROWS = 65_536
-PAGE_BYTES = 65_536  # what one checksum is over
-SUMS = "sums"
-
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 
 
 class Postings(NamedTuple):
@@ -84,13 +80,6 @@ DTYPES: dict[str, DTypeLike] = {
     "totals": np.int64,
 }
 _IN_STRETCHES = ("segment_blocks", "segment_sizes", "rows", "impacts", "dense_impacts")  # checked as far as they are read
-
-
-class Pages(NamedTuple):
-    """The checksums of one file's pages, and which of them have been compared in this process."""
-
-    sums: NDArray[np.uint64]
-    seen: NDArray[np.bool_]
 
 
 class Checks(NamedTuple):
@@ -172,42 +161,3 @@ def check_byte_order() -> None:
 
 def _n_pages(array: NDArray[Any]) -> int:
     return -(-array.nbytes // PAGE_BYTES)
-
-
-@kernel
-def is_sound(array: NDArray[Any], start: int, stop: int, pages: Pages) -> bool:
-    """Return whether elements ``start`` to ``stop`` lie on pages with the right checksums; each page is compared once."""
-    if start >= stop:
-        return True
-    size = PAGE_BYTES // array.itemsize
-    for page in range(start // size, (stop - 1) // size + 1):
-        if not pages.seen[page]:
-            if _page_sum(array[page * size : (page + 1) * size]) != pages.sums[page]:
-                return False
-            pages.seen[page] = True
-    return True
-
-
-@kernel
-def page_sums(array: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return the checksum of every page of an array."""
-    size = PAGE_BYTES // array.itemsize
-    sums = np.empty((len(array) + size - 1) // size, dtype=np.uint64)
-    for page in range(len(sums)):
-        sums[page] = _page_sum(array[page * size : (page + 1) * size])
-    return sums
-
-
-@kernel
-def _page_sum(page: NDArray[Any]) -> np.uint64:
-    """Return a checksum that differs whenever a single 8-byte word does: each step can be undone. It is no defence against intent."""
-    data = page.view(np.uint8)
-    n_words = len(data) // 8
-    words = data[: 8 * n_words].view(np.uint64)
-    total = np.uint64(len(data))
-    for word in words:
-        total = (total ^ word) * _PRIME
-        total ^= total >> np.uint64(32)
-    for byte in data[8 * n_words :]:
-        total = (total ^ np.uint64(byte)) * _PRIME
-    return total

@@ -228,4 +228,4 @@ def open_bm25(path: Path, manifest: Manifest, *, rows: range | None = None) -> B
     return BM25Index(files, rows=rows)
 
 
-KIND = IndexKind(name="bm25", format_version=3, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)
+KIND = IndexKind(name="bm25", format_version=4, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)

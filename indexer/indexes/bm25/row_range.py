@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from corpora.errors import ArtifactDamaged
 from indexer.compiled import kernel
+from indexer.page_checks import PAGE_BYTES, Pages, is_sound
 
-from .files import BLOCK_ROWS, PAGE_BYTES, Checks, IndexFiles, Pages, Postings, is_sound
+from .files import BLOCK_ROWS, Checks, IndexFiles, Postings
 
 _SEEN_PAGES = np.ones(1, dtype=np.bool_)
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from indexer.compiled import kernel
 from indexer.indexes.selection import offer_rows, sort_best, take_best
+from indexer.page_checks import is_sound
 
 from .bounds import Terms, candidates
-from .files import BLOCK_ROWS, Checks, Postings, is_sound
+from .files import BLOCK_ROWS, Checks, Postings
 from .scoring import scores
 from .similarity import Denominators
 

@@ -1,0 +1,154 @@
+"""Checksums of pages: that they tell damage, that only what is read is compared, and that vectors and indexes ask before they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.errors import ArtifactDamaged
+from corpora.passage import Passage
+from corpora.store import PassageStore
+from indexer.base import Knobs, TunableIndex
+from indexer.build import build_index, index_manifest, index_path, open_rescorer, open_vector_index
+from indexer.indexes.faiss_library import INDEX_FILE, load_faiss
+from indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, checked_file, page_sums
+from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
+
+N, DIM, SHARD_ROWS = 6_000, 64, 2_500  # ten pages a shard
+QUERIES = clustered(20, DIM, 1)
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore]) -> PassageStore:
+    found = build([Passage(f"p{n}", "", f"word{n}") for n in range(N)])
+    put_vectors(found, clustered(N, DIM, 0), shard_rows=SHARD_ROWS)
+    return found
+
+
+def flip(path: Path, place: int, bit: int = 3) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+def place_of_row(row: int) -> tuple[Path, int]:
+    """Return where the vector of a row lies."""
+    path = index_path("made", ENCODER) / f"shard-{row // SHARD_ROWS:05d}.npy"
+    n_rows = min(SHARD_ROWS, N - row // SHARD_ROWS * SHARD_ROWS)
+    return path, path.stat().st_size + (row % SHARD_ROWS - n_rows) * DIM * 4
+
+
+@pytest.mark.parametrize("n_bytes", [1, 7, 8, 9, 31, 32, 33, 40, 1_000, PAGE_BYTES - 1, PAGE_BYTES])
+def test_every_flipped_bit_changes_the_checksum(n_bytes: int) -> None:
+    rng = np.random.default_rng(n_bytes)
+    content = rng.integers(0, 256, n_bytes, dtype=np.uint8)
+    (expected,) = page_sums(content)
+    for place in {0, n_bytes - 1, *rng.integers(0, n_bytes, 60).tolist()}:
+        for bit in range(8):
+            content[place] ^= 1 << bit
+            assert page_sums(content)[0] != expected
+            content[place] ^= 1 << bit
+    assert page_sums(content[:-1]).tolist() != [expected]
+
+
+def test_only_what_is_asked_for_is_compared_and_only_once(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(np.random.default_rng(0).bytes(5 * PAGE_BYTES + 100))
+    sums = page_sums(np.fromfile(path, dtype=np.uint8))
+    assert len(sums) == 6
+    flip(path, 3 * PAGE_BYTES)
+    file = CheckedFile(path, path.stat().st_size, sums)
+    file.check(0, 3 * PAGE_BYTES)
+    file.check(4 * PAGE_BYTES, file.n_bytes)
+    file.check(3 * PAGE_BYTES, 3 * PAGE_BYTES)  # nothing
+    flip(path, 0)  # compared already
+    file.check(0, 1)
+    with pytest.raises(ArtifactDamaged, match=f"{path} or its checksums"):
+        file.check(3 * PAGE_BYTES - 1, 3 * PAGE_BYTES + 1)
+    with pytest.raises(ArtifactDamaged, match=f"{path} or its checksums"):
+        file.check_all()
+    flip(path, 3 * PAGE_BYTES)
+    file.check_all()
+    flip(path, 3 * PAGE_BYTES)
+    file.check_all()
+    CheckedFile(path, path.stat().st_size, None).check_all()
+
+
+def test_a_damaged_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
+    path, place = place_of_row(4_321)
+    index, rescorer = open_vector_index("made", ENCODER, store), open_rescorer("made", ENCODER, store)
+    assert rescorer is not None
+    flip(path, place)
+    with pytest.raises(ArtifactDamaged, match=path.name):
+        index.search(QUERIES, 10)
+    far, near = np.array([[0, 2_400, 5_999, -1]]), np.array([[0, 4_320, -1, -1]])  # the second lies on the page of the damaged one
+    expected = clustered(N, DIM, 0)[far[0, :3]] @ QUERIES[0]
+    np.testing.assert_allclose(rescorer.scores(QUERIES[:1], far)[0, :3], expected, rtol=1e-5)
+    with pytest.raises(ArtifactDamaged, match=path.name):
+        rescorer.scores(QUERIES[:1], near)
+    with pytest.raises(ArtifactDamaged, match=path.name):
+        build_index("made", f"{ENCODER}-flat", store)
+    flip(path, place)
+    hits, wanted = index.search(QUERIES, 10), brute_force(clustered(N, DIM, 0), QUERIES, 10)
+    np.testing.assert_array_equal(hits.rows, wanted.rows)
+    np.testing.assert_allclose(hits.scores, wanted.scores, rtol=1e-5)
+
+
+def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
+    name = f"{ENCODER}-ivf"
+    build_index("made", name, store)
+    path = index_path("made", name) / INDEX_FILE
+    faiss = load_faiss()
+    reference = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+    reference.nprobe = 1
+    expected = [reference.search(query[np.newaxis], 5) for query in QUERIES]
+    chosen = reference.quantizer.search(QUERIES, 1)[1].ravel()
+    damaged = int(chosen[0])
+    ids = faiss.rev_swig_ptr(reference.invlists.get_ids(damaged), reference.invlists.list_size(damaged)).astype("<i8").tobytes()
+    flip(path, path.read_bytes().index(ids))
+    index = open_vector_index("made", name, store)
+    assert isinstance(index, TunableIndex)
+    knobs = Knobs(nprobe=1, refine=0)
+    n_sound = 0
+    for query, number, (scores, rows) in zip(QUERIES, chosen, expected, strict=True):
+        if number == damaged:
+            with pytest.raises(ArtifactDamaged, match=INDEX_FILE):
+                index.search(query[np.newaxis], 5, knobs)
+        elif abs(int(number) - damaged) > 8:  # no page of it is one of the damaged list
+            hits = index.search(query[np.newaxis], 5, knobs)
+            np.testing.assert_array_equal(hits.rows, rows)
+            np.testing.assert_array_equal(hits.scores, scores)
+            n_sound += 1
+    assert n_sound
+
+
+def test_a_damaged_head_of_an_inverted_file_is_met_when_it_is_opened(store: PassageStore) -> None:
+    name = f"{ENCODER}-ivf"
+    build_index("made", name, store)
+    flip(index_path("made", name) / INDEX_FILE, 4_000)  # a centroid
+    with pytest.raises(ArtifactDamaged, match=f"{INDEX_FILE} or its checksums"):
+        open_vector_index("made", name, store)
+
+
+@pytest.mark.parametrize("kind", ["flat", "flat-fp16", "sq8", "hnsw"])
+def test_a_damaged_index_is_met_at_its_first_search(store: PassageStore, kind: str) -> None:
+    name = f"{ENCODER}-{kind}"
+    build_index("made", name, store)
+    path = index_path("made", name) / INDEX_FILE
+    flip(path, path.stat().st_size - 20)  # of a vector
+    index = open_vector_index("made", name, store)
+    for _ in range(2):
+        with pytest.raises(ArtifactDamaged, match=f"{INDEX_FILE} or its checksums"):
+            index.search(QUERIES, 5)
+
+
+def test_too_few_checksums_are_named(store: PassageStore) -> None:
+    manifest, folder = index_manifest("made", ENCODER, store.fingerprint), index_path("made", ENCODER)
+    (folder / SUMS).write_bytes(bytes(8))
+    with pytest.raises(ArtifactDamaged, match=r"has 1 checksums, \d+ are needed"):
+        checked_file(folder, manifest, "shard-00000.npy")
