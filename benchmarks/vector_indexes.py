@@ -33,6 +33,7 @@ from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
 from indexer.base import Vectors
 from indexer.build import build_index, index_path, open_vector_index
+from indexer.page_checks import write_sums
 from indexer.vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards
 
 _NAME, _ENCODER = "measured", "minilm"  # nothing is encoded: only the encoder's name is used
@@ -65,6 +66,7 @@ def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> Non
         shards = Shards(staging, len(store), SHARD_ROWS)
         for rows in shards.rows():
             shards.write(rows, made_vectors(len(rows), dim, rows.start), "float16")
+        write_sums(staging)
         return Outcome(store.fingerprint, {"rows": len(store), "dim": dim, "missing": 0})
 
     parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16", "shard_rows": SHARD_ROWS}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corpora.build import open_store
-from corpora.compression import open_bytes
+from corpora.compression import lines_of, reading
 from corpora.durable import write_durably
 from corpora.errors import ArtifactMissing, InputError, MissingExtraError
 from corpora.json_value import json_value
@@ -122,8 +122,8 @@ def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
 def _from_file(path: Path) -> list[str]:
     """Return the queries of a file, one a line: text, or JSON with "question"; each once."""
     queries = list[str]()
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, 1):
+    with reading(path) as file:
+        for number, line in enumerate(lines_of(file, str(path)), 1):
             if line.strip():
                 queries.append(_query(path, number, line))
     if not queries:

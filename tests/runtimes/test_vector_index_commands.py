@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import shutil
@@ -155,14 +156,16 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"answer": "x"}\n', "line 1: neither text in UTF-8 nor JSON with"),
-        ('fine\n{"question": 3}\n', "line 2: the question is 3, not a text"),
-        ("\n\n", "has no queries"),
+        (b'{"answer": "x"}\n', "line 1: neither text in UTF-8 nor JSON with"),
+        (b'fine\n{"question": 3}\n', "line 2: the question is 3, not a text"),
+        (b"\n\n", "has no queries"),
+        (gzip.compress(b"one\ntwo\n")[:-9], "is damaged"),
+        (gzip.compress(bytes(65 << 20)), "line 1: the line is longer than 64 MiB"),
     ],
 )
-def test_queries_that_cannot_be_used_are_named(idx: Command, notes: str, tmp_path: Path, content: str, message: str) -> None:
+def test_queries_that_cannot_be_used_are_named(idx: Command, notes: str, tmp_path: Path, content: bytes, message: str) -> None:
     put_vectors(open_store(notes), clustered(N, 384, 0), corpus=notes)
     idx("build", notes, "--encoder", "minilm", "--index", "flat")
     path = tmp_path / "queries.txt"
-    path.write_text(content)
+    path.write_bytes(content)
     assert message in idx("check", notes, "--recall", "--queries", path, status=2)
