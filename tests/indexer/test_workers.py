@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -105,6 +107,41 @@ def test_a_process_that_is_killed_is_said_so() -> None:
         processes(1, "tests", set_up) as pool,
     ):
         pool.submit(die, 0).result()
+
+
+def die_while_it_answers(_: int) -> bytes:
+    """Have a thread end this process as soon as the main one writes the result, which is much more than a pipe holds."""
+    main = threading.main_thread().ident
+    assert main
+
+    def watch() -> None:
+        while sys._current_frames()[main].f_code.co_name != "_send":
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch).start()
+    return bytes(256 << 20)
+
+
+def test_a_process_that_is_killed_while_it_answers_is_said_so() -> None:
+    with processes(2, "tests", set_up) as pool:
+        dying = pool.submit(die_while_it_answers, 0)
+        with pytest.raises(IdxError, match="^a process that tests was killed"):
+            dying.result(60)
+
+
+def test_what_work_raises_is_raised_here_with_where_it_was() -> None:
+    with processes(1, "tests", set_up) as pool:
+        with pytest.raises(ZeroDivisionError) as raised:
+            pool.submit(divmod, 1, 0).result()
+        assert "_outcome" in raised.value.__notes__[0]
+        with pytest.raises(InputError, match="^the second$"):
+            pool.submit(refuse, "the second").result()
+        assert pool.submit(divmod, 7, 2).result() == (3, 1)
+
+
+def refuse(message: str) -> None:
+    raise InputError(message)
 
 
 SHARD_ROWS = 10_000
