@@ -17,14 +17,14 @@ quickstart: .venv/dense
 		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
 		"idx build wiki2018 --dry-run    # what 21 million passages would need" "idx --help"
 
-test: .venv/dev  # two files at a time: few of them keep two processors busy
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --durations=10
+test: .venv/dev  # two at a time: few tests keep two processors busy
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal --durations=10
 
 test-full: .venv/dev  # those that test leaves out, but for a few that take minutes each
-	$(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist loadfile --durations=10
+	$(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist worksteal --durations=10
 
 test-all: .venv/dev  # what test leaves out, whole
-	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile --durations=10
+	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal --durations=10
 
 MINUTES ?= 10
 fuzz: .venv/dev  # made-up input for every reader and the server, for as long as MINUTES says

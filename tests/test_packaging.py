@@ -35,6 +35,7 @@ def test_the_wheel_ships_exactly_the_four_packages(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[0]]
 
 
+@pytest.mark.slow  # installs it: most of a minute
 def test_the_core_builds_and_searches_without_the_extras(wheel: Path, tmp_path: Path) -> None:
     """A bare environment sees the core's dependencies of this one, but none of the extras'."""
     venv.create(tmp_path / "bare", with_pip=False)

@@ -47,6 +47,7 @@ def figures(tmp_path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow  # ten seconds
 def test_own_engines_and_faiss(files: list[str], tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'dense'")
     ran = run(*files, "--parts", "bm25", "vectors", "--engines", "bm25", "exact", "faiss", "faiss-best", "--k", 10)

@@ -150,6 +150,7 @@ def figures(work: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow  # ten seconds
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     chosen = ["--retrievers", "bm25", "--embedded", 0, "--steps", "passages", "build"]
     assert "| step |" not in run(tmp_path, *chosen, "--minutes", 0)

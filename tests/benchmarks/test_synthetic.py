@@ -157,6 +157,7 @@ def test_a_source_that_is_not_there_or_not_right_is_named(tmp_path: Path) -> Non
         real_passages(path)
 
 
+@pytest.mark.slow  # ten seconds and more
 def test_real_source_gives_distinct_texts_of_natural_length_and_frequency() -> None:
     path = data_folder() / "wiki_intro" / "passages.jsonl.gz"
     if not path.exists() and "CI" not in os.environ:

@@ -67,11 +67,11 @@ class Running:
 
 @contextmanager
 def started(work: Callable[..., object], *arguments: object) -> Iterator[Running]:
-    """Begin some work in a process of its own, with this test's data home; it is killed if the test does not wait for it."""
+    """Begin some work in a process of its own, with this test's environment and folder; it is killed if the test does not wait for it."""
     output = Path(tempfile.mkdtemp(prefix="idx-"))
     for name in ("out", "err"):  # for a process that is killed before it has said anything
         (output / name).touch()
-    process = _context.Process(target=_run, args=(work, arguments, os.environ["IDX_HOME"], output))
+    process = _context.Process(target=_run, args=(work, arguments, dict(os.environ), Path.cwd(), output))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # for the one that they are forked from: sums of one thread are the same every time
         process.start()
@@ -101,8 +101,9 @@ def idx(*arguments: object) -> Ended:
     return ended(command, *arguments)
 
 
-def _run(work: Callable[..., object], arguments: tuple[object, ...], home: str, output: Path) -> None:
-    os.environ["IDX_HOME"] = home
+def _run(work: Callable[..., object], arguments: tuple[object, ...], environment: dict[str, str], folder: Path, output: Path) -> None:
+    os.environ.update(environment)
+    os.chdir(folder)
     for descriptor, name in ((1, "out"), (2, "err")):
         file = os.open(output / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, descriptor)

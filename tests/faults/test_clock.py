@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from corpora.artifacts import MANIFEST, manifest_from_json
 from corpora.staging import locked, staging_path
 from tests.faults.commands import ENCODER, command, ended, idx, started
 from tests.faults.conftest import QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask, wait_until
+
+pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 
 HOURS = 3600.0
 

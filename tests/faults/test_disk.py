@@ -21,9 +21,11 @@ from tests.faults.conftest import KINDS, QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask
 
+pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
+
 PARTS = ("passages", "bm25", ENCODER, *(f"{ENCODER}-{kind}" for kind in KINDS))
 SAMPLED = ("passages", "bm25", ENCODER, f"{ENCODER}-ivf", f"{ENCODER}-hnsw")
-EACH = [pytest.param(part, marks=() if part in SAMPLED else pytest.mark.slow) for part in PARTS]
+EACH = [pytest.param(part, marks=() if part in SAMPLED else pytest.mark.exhaustive) for part in PARTS]
 
 
 def build_part(part: str, source: Path, largest_file: int | None = None) -> None:
@@ -76,9 +78,9 @@ def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(part: str,
     check_whole(part, whole_home)
 
 
-@pytest.mark.slow  # half a minute; without the right to mount anything, this is what there is
 @pytest.mark.parametrize("part", PARTS)
 def test_a_file_that_must_not_grow_is_said_and_the_build_goes_on(part: str, home: Path, whole_home: Path, source: Path) -> None:
+    """What there is to test where nothing may be mounted: a limit on the size of files."""
     put_what_it_needs(part, whole_home)
     largest = max(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
     reason = errno.EIO if part == "passages" else errno.EFBIG  # LMDB says no more of a write that was cut short

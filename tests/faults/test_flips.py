@@ -18,6 +18,8 @@ from corpora.store.layout import DATABASE
 from tests.faults.commands import ENCODER, Ended, ended, idx
 from tests.faults.conftest import KINDS, N_PASSAGES, PARTIAL, path_of
 
+pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
+
 INDEXES = ("bm25", ENCODER, *(f"{ENCODER}-{kind}" for kind in KINDS), PARTIAL, f"{PARTIAL}-hnsw")
 QUERIES = ("red whale in the deep ocean", "king of the mountain", "naïve fox", "café bell stone river planet")
 
@@ -97,7 +99,6 @@ def test_a_flipped_bit_is_found(damaged_home: Path, undisturbed: dict[str, str],
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow  # about a minute
 @pytest.mark.parametrize("part", ["passages", *INDEXES])
 def test_flipped_bits_of_every_file_are_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:
     chance = random.Random(f"all of {part}")
@@ -107,7 +108,6 @@ def test_flipped_bits_of_every_file_are_found(damaged_home: Path, undisturbed: d
             check_damage(part, file, place, chance.randrange(8), undisturbed[part])
 
 
-@pytest.mark.slow  # about half a minute
 def test_the_pages_of_a_store_are_compared_before_lmdb_reads_them(damaged_home: Path, undisturbed: dict[str, str]) -> None:
     """Heads and nodes of pages: what LMDB follows, and without checksums met with SIGBUS, SIGABRT and wrong rows."""
     file = path_of("passages") / DATABASE

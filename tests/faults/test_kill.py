@@ -22,6 +22,8 @@ from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of
 
+pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
+
 KINDS = ("ivf", "hnsw")
 MADE = tuple(f"{ENCODER}-{kind}" for kind in KINDS)
 PARTS = ("passages", "bm25", ENCODER, *MADE)
@@ -148,7 +150,6 @@ def test_a_build_that_is_killed_goes_on(
     killed_and_resumed(4, source, (whole_home, home), answers, monkeypatch)
 
 
-@pytest.mark.slow  # about two minutes
 def test_a_build_that_is_killed_forty_times_goes_on(
     source: Path, whole_home: Path, home: Path, answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

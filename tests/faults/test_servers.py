@@ -20,6 +20,8 @@ from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import QUERIES
 from tests.retrievers.server.serving import ask, wait_until
 
+pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
+
 
 @contextmanager
 def served(*options: object, port: int = 0, work: Sequence[Callable[..., object]] = (command,)) -> Iterator[tuple[Running, str]]:

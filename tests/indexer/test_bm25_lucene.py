@@ -47,7 +47,7 @@ def ask(passages: Sequence[Passage], queries: Mapping[str, str], home: Path) -> 
     return Asked(index_both(passages, home), list(queries.values()), [word for word, _ in n_passages_with.most_common()])
 
 
-@pytest.fixture(scope="module", params=COLLECTIONS)
+@pytest.fixture(scope="module", params=[pytest.param("dpr_union", marks=pytest.mark.slow), "wiki_intro", "cacm", "nfcorpus"])
 def asked(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """Each of the collections; of the two that are larger, 5,000 passages."""
     collection = COLLECTIONS[request.param](shared_data)

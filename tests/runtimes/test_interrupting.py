@@ -40,7 +40,7 @@ def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
     with serving(endpoint) as url:
         interrupt(endpoint, "run", *asked, "--llm", f"openai:tiny@{url}")
         endpoint.seconds = 0
-        assert "2 questions, 2 answered" in idx_process("run", *asked, "--llm", f"openai:tiny@{url}").stdout
+        assert "2 questions, 2 answered" in idx_process("run", *asked, "--llm", f"openai:tiny@{url}").out
 
 
 def test_ctrl_c_waits_for_no_teacher_and_no_judge(sample_home: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path,
         pass
     n_before = (tmp_path / "out" / "predictions.jsonl").read_bytes().count(b"\n")
     ended = idx_process("run", *asked, "--out", tmp_path / "out", "--json")
-    report = json.loads(ended.stdout)
+    report = json.loads(ended.out)
     assert (report["questions"], report["answered"], report["failed"]) == (N_ASKED, N_ASKED, [])
     records = read_predictions(tmp_path / "out")
     assert list(map(int, sorted(records, key=int))) == list(range(1, N_ASKED + 1))

@@ -110,6 +110,7 @@ def killed_after(n_lines: int, out: Path, *arguments: object) -> Iterator[None]:
             process.stderr.close()
 
 
+@pytest.mark.slow  # some twenty seconds
 @pytest.mark.usefixtures("sample_home")
 def test_a_run_that_is_killed_goes_on_and_comes_to_the_same(idx: Command, tmp_path: Path) -> None:
     """The tiny Llama draws at random, so that seeds must come out the same whatever was asked before the kill."""
@@ -123,9 +124,9 @@ def test_a_run_that_is_killed_goes_on_and_comes_to_the_same(idx: Command, tmp_pa
     (killed / PREDICTIONS).write_bytes(before[:-100])  # as if it had been killed while it wrote
     n_left = before[:-100].count(b"\n")
     ended = idx_process("run", *asked, "--out", killed)
-    assert f"asked before: {n_left} of 30 questions" in ended.stderr
-    assert "an unfinished line of" in ended.stderr
-    assert ended.stdout == f"{killed}: 30 questions, 30 answered, 0 failed\n"
+    assert f"asked before: {n_left} of 30 questions" in ended.err
+    assert "an unfinished line of" in ended.err
+    assert ended.out == f"{killed}: 30 questions, 30 answered, 0 failed\n"
     assert (killed / PREDICTIONS).read_bytes().startswith(before[:-100].rpartition(b"\n")[0])
     assert len(lines(killed)) == 30
     idx("run", *asked[:-6], "--in-flight", "64", *asked[-6:], "--out", whole)
@@ -154,7 +155,7 @@ def test_no_question_is_paid_for_twice(tmp_path: Path) -> None:
         n_asked = len(endpoint.bodies)
         n_done = len(lines(tmp_path / "out"))
         assert n_asked <= n_done + 8
-        assert idx_process("run", *asked, "--out", tmp_path / "out").stdout.endswith("30 questions, 30 answered, 0 failed\n")
+        assert idx_process("run", *asked, "--out", tmp_path / "out").out.endswith("30 questions, 30 answered, 0 failed\n")
         assert len(endpoint.bodies) <= 30 + 4  # the calls that were on their way when it was killed
     assert (tmp_path / "out" / REPLIES).is_file()
 
@@ -193,8 +194,8 @@ def test_what_models_could_not_do_is_counted_at_the_end(tmp_path: Path) -> None:
     endpoint.refuses.add("temperature")
     with serving(endpoint) as url:
         asked = ("run", "direct", "--questions", questions(tmp_path, "one?", "two?"), "--llm", f"openai:tiny@{url}")
-        assert "note: 2 questions: the endpoint sets the temperature\n" in idx_process(*asked, "--out", tmp_path / "a").stderr
-        report = json.loads(idx_process(*asked, "--out", tmp_path / "b", "--json").stdout)
+        assert "note: 2 questions: the endpoint sets the temperature\n" in idx_process(*asked, "--out", tmp_path / "a").err
+        report = json.loads(idx_process(*asked, "--out", tmp_path / "b", "--json").out)
     assert report["degraded"] == [{"questions": 2, "rule": "the endpoint sets the temperature"}]
 
 
@@ -214,14 +215,14 @@ def test_a_failed_question_is_recorded_and_the_run_goes_on(idx: Command, tmp_pat
     answers.write_text('{"match": "one?", "text": "1"}\n{"match": "four?", "text": "4"}\n')
     asked = ("run", "direct", "--questions", file, "--llm", f"scripted:{answers}", "--out", out)
     ran = idx_process(*asked, status=1)
-    summary, reason = ran.stdout.splitlines()
+    summary, reason = ran.out.splitlines()
     assert summary == f"{out}: 4 questions, 2 answered, 2 failed"
     assert re.match(r"    2 × LLMError: the script has 0 answers, and there is one more call, of role 'answer': '.*two\?", reason)
-    assert "with --retry-failed" in ran.stderr
+    assert "with --retry-failed" in ran.err
     assert {record["id"]: record["answer"] for record in lines(out)} == {"q0": "1", "q1": "", "q2": "", "q3": "4"}
     failed = [record["error"] for record in lines(out) if record["error"]]
     assert [error.partition(":")[0] for error in failed] == ["LLMError", "LLMError"]
-    report = json.loads(idx_process(*asked, "--json", status=1).stdout)
+    report = json.loads(idx_process(*asked, "--json", status=1).out)
     assert (report["questions"], report["answered"], [one["questions"] for one in report["failed"]]) == (4, 2, [2])
     assert report["failed"][0]["error"] == failed[0]
     assert len(lines(out)) == 4  # they are not asked again unless that is wanted
@@ -240,7 +241,7 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
     with serving(endpoint) as url:
         asked = ("run", "rag", *SAMPLE, "--limit", "12", "--llm", f"openai:tiny@{url}", "--retries", "0", "--out", out)
         ran = idx_process(*asked, status=1)
-        assert ": 12 questions, 8 answered, 4 failed\n    4 × " in ran.stdout
+        assert ": 12 questions, 8 answered, 4 failed\n    4 × " in ran.out
         again = json.loads(idx(*asked, "--retry-failed", "--json"))
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (12, [], 4)
     assert len(answered) == 12
@@ -251,7 +252,7 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
 @pytest.mark.usefixtures("sample_home")
 def test_an_endpoint_that_is_down_fails_every_question_once(tmp_path: Path) -> None:
     asked = ("run", "rag", *SAMPLE, "--limit", "5", "--llm", "openai:tiny@http://127.0.0.1:9/v1", "--retries", "0")
-    said = idx_process(*asked, "--out", tmp_path / "out", status=1).stdout
+    said = idx_process(*asked, "--out", tmp_path / "out", status=1).out
     assert ": 5 questions, 0 answered, 5 failed\n" in said
     assert "nobody listens" in said
 

@@ -109,6 +109,7 @@ def unhurried(passage: Passage) -> str | tuple[str, str]:
     return encoder_spec("minilm").passage_text(passage)
 
 
+@pytest.mark.slow  # half a minute
 def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     minilm: EncoderSpec,

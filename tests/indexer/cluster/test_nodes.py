@@ -20,6 +20,7 @@ def handler_of(number: int) -> int | None:
     return ctypes.c_void_p.from_buffer(action).value
 
 
+@pytest.mark.slow  # Ray and Java: ten seconds
 def test_faults_are_handled_as_before(cluster: Any) -> None:  # noqa: ANN401 - Ray's own type
     """Ray's own handlers, and none after its end, would end a process at the first null check of the Java in it (Lucene)."""
     before = handler_of(signal.SIGSEGV)
