@@ -67,7 +67,8 @@ def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return Command(monkeypatch, capsys)
 
 
-SLOW = {"README.md", "indexer/README.md", "retrievers/README.md"}  # Java, FAISS's indexes, servers: some ten seconds to a minute
+# Java, FAISS's indexes, servers: some ten seconds to a minute
+SLOW = {"README.md", "indexer/README.md", "retrievers/README.md", "runtimes/README.md"}
 
 
 @pytest.mark.parametrize("readme", [pytest.param(one, marks=pytest.mark.slow) if named(one) in SLOW else one for one in READMES], ids=named)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.sample import CORPUS, questions
 from indexer.build import build_index
@@ -21,6 +23,7 @@ def rows(module: str, *arguments: object, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow  # compiles for half a minute
 def test_has_answer(tmp_path: Path) -> None:
     build_store(CORPUS, StoreOptions())
     build_index("sample", "bm25", open_store("sample"))

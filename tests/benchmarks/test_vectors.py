@@ -9,6 +9,7 @@ from benchmarks.vectors import products_of, unit_vectors
 from tests.benchmarks.test_smoke import rows
 
 
+@pytest.mark.slow  # ten seconds
 def test_beside_faiss(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'dense'")
     found = rows("vectors", "--sizes", "3000x64", "--batches", 1, 9, "--k", 10, "--rounds", 1, folder=tmp_path)

@@ -59,6 +59,7 @@ def stop_after_two(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow  # half a minute
 @pytest.mark.parametrize(("name", "damage"), [("00001.rows.npz", cut), ("00000.postings.npy", cut), ("00001.terms.npy", scramble)])
 def test_bm25_begins_again_over_damaged_pieces(store_of_three_pieces: PassageStore, name: str, damage: Callable[[Path], None]) -> None:
     undisturbed = build_index("made", "bm25", store_of_three_pieces, force=True)

@@ -31,6 +31,8 @@ from indexer.pipeline import Job, PassageEncoder
 from indexer.vectors import Shards
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow  # processes that are started afresh, with torch: a minute
+
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 SHARD_ROWS = 250

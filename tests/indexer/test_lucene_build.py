@@ -18,6 +18,8 @@ from indexer.estimate import lucene_need
 from indexer.indexes import lucene_build
 from indexer.indexes.lucene import LuceneIndex
 
+pytestmark = pytest.mark.slow  # Java: half a minute
+
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
 

@@ -30,6 +30,7 @@ def assert_close(got: Vectors, expected: Vectors) -> None:
     assert (1 - cosine).max() <= 2e-6
 
 
+@pytest.mark.slow  # ten seconds
 def test_vectors_are_those_of_sentence_transformers(encoder: TransformerEncoder, shared_data: Path) -> None:
     folder = shared_data / "golden_encoders" / "minilm" / "work"
     golden = np.load(folder / "golden.npz")

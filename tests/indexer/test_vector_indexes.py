@@ -333,7 +333,7 @@ def test_files_that_were_cut_or_overwritten_are_damaged(small: PassageStore, nam
     n_bytes = path.stat().st_size
     with path.open("r+b") as file:
         file.write(b"x" * 60)
-    with pytest.raises(ArtifactDamaged, match=r"index.faiss is no index that FAISS can read \(.*\): build it again with --force"):
+    with pytest.raises(ArtifactDamaged, match=r"index.faiss (is no index that FAISS can read|or its checksums in sums are damaged)"):
         open_vector_index("made", name, small)
     os.truncate(path, n_bytes // 2)
     with pytest.raises(ArtifactDamaged, match=f"index.faiss has {n_bytes // 2:,} bytes instead of {n_bytes:,}"):

@@ -31,6 +31,8 @@ from indexer.vectors import SHARD_ROWS, Shards
 from tests.loopback import serving
 from tests.runtimes.command_line import Command
 
+pytestmark = pytest.mark.slow  # a whole way for each encoder: a minute
+
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N_ROWS = 300

@@ -92,6 +92,7 @@ def refused(corpus: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return run
 
 
+@pytest.mark.slow  # ten seconds
 def test_an_imported_index_answers_as_one_that_idx_builds(
     corpus: str, passages: list[Passage], pyserinis: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

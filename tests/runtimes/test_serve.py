@@ -33,6 +33,8 @@ from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, wait_until
 from tests.runtimes.command_line import Command
 
+pytestmark = pytest.mark.slow  # a server started for each test: a minute
+
 
 class Served(NamedTuple):
     """A running ``idx serve``."""

@@ -132,6 +132,7 @@ def test_a_process_that_ray_ends_for_want_of_memory_is_said_to_be() -> None:
         raise ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
 
 
+@pytest.mark.slow  # ten seconds
 def test_a_path_that_nodes_do_not_share_is_found_before_work_starts(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,7 +40,12 @@ CASES = [Case(name, array) for name in SPECS for array in ("passage_vectors", "q
 ]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case.encoder}-{case.array}")
+def _marked(case: Case) -> Any:  # noqa: ANN401 - pytest's own type
+    """Leave the only network here that is not tiny to make test-full."""
+    return pytest.param(case, marks=pytest.mark.slow if case.encoder == "minilm" else (), id=f"{case.encoder}-{case.array}")
+
+
+@pytest.fixture(params=map(_marked, CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
