@@ -3,7 +3,7 @@
 ``python -m benchmarks.soak`` starts ``idx serve sample`` with bm25, minilm and the two joined, sends it a mixed load for 20 minutes while
 bm25 is built again behind it, and looks every few seconds at its resident memory, descriptors and threads. After a warm-up a line is fitted
 to the memory; descriptors and threads are compared while nothing is being asked, after the warm-up and at the end. It ends with 1 if memory
-grows by more than ``--limit`` percent, or more descriptors or threads are left than there were, or an answer was not the one that was due.
+grows by more than ``--limit`` percent, or more descriptors are left than there were, or more than two more threads, or an answer was not the one that was due.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from corpora.sample import questions
 _IDX = ["-c", "from runtimes.cli import main; main()"]
 _ROWS = 10  # of the table
 _REST_S = 3.0  # after the last connection is closed
+_SPARE_THREADS = 2  # pools start one when all of theirs are busy, and let one go that was idle
 _MB = 1e6
 
 
@@ -152,7 +153,7 @@ def _is_flat(verdict: dict[str, Figure], limit: float) -> bool:
     return (
         float(verdict["growth of RSS %"]) <= limit
         and verdict["descriptors after"] == verdict["descriptors before"]
-        and int(verdict["threads after"]) <= int(verdict["threads before"])
+        and int(verdict["threads after"]) <= int(verdict["threads before"]) + _SPARE_THREADS
         and verdict["wrong answers"] == verdict["tracebacks"] == 0
     )
 

@@ -130,7 +130,8 @@ def figures(passages: Path, questions: Path, *arguments: object) -> tuple[list[d
     return found, ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.slow  # a minute
 def test_all_engines_find_the_same(files: tuple[Path, Path]) -> None:
     (found,), tables = figures(*files, "--k", 10, 100, "--rounds", 1, "--seconds", 0.01, "--sample", 20)
     texts = [english(f"{record['title']}\n{record['text']}") for record in map(json.loads, files[0].read_text().splitlines())]

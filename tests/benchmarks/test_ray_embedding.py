@@ -7,7 +7,8 @@ import pytest
 from tests.benchmarks.test_smoke import rows
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.slow  # half a minute
 def test_a_cluster_beside_one_process(shared_data: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra 'ray'")
     pytest.importorskip("torch", reason="needs the extra 'dense'")

@@ -14,7 +14,8 @@ from tests.conftest import ROOT
 from tests.retrievers.server.conftest import WORDS, some_passages
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.slow  # a minute and a half
 def test_every_part_runs(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'dense'")
     pytest.importorskip("pyserini", reason="needs the extra 'lucene'")

@@ -23,13 +23,14 @@ def test_growth_is_that_of_the_line() -> None:
     assert height == pytest.approx(100, abs=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # a minute
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, which Linux has")
 def test_memory_stays_flat(tmp_path: Path) -> None:
     """Of BM25, which answers thousands of requests meanwhile: a kilobyte kept of each would be many megabytes."""
     out = tmp_path / "out.json"
     options = ["--minutes", "0.8", "--warm-up", "0.3", "--retriever", "bm25", "--clients", "4", "--rate", "0", "--every", "0.5"]
-    command = [sys.executable, "-m", "benchmarks.soak", *options, "--rebuilds", "1", "--limit", "100", "--json", str(out)]
+    command = [sys.executable, "-m", "benchmarks.soak", *options, "--rebuilds", "4", "--limit", "100", "--json", str(out)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr  # answers, descriptors and threads
     (verdict,) = json.loads(out.read_bytes())["rows"]

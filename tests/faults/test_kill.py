@@ -150,6 +150,7 @@ def test_a_build_that_is_killed_goes_on(
     killed_and_resumed(4, source, (whole_home, home), answers, monkeypatch)
 
 
+@pytest.mark.exhaustive  # five minutes
 def test_a_build_that_is_killed_forty_times_goes_on(
     source: Path, whole_home: Path, home: Path, answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,14 +54,14 @@ def asked(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: p
     return ask(sampled(collection.passages, SAMPLE), collection.queries, tmp_path_factory.mktemp("both"))
 
 
-@pytest.fixture(scope="module", params=["dpr_union", "wiki_intro"])
+@pytest.fixture(scope="module", params=["dpr_union", pytest.param("wiki_intro", marks=pytest.mark.exhaustive)])
 def whole(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """All of the two larger collections."""
     collection = COLLECTIONS[request.param](shared_data)
     return ask(collection.passages, collection.queries, tmp_path_factory.mktemp("whole"))
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)], ids=lambda n: f"{n} blocks")
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.exhaustive])], ids=lambda n: f"{n} blocks")
 def scraps(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """Ten words each, so that most tie with others; and foxes at the borders of blocks. The last block is not full."""
     collection = dpr_union(shared_data)

@@ -80,7 +80,8 @@ for n in range(301):
 """
 
 
-@pytest.mark.slow  # half a minute
+@pytest.mark.exhaustive
+@pytest.mark.slow  # a minute
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, which Linux has")
 def test_memory_does_not_grow_with_the_shapes_of_batches() -> None:
     """It grew by 50 MB in these 200 batches, when all that was made was kept."""

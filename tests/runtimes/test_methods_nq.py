@@ -36,8 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterato
         yield folder
 
 
+# Ten seconds to a minute each
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in ("rag", "refeed") else pytest.mark.exhaustive) for one in METHODS])
 def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_HOME", str(made / "home"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # so small a model is slowed down by threads, ten times on a busy machine

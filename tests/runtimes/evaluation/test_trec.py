@@ -36,6 +36,7 @@ def test_others_read_ours(tmp_path: Path) -> None:
     assert qrels == [(question, passage, relevance) for question, known in QRELS.items() for passage, relevance in known.items()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # ranx compiles for a minute
 def test_ranx_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     import ranx
