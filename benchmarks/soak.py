@@ -3,7 +3,8 @@
 ``python -m benchmarks.soak`` starts ``idx serve sample`` with bm25, minilm and the two joined, sends it a mixed load for 20 minutes while
 bm25 is built again behind it, and looks every few seconds at its resident memory, descriptors and threads. After a warm-up a line is fitted
 to the memory; descriptors and threads are compared while nothing is being asked, after the warm-up and at the end. It ends with 1 if memory
-grows by more than ``--limit`` percent, or more descriptors are left than there were, or more than two more threads, or an answer was not the one that was due.
+grows by more than ``--limit`` percent, if more descriptors are left than there were, or over two more threads, or if an answer was not the
+one that was due.
 """
 
 from __future__ import annotations
