@@ -90,7 +90,7 @@ class _Processes(Executor):
         try:
             connection.send((work, arguments, options))
             is_done, outcome = connection.recv()
-        except (EOFError, ConnectionError) as error:
+        except (EOFError, OSError) as error:  # the latter in the middle of an answer
             raise IdxError(
                 f"a process that {self._what} was killed, perhaps for want of memory, or could not start (a script that is run needs its "
                 "main part under \"if __name__ == '__main__'\"): run the same command again, it goes on where it was"

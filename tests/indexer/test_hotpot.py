@@ -45,6 +45,7 @@ def hotpot(shared_data: Path) -> Hotpot:
     return Hotpot(texts, [questions[id_] for id_ in both], [rankings[id_] for id_ in both])
 
 
+@pytest.mark.slow  # ten seconds
 def test_scores_are_the_published_ones(hotpot: Hotpot) -> None:
     encoder = TransformerEncoder(encoder_spec("minilm"))
     for question, ranking in list(zip(hotpot.questions, hotpot.rankings, strict=True))[:2]:

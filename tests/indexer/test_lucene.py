@@ -26,6 +26,8 @@ from indexer.indexes.lucene import LuceneIndex, damage_named
 from indexer.jvm import JavaError, in_java, java_class
 from tests.conftest import corpus_of
 
+pytestmark = pytest.mark.slow  # Java: twenty seconds
+
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
 

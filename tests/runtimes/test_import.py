@@ -23,6 +23,8 @@ from indexer.jvm import in_java, java_class, run_java
 from runtimes.cli import main
 from tests.conftest import corpus_of
 
+pytestmark = pytest.mark.slow  # Java: half a minute
+
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
 

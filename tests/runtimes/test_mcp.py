@@ -29,6 +29,8 @@ from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, serving
 from tests.runtimes.command_line import Command
 
+pytestmark = pytest.mark.slow  # a server of its own for each test: half a minute
+
 PROGRAM = ["-c", "from runtimes.cli import main; main()", "mcp"]
 GROUP = ["river and whale", "fox", "planet 7"]
 

@@ -152,6 +152,7 @@ def test_a_path_that_nodes_do_not_share_is_found_before_work_starts(
     assert not index_path("made", "contriever").exists()
 
 
+@pytest.mark.slow  # ten seconds
 def test_the_same_nodes_are_asked_once(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tmp_path: Path,

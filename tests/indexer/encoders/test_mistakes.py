@@ -9,6 +9,8 @@ import pytest
 from .golden import Golden, angles, differences, encoded, is_equal
 from .mistakes import MISTAKES, made
 
+pytestmark = pytest.mark.slow  # three quarters of a minute
+
 _ROUNDED = 0.06  # the listed figures have two digits
 _ROUNDING = 1e-6  # of float32, where a figure is but that
 

@@ -24,6 +24,8 @@ from tests.retrievers.server.browsing import answered, chromium, close_to, link_
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import Gated, gated_stages, serving
 
+pytestmark = pytest.mark.slow  # a browser: twenty seconds
+
 ODD = [
     Passage(
         "html",
