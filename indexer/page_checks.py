@@ -36,14 +36,19 @@ class Pages(NamedTuple):
 
 
 class CheckedFile:
-    """A file whose pages are compared before they are first read. Several threads may do so at once."""
+    """A file whose pages are compared before they are first read; the one that was there when it was opened, also if it is replaced later.
+
+    Several threads may ask at once.
+    """
 
     def __init__(self, path: Path, n_bytes: int, sums: NDArray[np.uint64] | None) -> None:
-        """Read nothing yet; without ``sums`` there is nothing to compare."""
+        """Map the file, reading nothing yet; without ``sums`` there is nothing to compare. Raises ``ArtifactDamaged`` if it is gone."""
         self.n_bytes = n_bytes
         self._path = path
-        self._unseen = None if sums is None else Pages(sums, np.zeros(len(sums), dtype=np.bool_))
-        self._mapped: NDArray[np.uint8] | None = None
+        try:
+            self._unseen = None if sums is None else (map_bytes(path), Pages(sums, np.zeros(len(sums), dtype=np.bool_)))
+        except OSError as error:
+            raise ArtifactDamaged(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
 
     def check(self, start: int, stop: int) -> None:
         """Compare the pages that some bytes lie on; raises ``ArtifactDamaged`` if one is damaged."""
@@ -51,20 +56,22 @@ class CheckedFile:
 
     def check_records(self, starts: NDArray[np.int64], record_bytes: int) -> None:
         """Compare the pages of records of equal size, given by their first bytes; raises as ``check`` does."""
-        pages = self._unseen
-        if pages is None:
+        unseen = self._unseen  # another thread may be about to drop it
+        if unseen is None:
             return
-        if not _are_sound(self._content(), starts, record_bytes, pages):
+        content, pages = unseen
+        if not _are_sound(content, starts, record_bytes, pages):
             raise self._damaged()
         if pages.seen.all():
-            self._unseen = self._mapped = None
+            self._unseen = None
 
     def check_all(self) -> None:
         """Compare all pages that have not been; raises as ``check`` does."""
-        pages = self._unseen
-        if pages is None:
+        unseen = self._unseen
+        if unseen is None:
             return
-        content, parts = self._content(), [part for part in equal_ranges(len(pages.sums), n_threads()) if part]
+        content, pages = unseen
+        parts = [part for part in equal_ranges(len(pages.sums), n_threads()) if part]
 
         def is_part_sound(part: range) -> bool:
             return bool(is_sound(content, part.start * PAGE_BYTES, min(part.stop * PAGE_BYTES, len(content)), pages))
@@ -72,13 +79,7 @@ class CheckedFile:
         with ThreadPoolExecutor(max(1, len(parts))) as threads:
             if not all(threads.map(is_part_sound, parts)):
                 raise self._damaged()
-        self._unseen = self._mapped = None
-
-    def _content(self) -> NDArray[np.uint8]:
-        content = self._mapped  # another thread may be about to drop it
-        if content is None:
-            self._mapped = content = map_bytes(self._path)
-        return content
+        self._unseen = None
 
     def _damaged(self) -> ArtifactDamaged:
         return ArtifactDamaged(f"{self._path} or its checksums in {SUMS} are damaged: build it again with --force")

@@ -99,6 +99,25 @@ def test_a_damaged_vector_is_an_error_of_exact_search_rescoring_and_building(sto
     np.testing.assert_allclose(hits.scores, wanted.scores, rtol=1e-5)
 
 
+def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageStore) -> None:
+    kinds = ("ivf", "flat", "hnsw")
+    for kind in kinds:
+        build_index("made", f"{ENCODER}-{kind}", store)
+    opened = {name: open_vector_index("made", name, store) for name in (ENCODER, *(f"{ENCODER}-{kind}" for kind in kinds))}
+    untouched = {name: open_vector_index("made", name, store).search(QUERIES, 10) for name in opened}
+    rescorer = open_rescorer("made", ENCODER, store)
+    assert rescorer is not None
+    put_vectors(store, clustered(N, DIM, 7), shard_rows=SHARD_ROWS)
+    for kind in kinds:
+        build_index("made", f"{ENCODER}-{kind}", store, force=True)
+    for name, index in opened.items():
+        hits = index.search(QUERIES, 10)
+        np.testing.assert_array_equal(hits.rows, untouched[name].rows)
+        np.testing.assert_allclose(hits.scores, untouched[name].scores, rtol=1e-6)
+    rows = np.arange(0, N, 100)[np.newaxis]
+    np.testing.assert_allclose(rescorer.scores(QUERIES[:1], rows)[0], clustered(N, DIM, 0)[rows[0]] @ QUERIES[0], rtol=1e-4, atol=1e-4)
+
+
 def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
     name = f"{ENCODER}-ivf"
     build_index("made", name, store)
