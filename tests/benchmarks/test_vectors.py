@@ -20,6 +20,7 @@ def test_beside_faiss(tmp_path: Path) -> None:
         assert row["idx × faiss"] == pytest.approx(row["idx q/s"] / row["faiss q/s"])
 
 
+@pytest.mark.slow  # ten seconds
 def test_opening(tmp_path: Path) -> None:
     found = rows("vectors", "--opening", "--bytes", 30_000_000, folder=tmp_path)
     assert [(row["stored"], row["vectors"]) for row in found] == [("float32", 9_765), ("float16", 19_531)]

@@ -27,6 +27,7 @@ from tests.indexer.real_collections import COLLECTIONS, Pair, dpr_union, index_b
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
 
+SLOW = pytest.mark.slow
 SAMPLE = 5_000
 BLOCK_ROWS = 65_536  # our index is searched so many rows at a time
 FOXES = (0, 3, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 2_999)  # rows of the same text
@@ -47,7 +48,7 @@ def ask(passages: Sequence[Passage], queries: Mapping[str, str], home: Path) -> 
     return Asked(index_both(passages, home), list(queries.values()), [word for word, _ in n_passages_with.most_common()])
 
 
-@pytest.fixture(scope="module", params=[pytest.param("dpr_union", marks=pytest.mark.slow), "wiki_intro", "cacm", "nfcorpus"])
+@pytest.fixture(scope="module", params=[*(pytest.param(name, marks=SLOW) for name in ("dpr_union", "wiki_intro")), "cacm", "nfcorpus"])
 def asked(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """Each of the collections; of the two that are larger, 5,000 passages."""
     collection = COLLECTIONS[request.param](shared_data)
@@ -61,7 +62,9 @@ def whole(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: p
     return ask(collection.passages, collection.queries, tmp_path_factory.mktemp("whole"))
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.exhaustive])], ids=lambda n: f"{n} blocks")
+@pytest.fixture(
+    scope="module", params=[pytest.param(2, marks=SLOW), pytest.param(4, marks=[SLOW, pytest.mark.exhaustive])], ids=lambda n: f"{n} blocks"
+)
 def scraps(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """Ten words each, so that most tie with others; and foxes at the borders of blocks. The last block is not full."""
     collection = dpr_union(shared_data)

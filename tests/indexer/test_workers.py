@@ -164,6 +164,7 @@ def job(spec: EncoderSpec, shards: Shards, devices: tuple[str, ...], n_tokenizin
     return Job(spec, partial(open_store, "made"), shards, resources)
 
 
+@pytest.mark.slow  # processes with torch
 def test_a_device_that_fails_stops_the_others_within_their_shard(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
     shards = Shards(tmp_path / "shards", 2 * SHARD_ROWS, SHARD_ROWS)
     with pytest.raises(InputError, match="the device 'cuda:99' cannot be used"):
@@ -171,6 +172,7 @@ def test_a_device_that_fails_stops_the_others_within_their_shard(spec: EncoderSp
     assert list(shards.folder.glob("shard-*.npy")) == []  # 10,000 batches would have taken the other one far longer
 
 
+@pytest.mark.slow  # processes with torch
 def test_an_interrupt_stops_all_devices_within_their_shard(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
     def interrupt(done: int, total: int | None) -> None:
         if done:
@@ -182,6 +184,7 @@ def test_an_interrupt_stops_all_devices_within_their_shard(spec: EncoderSpec, st
     assert list(shards.folder.glob("shard-*.npy")) == []
 
 
+@pytest.mark.slow  # processes with torch
 def test_a_device_takes_one_shard_ahead_and_leaves_the_rest_to_others(
     spec: EncoderSpec, store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

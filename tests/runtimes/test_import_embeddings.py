@@ -28,6 +28,8 @@ from indexer.vectors import SHARD_ROWS, Shards
 from tests.conftest import corpus_of
 from tests.runtimes.command_line import Command
 
+pytestmark = pytest.mark.slow  # twenty seconds
+
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N_ROWS = 200

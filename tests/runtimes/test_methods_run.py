@@ -113,6 +113,7 @@ print(open_searcher("sample", "lucene").search(["chemical symbol Fe"])[0][0].pas
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"), reason="needs the extra 'lucene'")
+@pytest.mark.slow  # Java: ten seconds
 @pytest.mark.parametrize("key", [None, "sk-mine"])
 def test_a_model_over_http_and_lucene_live_in_one_process(tiny: TransformersEngine, tmp_path: Path, key: str | None) -> None:
     """Pyserini wants a key of OpenAI's at import; the one that the model is asked with is the user's."""

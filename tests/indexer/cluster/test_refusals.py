@@ -167,6 +167,7 @@ def test_the_same_nodes_are_asked_once(
         check_cluster(ClusterOptions())
 
 
+@pytest.mark.slow  # ten seconds
 def test_a_node_with_another_version_is_found_before_work_starts(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
