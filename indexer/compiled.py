@@ -1,23 +1,26 @@
 """``kernel``: how the inner loops are compiled. They run without the GIL and are cached on disk, in machine code.
 
-numba itself takes a cached kernel for fresh as long as the kernel's own file is unchanged, even if a kernel that it calls or a constant
-that it uses, in another file, is not. Therefore the cache is a folder named by a hash of all sources: whatever changes in them, nothing
-stale runs. Constants are frozen when a kernel is compiled; what a test would vary is an argument.
+numba takes a cached kernel for fresh as long as the kernel's own file is unchanged, even if a kernel that it calls or a constant that it
+uses, in another file, is not. Therefore the cache folder of a file's kernels is named by a hash of that file and of all that it imports of
+ours, directly or not: nothing stale runs, and a change elsewhere compiles nothing again. Constants are frozen when a kernel is compiled;
+what a test would vary is an argument.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import os
+import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from numba import config, njit
 
 ROOT = Path(__file__).parents[1]
-_PACKAGES = ("indexer", "retrievers")  # those with kernels
+_IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _PREFIX = "kernels-"
 
 
@@ -33,7 +36,7 @@ class Kernel(Protocol):
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Compile a function of arrays and numbers when it is first called; divisions by zero give inf and nan, as numpy's do."""
     of_user = config.CACHE_DIR
-    config.CACHE_DIR = str(_cache_folder(of_user))  # numba looks at it here only; where it cannot write, it takes its own default
+    config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename), of_user))  # numba looks at it here only
     try:
         compiled: Kernel = njit(nogil=True, cache=True, error_model="numpy")(function)
         return compiled
@@ -42,22 +45,50 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 
 @functools.cache
-def _cache_folder(of_user: str) -> Path:
-    """Return the folder for the sources as they are: below the one that NUMBA_CACHE_DIR names, or here, where earlier ones are removed."""
-    name = f"{_PREFIX}{sources_hash(ROOT)}"
+def _cache_folder(source: Path, of_user: str) -> Path:
+    """Return the folder for a file's kernels: below NUMBA_CACHE_DIR if that is set, or beside the file, where earlier ones are removed."""
+    prefix = f"{_PREFIX}{source.stem}-"
+    name = prefix + sources_hash(_sources(source))
     if of_user:
         return Path(of_user) / name
-    here = Path(__file__).parent / "__pycache__"
+    here = source.parent / "__pycache__"
     if not (here / name).exists():
-        for old in here.glob(f"{_PREFIX}*"):
+        for old in here.glob(f"{prefix}*"):
             shutil.rmtree(old, ignore_errors=True)
     return here / name
 
 
-def sources_hash(root: Path, packages: Sequence[str] = _PACKAGES) -> str:
-    """Return a hash of packages, in a checkout or an installation."""
+def sources_hash(files: Iterable[Path]) -> str:
+    """Return a hash of the names and contents of some of our files, in a checkout or an installation."""
     hashed = hashlib.sha256()
-    for path in sorted(path for package in packages for path in (root / package).rglob("*.py")):
+    for path in sorted(files):
         content = path.read_bytes()
-        hashed.update(f"{path.relative_to(root).as_posix()}\n{len(content)}\n".encode() + content)
+        hashed.update(f"{os.path.relpath(path, ROOT)}\n{len(content)}\n".encode() + content)
     return hashed.hexdigest()[:16]
+
+
+def _sources(source: Path) -> set[Path]:
+    """Return a file and all files of ours that it imports, directly or not."""
+    waiting, seen = [source], {source}
+    while waiting:
+        new = _imported(waiting.pop()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+@functools.cache
+def _imported(source: Path) -> set[Path]:
+    """Return the files of ours that a file imports: modules, and packages by their ``__init__``."""
+    candidates = (file for name in _imported_names(source) for file in (ROOT / f"{name}.py", ROOT / name / "__init__.py"))
+    return {file for file in candidates if file.is_file()}
+
+
+def _imported_names(source: Path) -> Iterator[str]:
+    """Yield what is imported, as paths without suffix: of ``from a import b`` both ``a`` and ``a/b``, as b may be a module."""
+    package = Path(os.path.relpath(source.parent, ROOT)).parts
+    for dots, module, names in _IMPORT.findall(source.read_bytes()):
+        above = package[: len(package) - len(dots) + 1] if dots else ()
+        base = "/".join((*above, *filter(None, module.decode().split("."))))
+        imported = [name.split()[0].decode().replace(".", "/") for name in names.strip(b"()").split(b",") if name.split()]
+        yield from (base, *(f"{base}/{name}" for name in imported)) if base else imported

@@ -207,7 +207,7 @@ def check_versions(expected: Versions | None = None) -> None:
         try:
             from indexer.compiled import ROOT, sources_hash
 
-            found[code] = sources_hash(ROOT, ("corpora", "indexer", "retrievers"))
+            found[code] = sources_hash(file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py"))
         except ImportError:
             found[code] = None
         return found

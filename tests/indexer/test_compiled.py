@@ -37,4 +37,28 @@ def test_a_changed_callee_in_another_file_is_compiled_anew_and_an_unchanged_one_
     assert [outer_of_10(package), outer_of_10(package)] == ["11 0", "11 1"]
     (package / "called.py").write_text(CALLED.format(2))
     assert outer_of_10(package) == "12 0"
-    assert len(list((package / "__pycache__").glob("kernels-*"))) == 1
+    assert len(list((package / "__pycache__").glob("kernels-caller-*"))) == 1
+
+
+def test_a_change_in_a_file_that_kernels_do_not_use_compiles_nothing_again(package: Path) -> None:
+    (package / "called.py").write_text(CALLED.format(1))
+    assert [outer_of_10(package), outer_of_10(package)] == ["11 0", "11 1"]
+    (package / "another.py").write_text("import indexer.caller\n")
+    assert outer_of_10(package) == "11 1"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import indexer.called",
+        "from indexer import called",
+        "from . import called",
+        "from .called import (\n    inner,\n)",
+        "from indexer import (\n    called,\n)",
+    ],
+)
+def test_every_form_of_import_is_followed(package: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (package / "called.py").touch()
+    (package / "caller.py").write_text(statement + "\n")
+    monkeypatch.setattr(indexer.compiled, "ROOT", package.parent)
+    assert package / "called.py" in indexer.compiled._sources(package / "caller.py")
