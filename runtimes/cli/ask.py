@@ -34,9 +34,9 @@ from .method_options import (
 from .screen import is_unicode, note, say, say_json
 
 if TYPE_CHECKING:
+    from runtimes.execution.opening import Plan
+    from runtimes.execution.results import Cost, Prediction
     from runtimes.methods.base import Method, Switch
-    from runtimes.opening import Plan
-    from runtimes.results import Cost, Prediction
     from runtimes.training.base import Builder
 
 _SHOWN_CHARACTERS = 300
@@ -67,8 +67,8 @@ def ask(
 ) -> None:
     """Answer a question by a method."""
     from corpora.errors import InputError
+    from runtimes.execution.opening import Place, place_of
     from runtimes.methods import METHODS, find_method
-    from runtimes.opening import Place, place_of
 
     if method is None:
         say_methods([find_method(name) for name in METHODS], as_json=as_json)
@@ -86,8 +86,8 @@ def ask(
 
 
 def _answered(plan: Plan, question: str, cache: Path | None, seed: int) -> Prediction:
-    from runtimes.executor import execute
-    from runtimes.opening import opened
+    from runtimes.execution.executor import execute
+    from runtimes.execution.opening import opened
     from runtimes.questions import Question
 
     with leaving_at_once(), opened(plan, cache=cache) as services:
@@ -99,7 +99,7 @@ def _answered(plan: Plan, question: str, cache: Path | None, seed: int) -> Predi
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
     """Print what came of the question; a failure is an error, after the steps that led to it."""
     from corpora.errors import IdxError
-    from runtimes.records import prediction_json
+    from runtimes.execution.records import prediction_json
 
     from .trace import draw
 

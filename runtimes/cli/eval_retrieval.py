@@ -138,7 +138,7 @@ def retrieval(
 
 def _options(assignments: Sequence[str] | None, k: int) -> SearchOptions:
     from retrievers.base import SearchOptions
-    from runtimes.assignments import assigned
+    from runtimes.execution.assignments import assigned
 
     return assigned(SearchOptions, assignments or (), what="search option", base={"k": k, "depth": k}, but=("k",))
 

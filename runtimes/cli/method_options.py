@@ -14,8 +14,8 @@ import typer
 from . import completion
 
 if TYPE_CHECKING:
+    from runtimes.execution.opening import Place, Plan
     from runtimes.methods.base import Method
-    from runtimes.opening import Place, Plan
 
 METHOD = typer.Argument(
     metavar="METHOD",
@@ -91,9 +91,9 @@ def plan_of(
         InputError, UnknownNameError, ArtifactMissing: something named is not there or does not go with the rest.
     """
     from indexer.base import check_device
-    from runtimes.assignments import assigned
+    from runtimes.execution.assignments import assigned
+    from runtimes.execution.opening import Plan
     from runtimes.llms.options import ConnectionOptions
-    from runtimes.opening import Plan
 
     from .resolve import require_built
 

@@ -15,7 +15,7 @@ from runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Messa
 from runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 if TYPE_CHECKING:
-    from runtimes.results import Prediction, Step
+    from runtimes.execution.results import Prediction, Step
 
 _SHOWN_TITLES = 10
 _WIDTH = 120  # where there is no terminal

@@ -40,8 +40,8 @@ from .run import REPLIES, show_first
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
+    from runtimes.execution.opening import Plan
     from runtimes.methods.base import Method
-    from runtimes.opening import Plan
     from runtimes.questions import Question
     from runtimes.training.base import Builder
     from runtimes.training.collecting import Asking
@@ -113,7 +113,7 @@ def train_data(
 
     Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
     """
-    from runtimes.opening import Place, place_of
+    from runtimes.execution.opening import Place, place_of
     from runtimes.training import find_builder
     from runtimes.training.collecting import Asking
 
@@ -252,7 +252,7 @@ def _go(draft: _Draft, plan: Plan, asking: Asking, out: Path | None, cache: Path
 
 
 def _run(task: Task, out: Path, cache: Path, *, as_json: bool) -> None:
-    from runtimes.identity import session
+    from runtimes.execution.identity import session
     from runtimes.training.running import run
 
     begun = {**session(), "in_flight": task.asking.in_flight}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from corpora.errors import InputError
 from runtimes.evaluation.answers import normalizing
 from runtimes.evaluation.predictions import PredictionRow, Predictions
-from runtimes.identity import questions_digest
+from runtimes.execution.identity import questions_digest
 from runtimes.questions import Question, Selection, read_questions, sample_questions, select
 
 SAMPLE = "sample"

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 from corpora.errors import InputError
 from runtimes.evaluation.prediction_files import ANSWERS, records
 from runtimes.evaluation.run_json import read_run_json
+from runtimes.execution.runs import PREDICTIONS, read_predictions
 from runtimes.llms.text import whole_characters
 from runtimes.questions import Question
 from runtimes.questions.fields import ID_FIELDS
-from runtimes.runs import PREDICTIONS, read_predictions
 
 # Kinds of odd input, and what is done about each.
 ASKED_AGAIN = "asked again"

@@ -9,8 +9,8 @@ from typing import Any
 
 from corpora.errors import ArtifactDamaged
 from corpora.json_value import json_value
-from runtimes.json_shape import EACH, misfit
-from runtimes.runs import PREDICTIONS, RUN
+from runtimes.execution.json_shape import EACH, misfit
+from runtimes.execution.runs import PREDICTIONS, RUN
 
 _SHAPE: Mapping[str, Any] = {
     "settings": {

@@ -20,7 +20,7 @@ from corpora.errors import InputError
 from corpora.json_value import json_value
 from indexer.encoders.failures import first_line
 from runtimes.errors import LLMError
-from runtimes.json_shape import misfit
+from runtimes.execution.json_shape import misfit
 
 from .openai_bodies import Body, Refusal, refusal
 from .options import ConnectionOptions

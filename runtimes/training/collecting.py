@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from corpora.errors import InputError
 from corpora.progress import Progress, silent
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.records import prediction_json
+from runtimes.execution.results import Cost
+from runtimes.execution.runs import RunLog, read_predictions
+from runtimes.execution.wave import Services
 from runtimes.methods.base import Method
 from runtimes.questions import Question
-from runtimes.records import prediction_json
-from runtimes.results import Cost
-from runtimes.runs import RunLog, read_predictions
-from runtimes.wave import Services
 
 from .base import Builder, Collected
 from .sets import QuestionSet

@@ -12,14 +12,14 @@ from corpora.durable import write_durably
 from corpora.errors import InputError
 from corpora.progress import Progress, silent
 from corpora.registry import near_names
-from runtimes.assignments import assigned
 from runtimes.evaluation.by_models.measured import RowMetric
-from runtimes.identity import questions_digest, versions
+from runtimes.execution.assignments import assigned
+from runtimes.execution.identity import questions_digest, versions
+from runtimes.execution.opening import Plan, described, opened
+from runtimes.execution.results import Cost
+from runtimes.execution.runs import PREDICTIONS, open_run, refuse_other_settings
 from runtimes.methods.base import check, switches
 from runtimes.methods.templates import prompt_hashes
-from runtimes.opening import Plan, described, opened
-from runtimes.results import Cost
-from runtimes.runs import PREDICTIONS, open_run, refuse_other_settings
 
 from . import making
 from .base import Builder, Made, Making

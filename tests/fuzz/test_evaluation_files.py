@@ -17,8 +17,8 @@ from corpora import compression
 from runtimes.evaluation import predictions
 from runtimes.evaluation.retrieval.query_groups import read_groups
 from runtimes.evaluation.retrieval.trec import read_qrels, read_run
+from runtimes.execution.runs import PREDICTIONS, RUN
 from runtimes.llms.scripted import read_script
-from runtimes.runs import PREDICTIONS, RUN
 from tests.fuzz.mutating import COMPRESSIONS, damaged, examples, found_or_refused, in_memory_of, packed
 
 RUN_LINES = b"q1 Q0 b 1 2.5 tag\nq1\tQ0\ta 2 2.5 tag\n\nq2 Q0 x 1 -1e-9 tag\n"

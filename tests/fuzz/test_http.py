@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from retrievers.client import RemoteSearcher
 from retrievers.server.settings import Settings
-from runtimes.identity import served
+from runtimes.execution.identity import served
 from runtimes.mcp.sources import RemoteSource
 from tests.fuzz.mutating import damaged, examples, found_or_refused
 from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture

@@ -14,8 +14,8 @@ from corpora.home import split_name
 from indexer.devices import check_devices
 from indexer.naming import canonical_name
 from retrievers.base import SearchOptions
-from runtimes.assignments import assigned
 from runtimes.cli.search import _factors
+from runtimes.execution.assignments import assigned
 from runtimes.llms.naming import parse_spec
 from runtimes.methods import METHODS, find_method
 from tests.fuzz.mutating import damaged, examples, found_or_refused

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from runtimes.errors import LLMError
 from runtimes.evaluation.by_models.judge import RULES, read_vote
+from runtimes.execution.rehearsal import StandInSearcher
 from runtimes.llms import openai_bodies
 from runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
 from runtimes.llms.openai_connection import _checked
@@ -19,7 +20,6 @@ from runtimes.llms.openai_http import _Answer
 from runtimes.methods import METHODS, model_output
 from runtimes.methods.ra_isf.replies import relevant_numbers, verdict
 from runtimes.methods.sub_questions import sub_questions
-from runtimes.rehearsal import StandInSearcher
 from tests.fuzz.mutating import check_refusal, damaged, examples
 from tests.runtimes.questions.test_records import JSON
 from tests.runtimes.test_bad_output import predicted

@@ -11,13 +11,13 @@ import pytest
 
 from corpora.build import open_store
 from retrievers.opening import open_searcher
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.records import prediction_json
+from runtimes.execution.wave import Services
 from runtimes.llms.transformers_engine import TransformersEngine
 from runtimes.methods import METHODS, find_method
 from runtimes.methods.base import switches
 from runtimes.questions import Question
-from runtimes.records import prediction_json
-from runtimes.wave import Services
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import error

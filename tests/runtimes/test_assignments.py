@@ -9,8 +9,8 @@ import pytest
 
 from corpora.errors import IdxError
 from retrievers.base import SearchOptions
-from runtimes.assignments import assigned
 from runtimes.cli.ask import written
+from runtimes.execution.assignments import assigned
 from runtimes.methods import METHODS, find_method
 from runtimes.methods.base import check, switch, switches
 

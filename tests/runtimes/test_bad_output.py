@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from retrievers.base import Ranking, SearchOptions
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.records import prediction_json
+from runtimes.execution.rehearsal import StandInSearcher, made_up_passages
+from runtimes.execution.results import Prediction
+from runtimes.execution.runs import open_run, read_predictions
+from runtimes.execution.wave import Services
 from runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo
 from runtimes.llms.scripted import Scripted, ScriptedLLM
 from runtimes.methods import METHODS, find_method
 from runtimes.questions import Question
-from runtimes.records import prediction_json
-from runtimes.rehearsal import StandInSearcher, made_up_passages
-from runtimes.results import Prediction
-from runtimes.runs import open_run, read_predictions
-from runtimes.wave import Services
 from tests.runtimes.every_method import short_switches
 
 DEFAULTS = SearchOptions()

@@ -13,15 +13,15 @@ import pytest
 from corpora.passage import Passage
 from retrievers.base import Found, Ranking, ScoredPassage, SearchOptions
 from runtimes.errors import LLMError
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.results import Prediction
+from runtimes.execution.wave import Services
 from runtimes.llms.base import AskYesNo, Call, Choice, Generate, MeanNll, Reply, text_of
 from runtimes.llms.scripted import Scripted, ScriptedLLM
 from runtimes.methods import METHODS, find_method
 from runtimes.methods.base import Answer
 from runtimes.methods.requests import Retrieve, Run, generate, retrieve, together, yes_no
 from runtimes.questions import Question
-from runtimes.results import Prediction
-from runtimes.wave import Services
 
 N = 200
 QUESTIONS = [Question(f"q{number}", f"What is thing number {number}?") for number in range(N)]

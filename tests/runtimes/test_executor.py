@@ -14,15 +14,15 @@ from corpora.errors import IdxError, InputError, UnknownNameError
 from corpora.passage import Passage
 from retrievers.base import Found, Ranking, ScoredPassage, SearchOptions
 from runtimes.errors import LLMError
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.results import Prediction
+from runtimes.execution.wave import Services
 from runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, text_of
 from runtimes.llms.scripted import ScriptedLLM
 from runtimes.methods.base import Answer
 from runtimes.methods.rag import RagOptions, rag
 from runtimes.methods.requests import Run, generate, look_up, named, note, retrieve, sample, together, truncate, yes_no
 from runtimes.questions import Question
-from runtimes.results import Prediction
-from runtimes.wave import Services
 
 N = 200
 QUESTIONS = [Question(f"q{number}", f"question {number}") for number in range(N)]

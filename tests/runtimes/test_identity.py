@@ -10,7 +10,7 @@ import pytest
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_index
-from runtimes import identity
+from runtimes.execution import identity
 from runtimes.llms.naming import parse_spec
 
 

@@ -11,8 +11,8 @@ import pytest
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.custom import Reading, custom_corpus
 from indexer.build import build_index
+from runtimes.execution.runs import read_predictions
 from runtimes.methods import METHODS
-from runtimes.runs import read_predictions
 from tests.runtimes.every_method import short_switches
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import idx as idx_process

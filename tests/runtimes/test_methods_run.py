@@ -16,16 +16,16 @@ import pytest
 from corpora.build import open_store
 from corpora.sample import questions
 from retrievers.opening import open_searcher
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.records import prediction_json
+from runtimes.execution.results import Prediction, Timing
+from runtimes.execution.wave import Services
 from runtimes.llms.base import LLM, Gen, YesNo
 from runtimes.llms.openai_http import OpenAIHttp
 from runtimes.llms.options import ConnectionOptions
 from runtimes.llms.transformers_engine import TransformersEngine
 from runtimes.methods import METHODS, find_method
 from runtimes.questions import Question
-from runtimes.records import prediction_json
-from runtimes.results import Prediction, Timing
-from runtimes.wave import Services
 from tests.conftest import ROOT
 from tests.runtimes.every_method import short_switches
 from tests.runtimes.llms.endpoint import serving, tiny_endpoint

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.records import prediction_json
+from runtimes.execution.wave import Services
 from runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
 from runtimes.llms.scripted import ScriptedLLM
 from runtimes.methods.base import Answer, passages_of
 from runtimes.methods.requests import Run, generate, look_up, mean_nll, named, note, retrieve, truncate, yes_no
 from runtimes.questions import Question
-from runtimes.records import prediction_json
-from runtimes.wave import Services
 from tests.runtimes.methods.driving import passages
 from tests.runtimes.test_executor import CountingSearcher
 

@@ -18,10 +18,10 @@ import pytest
 
 from corpora import sample
 from runtimes.cli.run import REPLIES
+from runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
 from runtimes.llms.base import Call
 from runtimes.llms.scripted import Scripted, ScriptedLLM
 from runtimes.methods.templates import prompt_hashes
-from runtimes.runs import PREDICTIONS, RUN, open_run, read_predictions
 from tests.conftest import ROOT
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.endpoint import Endpoint, serving

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corpora.errors import ArtifactDamaged, InputError, LockedError
-from runtimes.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
+from runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
 
 SETTINGS: Mapping[str, Any] = {"method": "rag", "switches": {"k": {"value": 5}}, "seed": 0, "search": None}
 

@@ -25,7 +25,7 @@ from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from indexer.batching import batches
 from indexer.encoders.failures import device_errors, first_line
 from indexer.encoders.model import chosen_device
-from runtimes.identity import folder_digest
+from runtimes.execution.identity import folder_digest
 from runtimes.llms.options import EngineOptions
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from runtimes.evaluation.by_models.measured import Measured
 from runtimes.evaluation.by_models.nli import Pair
 from runtimes.evaluation.by_models.sentence_splitting import SIMPLE, Splitter
 from runtimes.evaluation.predictions import PredictionRow
+from runtimes.execution.records import prediction_json
+from runtimes.execution.results import Prediction
 from runtimes.methods.base import Answer
 from runtimes.methods.rag import RagOptions, rag
 from runtimes.questions import Question
-from runtimes.records import prediction_json
-from runtimes.results import Prediction
 from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import FOUND, Q, one_pass, trajectory

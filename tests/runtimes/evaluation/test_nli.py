@@ -15,7 +15,7 @@ from runtimes.evaluation.by_models.citations import RECALL, AlceCitations
 from runtimes.evaluation.by_models.nli import LazyNLI, Pair, entailment_label, open_nli
 from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from runtimes.evaluation.predictions import PredictionRow
-from runtimes.identity import folder_digest
+from runtimes.execution.identity import folder_digest
 from runtimes.llms.options import EngineOptions
 from runtimes.questions import Question
 from tests.runtimes.evaluation.tiny_nli import pairs, save_tiny_classifier, save_tiny_t5

@@ -24,8 +24,8 @@ from runtimes.evaluation.predictions import (
     Predictions,
     read,
 )
+from runtimes.execution.runs import open_run
 from runtimes.questions import Question
-from runtimes.runs import open_run
 
 PAIRS = {"a": "Paris", "7": "42 °C"}
 

@@ -32,7 +32,7 @@ from runtimes.evaluation.scoring import (
     score,
 )
 from runtimes.evaluation.uncertainty import FloatArray
-from runtimes.identity import questions_digest
+from runtimes.execution.identity import questions_digest
 from runtimes.questions import Question
 from runtimes.questions.base import gold
 

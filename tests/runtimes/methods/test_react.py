@@ -12,13 +12,13 @@ from corpora.passage import Passage
 from corpora.registry import load
 from indexer.build import build_index
 from retrievers.opening import open_searcher
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.wave import Services
 from runtimes.llms.base import Generate, Message
 from runtimes.llms.scripted import ScriptedLLM
 from runtimes.methods.react import METHOD, ReactOptions, react
 from runtimes.methods.requests import LookUpTitle, Retrieve
 from runtimes.questions import Question
-from runtimes.wave import Services
 from tests.runtimes.methods.driving import Driven, drive, passages
 
 ULM = [

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from corpora import sample as sample_corpus
-from runtimes.identity import questions_digest
+from runtimes.execution.identity import questions_digest
+from runtimes.execution.runs import read_predictions
 from runtimes.questions import read_questions, sample, sample_questions
-from runtimes.runs import read_predictions
 from tests.runtimes.command_line import Command
 
 from .made import array, lines

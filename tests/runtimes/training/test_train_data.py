@@ -16,9 +16,9 @@ from runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitat
 from runtimes.evaluation.by_models.nli import open_nli
 from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from runtimes.evaluation.predictions import PredictionRow
+from runtimes.execution.runs import PREDICTIONS
 from runtimes.llms.options import EngineOptions
 from runtimes.questions import Question, read_questions
-from runtimes.runs import PREDICTIONS
 from runtimes.training.leaks import find_leaks
 from runtimes.training.self_reasoning.tasks import set_task
 from runtimes.training.sets import question_set

@@ -13,14 +13,14 @@ from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.registry import near_names
 from retrievers.base import Searcher, SearchOptions
+from runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
+from runtimes.execution.wave import Services, Titled
 from runtimes.llms.base import LLM
 from runtimes.llms.cache import ReplyCache
 from runtimes.llms.naming import Settings, Spec, choose, close_llms, open_llms, parse_spec
 from runtimes.llms.options import ConnectionOptions
 from runtimes.methods.base import Method, Preset, switches
 from runtimes.methods.templates import prompt_hashes
-from runtimes.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
-from runtimes.wave import Services, Titled
 
 from .assignments import assigned
 from .identity import local_fingerprints, model_identity, served, without_user

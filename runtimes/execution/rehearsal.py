@@ -12,12 +12,12 @@ from typing import Any
 from corpora.errors import InputError
 from corpora.passage import Passage
 from retrievers.base import Found, Ranking, ScoredPassage, SearchOptions
-from runtimes.executor import execute
+from runtimes.execution.executor import execute
+from runtimes.execution.wave import Services
 from runtimes.llms.base import AskYesNo, Call, Choice, Generate
 from runtimes.llms.scripted import Scripted, ScriptedLLM
 from runtimes.methods.base import Method
 from runtimes.questions import Question
-from runtimes.wave import Services
 
 _DEFAULTS = SearchOptions()
 _REHEARSED = ("", "yes", "no", "Follow up: who?", "Search[who]")  # answers that send methods different ways: the last two make them search
