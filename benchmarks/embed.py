@@ -40,10 +40,10 @@ from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 from indexer.base import Vectors
 from indexer.devices import EmbedOptions, resources
-from indexer.embed import encoder_spec
 from indexer.encoders.model import Batch, Model
 from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job, run_pipeline
 from indexer.vectors import SHARD_ROWS, Shards
 

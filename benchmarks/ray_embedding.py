@@ -25,7 +25,8 @@ from corpora.build import open_store
 from corpora.home import home
 from indexer.cluster.nodes import connected
 from indexer.devices import ClusterOptions, EmbedOptions, resources
-from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.embed import EmbedProgress, embed
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job
 from indexer.vectors import Shards
 

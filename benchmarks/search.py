@@ -30,9 +30,9 @@ from benchmarks.report import Figure, circumstances, show
 from corpora.build import open_store
 from corpora.store import PassageStore, Rows
 from indexer.base import Hits, Scores, n_threads
-from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
 from indexer.indexes.exact import ExactIndex
+from indexer.naming import encoder_spec
 from retrievers.base import Retriever, SearchOptions
 from retrievers.dense import DenseRetriever
 from retrievers.fusion import as_lists, merge, targets_of

@@ -32,7 +32,8 @@ from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
 from indexer.base import Vectors
-from indexer.build import build_index, index_path, open_vector_index
+from indexer.build import build_index, open_vector_index
+from indexer.catalog import index_path
 from indexer.page_checks import write_sums
 from indexer.vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards
 

@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Figure, circumstances, show
 from corpora.artifacts import Manifest, Recipe
-from indexer.base import Hits, Vectors, n_threads
-from indexer.vectors import SHARD_ROWS, Shards, Stored, open_shards
+from indexer.base import Hits, Stored, Vectors, n_threads
+from indexer.indexes.exact import open_shards
+from indexer.vectors import SHARD_ROWS, Shards
 
 SIZES = ("284295x384", "100000x768")
 BATCHES = (1, 8, 32, 128, 512, 1024)

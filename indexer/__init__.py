@@ -16,6 +16,7 @@ page_checks  what is read first is compared with its checksum
 row_range  one index cut into ranges of rows      recall     of an index against exact search
 jvm        Java, and loops inside it: java_functions
 estimate   what a build will need
+catalog    where indexes are, their manifests, and which are usable
 build      build_index() and open_index(): the only writer and reader of index directories
 """
 

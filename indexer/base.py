@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,10 @@ from corpora.passage import Passage
 from corpora.progress import Progress
 from corpora.store import PassageStore, Rows
 
-if TYPE_CHECKING:
-    from .placement import Placement
-
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]
+Stored = Literal["float32", "float16"]  # precision of vectors on disk
+StoredVectors = NDArray[np.float32] | NDArray[np.float16]
 
 Index_co = TypeVar("Index_co", covariant=True)
 
@@ -101,6 +100,16 @@ class Knob(NamedTuple):
 
     default: int
     largest: int
+
+
+class Placement(NamedTuple):
+    """The devices that hold vectors, torch's names, and why, in one line for the user."""
+
+    devices: tuple[str, ...]
+    reason: str
+
+
+ON_CPU = Placement(("cpu",), "exact search on the CPU")
 
 
 class VectorIndex(Protocol):

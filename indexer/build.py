@@ -9,43 +9,30 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from corpora.artifacts import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
-from corpora.build import open_store, store_manifest
-from corpora.errors import ArtifactMismatch, ArtifactMissing
-from corpora.home import corpus_path
+from corpora.artifacts import Manifest, Parameters, Recipe, is_finished
+from corpora.build import open_store
+from corpora.errors import ArtifactMismatch
 from corpora.progress import Progress, silent
 from corpora.registry import load
-from corpora.staging import Outcome, Work, build_artifact, staged_recipe, staging_path
+from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .base import IndexKind, LexicalIndex, VectorIndex
-from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
+from .catalog import index_manifest, index_path, kept_index, refuse_other_pieces
+from .corpus_vectors import CorpusVectors, corpus_vectors
 from .devices import EmbedOptions, resources
-from .embed import EmbedProgress, embed, encoder_spec
+from .embed import EmbedProgress, embed
 from .encoders.spec import EncoderSpec, other_weights, weights_of
-from .naming import VectorIndexName, index_names, unknown_name, vector_index_name
+from .indexes.exact import open_shards
+from .naming import VectorIndexName, encoder_spec, vector_index_name
 from .page_checks import write_sums
 from .pipeline import Job
 from .rescoring import Rescorer
 from .vector_kind import Opening, Plan, VectorIndexKind
-from .vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards, open_shards
+from .vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards
 
 AnyIndex = LexicalIndex | VectorIndex
-
-
-def index_path(corpus: str, name: str) -> Path:
-    """Return where the index ``name`` of a corpus is, built or not; two names of one encoder have the same vectors.
-
-    Raises:
-        UnknownNameError: no index or encoder has this name.
-    """
-    if name in ENCODERS:
-        return corpus_path(corpus) / "vectors" / encoder_spec(name).name
-    made = vector_index_name(name)
-    if made is None and name not in INDEXES:
-        raise unknown_name("index", name)
-    return corpus_path(corpus) / "indexes" / (str(made) if made else name)
 
 
 def build_index(
@@ -171,85 +158,6 @@ def build_vectors(
     return build_artifact(index_path(corpus, spec.name), work)
 
 
-def refuse_other_pieces(corpus: str, encoder: str, recipe: Recipe, *, force: bool) -> None:
-    """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left shards of the same passages: hours may have gone into them.
-
-    On another device other parameters are the default, and a checkpoint may be found in another place, with other files: a command that
-    is given again may mean them without saying so.
-    """
-    target = index_path(corpus, encoder)
-    staged = staged_recipe(target)
-    if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:
-        return
-    before, wanted = ({**one.parameters, **one.inputs} for one in (staged, recipe))
-    differing = sorted(name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name))
-    n_shards = len(list(staging_path(target).glob("shard-*.npy")))
-    if n_shards and differing and before.get("origin") == "encoded" and not force:
-        was, now = (", ".join(f"{name} {str(found.get(name, 'absent')):.12}" for name in differing) for found in (before, wanted))
-        raise ArtifactMismatch(
-            f"a stopped build of '{encoder}' over '{corpus}' has left {n_shards:,} shards with {was}: with the same options, device and "
-            f"checkpoint it goes on; --force begins again with {now}"
-        )
-
-
-def kept_index(corpus: str, name: str, store: PassageStore, wanted: Parameters, *, force: bool) -> Manifest | None:
-    """Return the manifest of the index that is there and stays, None if it has to be built, by ``force`` or because there is none.
-
-    Raises:
-        ArtifactMismatch: it has another value of one of the parameters that are wanted, or belongs to other passages.
-        ArtifactDamaged: it cannot be read.
-    """
-    if store_manifest(corpus).fingerprint != store.fingerprint:
-        raise ArtifactMismatch(f"the passages of '{corpus}' have been replaced meanwhile: run the same command again")
-    if force:
-        return None
-    try:
-        manifest = index_manifest(corpus, name, store.fingerprint)
-    except ArtifactMissing:
-        return None
-    found = manifest.recipe.parameters
-    if any(found.get(parameter) != value for parameter, value in wanted.items()):
-        raise ArtifactMismatch(f"{index_path(corpus, name)} was built with {found}, not {wanted}: --force replaces it")
-    return manifest
-
-
-def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
-    """Return the manifest of a built index over the store with that fingerprint; None if that is not known.
-
-    Raises:
-        ArtifactMissing: it is not built.
-        ArtifactMismatch, ArtifactDamaged: it belongs to another store, other vectors or another version of idx, or is damaged.
-    """
-    path, made = index_path(corpus, name), vector_index_name(name)
-    rebuild = f"idx build {corpus} {'--encoder ' if name in ENCODERS else '--'}{name}"
-    if name in ENCODERS:
-        kind, version = KIND, FORMAT_VERSION
-    elif made is not None:
-        over_vectors: VectorIndexKind = load("index", made.kind, VECTOR_INDEXES)
-        kind, version = over_vectors.name, over_vectors.format_version
-        rebuild = f"idx build {corpus} --encoder {made.encoder} --index {made.kind}"
-    else:
-        lexical: IndexKind[LexicalIndex] = load("index", name, INDEXES)
-        kind, version = lexical.name, lexical.format_version
-    manifest = read_manifest(path, kind, version, rebuild)
-    if fingerprint is not None:
-        check_fingerprint(path, manifest, fingerprint, rebuild)
-    if made is not None and is_finished(index_path(corpus, made.encoder)):
-        _check_vectors(path, manifest, index_manifest(corpus, made.encoder, None), rebuild)
-    return manifest
-
-
-def _check_vectors(path: Path, manifest: Manifest, vectors: Manifest, rebuild: str) -> None:
-    """Raise ``ArtifactMismatch`` unless an index was built from the vectors that are there."""
-    found, wanted = manifest.recipe.inputs.get("vectors", ""), vectors_identity(vectors)
-    if found != wanted:
-        encoder = manifest.recipe.parameters.get("encoder")
-        raise ArtifactMismatch(
-            f"{path} was built from other vectors of '{encoder}' ({found[:12]}…) than are there now ({wanted[:12]}…): "
-            f"run '{rebuild} --force'"
-        )
-
-
 def open_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> AnyIndex:
     """Open a built index; raises as ``open_vector_index`` does."""
     if name in INDEXES:
@@ -318,8 +226,3 @@ def refuse_other_weights(corpus: str, spec: EncoderSpec) -> None:
             f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than the one in {spec.folder('query')} "
             f"({', '.join(differing)}): put that one back, or run 'idx build {corpus} --encoder {spec.name} --force'"
         )
-
-
-def built_indexes(corpus: str) -> list[str]:
-    """Return the names of the indexes that a corpus has, usable or not."""
-    return [name for name in index_names() if is_finished(index_path(corpus, name))]

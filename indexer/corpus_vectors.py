@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest
 from corpora.store import Rows
 
-from .base import Vectors
+from .base import Stored, Vectors
 from .memory_map import map_checked
 from .page_checks import checked_files
-from .vectors import ShardChecks, Shards, Stored, missing_of, shards_of
+from .vectors import ShardChecks, Shards, missing_of, shards_of
 
 
 @dataclass(frozen=True, slots=True)

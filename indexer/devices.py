@@ -12,7 +12,7 @@ from .base import n_threads
 from .encoders.spec import Dtype, EncoderSpec
 
 if TYPE_CHECKING:
-    from .vectors import Stored
+    from .base import Stored
 
 DTYPES = ("float32", "float16", "bfloat16")
 

@@ -12,10 +12,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corpora.progress import Progress, silent
-from corpora.registry import load
 
-from . import ENCODERS
-from .encoders.spec import EncoderSpec
 from .pipeline import Job, Report, embed_shards
 from .workers import processes
 
@@ -40,16 +37,6 @@ class EmbedProgress(NamedTuple):
     passages: Progress = silent
     tokens: Progress = silent
     node: Callable[[str], Progress] = no_nodes
-
-
-def encoder_spec(name: str) -> EncoderSpec:
-    """Return what is known of an encoder.
-
-    Raises:
-        UnknownNameError: there is no such encoder.
-    """
-    spec: EncoderSpec = load("encoder", name, ENCODERS)
-    return spec
 
 
 def embed(job: Job, progress: EmbedProgress) -> None:

@@ -29,7 +29,7 @@ from corpora.durable import file_sha256
 from corpora.errors import InputError, StorageError
 from corpora.progress import Progress, silent
 
-from .indexes.exact import StoredVectors
+from .base import StoredVectors
 from .pickles import Array, Extent, PickleReader
 
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import resource
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import disk_usage
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +14,11 @@ from corpora.registry import load
 
 from . import VECTOR_INDEXES
 from .devices import EmbedOptions, Resources, resources
-from .embed import encoder_spec
 from .encoders.spec import EncoderSpec
 from .indexes.lucene_build import PIECE_ROWS, PROGRAM_HEAP_BYTES, programs_at_once
 from .jvm import check_installed
-from .naming import VectorIndexName
-from .pipeline import PassageEncoder
+from .naming import VectorIndexName, encoder_spec
+from .pipeline import Measured, PassageEncoder, measured
 from .published import ImportOptions
 from .published_addresses import PublishedVectors
 from .vector_kind import VectorIndexKind
@@ -36,7 +31,6 @@ _BM25_BYTES = 0.9  # index bytes per byte of text, while pieces and the merged i
 _LUCENE_PASSAGES_PER_S = 5_500  # of one program
 _LUCENE_BYTES = 0.5  # as for BM25
 _IMPORT_BYTES_PER_S = 150e6  # read and written
-_WARM_UP_PASSAGES = 8
 _TOKENIZING_BYTES = 0.4e9  # of the processes beside a GPU, each
 _SHARDS_HELD = 2  # the vectors of the one that is being made, and a copy while it is written
 
@@ -93,35 +87,12 @@ def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage
     return need_of(spec.name, found, timed, n_passages, n_passages * passage_bytes)
 
 
-class Measured(NamedTuple):
-    """What an encoder did with a sample.
-
-    Attributes:
-        seconds_per_byte: of text, on one device.
-        dim: components of a vector.
-        peak_bytes: the most memory that the process has had.
-    """
-
-    seconds_per_byte: float
-    dim: int
-    peak_bytes: int
-
-
 def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_bytes: float) -> Need:
     """Return what an encoder's vectors of that many passages, of so many bytes of text together, need on the devices that are found."""
     disk_bytes = n_passages * measured.dim * np.dtype(found.precision.stored).itemsize
     shard_bytes = SHARD_ROWS * measured.dim * np.dtype(np.float32).itemsize
     a_device = measured.peak_bytes + _SHARDS_HELD * shard_bytes + found.n_tokenizing * _TOKENIZING_BYTES
     return Need(name, disk_bytes, len(found.devices) * a_device, n_bytes * measured.seconds_per_byte / len(found.devices))
-
-
-def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
-    """Time an encoder on some passages, once it has warmed up."""
-    n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
-    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
-    started = time.perf_counter()
-    vectors = encoder.encode(passages)
-    return Measured((time.perf_counter() - started) / n_bytes, vectors.shape[1], _peak_bytes())
 
 
 def vector_index_need(name: VectorIndexName, n_passages: int) -> Need:
@@ -135,11 +106,6 @@ def import_need(n_passages: int, spec: EncoderSpec, published: PublishedVectors,
     """Return what importing published vectors needs, besides the download itself."""
     n_bytes = n_passages * spec.dim * (np.dtype(options.dtype).itemsize if options.dtype else published.stored_bytes)
     return Need(spec.name, n_bytes, 0.5e9 + 100 * n_passages, (n_bytes + published.about_bytes) / _IMPORT_BYTES_PER_S)
-
-
-def _peak_bytes() -> int:
-    """Return the most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def disk_shortage(needs: Sequence[Need], download_bytes: int) -> str | None:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from corpora.errors import InputError, UnknownNameError
-from corpora.registry import near_names
+from corpora.registry import load, near_names
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
-from .embed import encoder_spec
+from .encoders.spec import EncoderSpec
+
+
+def encoder_spec(name: str) -> EncoderSpec:
+    """Return what is known of an encoder.
+
+    Raises:
+        UnknownNameError: there is no such encoder.
+    """
+    spec: EncoderSpec = load("encoder", name, ENCODERS)
+    return spec
 
 
 class VectorIndexName(NamedTuple):

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -254,3 +257,34 @@ class PassageEncoder:
             for which in batches(tokens.lengths(), self._found.batch_tokens):
                 vectors[which] = self._model.encode(tokens, which)
         return vectors
+
+
+_WARM_UP_PASSAGES = 8
+
+
+class Measured(NamedTuple):
+    """What an encoder did with a sample.
+
+    Attributes:
+        seconds_per_byte: of text, on one device.
+        dim: components of a vector.
+        peak_bytes: the most memory that the process has had.
+    """
+
+    seconds_per_byte: float
+    dim: int
+    peak_bytes: int
+
+
+def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
+    """Time an encoder on some passages, once it has warmed up."""
+    n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
+    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
+    started = time.perf_counter()
+    vectors = encoder.encode(passages)
+    return Measured((time.perf_counter() - started) / n_bytes, vectors.shape[1], _peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

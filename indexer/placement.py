@@ -10,19 +10,13 @@ from typing import NamedTuple
 from corpora.amount import amount
 from corpora.errors import IdxError, InputError, MissingExtraError
 
+from .base import Placement
 from .devices import check_devices, gpu_numbers
 from .encoders.failures import first_line
 
 WORK_BYTES = 3 << 30  # on each GPU beside the vectors: scores, candidates, and what the matrix product takes
 
 _SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's driver, that of Windows' Linux, AMD's
-
-
-class Placement(NamedTuple):
-    """The devices that hold vectors, torch's names, and why, in one line for the user."""
-
-    devices: tuple[str, ...]
-    reason: str
 
 
 class VectorsSize(NamedTuple):
@@ -36,9 +30,6 @@ class VectorsSize(NamedTuple):
     def n_bytes(self) -> int:
         """Bytes of all vectors."""
         return self.n_rows * self.dim * (2 if self.dtype == "float16" else 4)
-
-
-ON_CPU = Placement(("cpu",), "exact search on the CPU")
 
 
 def place(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None) -> Placement:

@@ -25,15 +25,15 @@ from corpora.registry import load
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore, Rows
 
-from .base import NO_ROW
-from .build import index_path, kept_index, refuse_other_pieces
+from .base import NO_ROW, Stored
+from .catalog import index_path, kept_index, refuse_other_pieces
 from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
 from .memory_map import write_array
 from .page_checks import write_sums
 from .pipeline import PassageEncoder
-from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards, Stored
+from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code puts it before the ids of its Wikipedia (conf/ctx_sources/default_sources.yaml)

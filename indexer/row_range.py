@@ -13,15 +13,14 @@ from corpora.registry import load
 from corpora.store import Rows
 
 from . import INDEXES, VECTOR_INDEXES
-from .base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, LexicalIndex, Scores, TunableIndex, VectorIndex, Vectors
-from .build import index_manifest, index_path
+from .base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, LexicalIndex, Placement, Scores, TunableIndex, VectorIndex, Vectors
+from .catalog import index_manifest, index_path
 from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
 from .indexes.bm25.index import open_bm25
+from .indexes.exact import open_shards
 from .naming import encoder_name, vector_index_name
-from .placement import Placement
 from .rescoring import Rescorer
 from .vector_kind import Opening, VectorIndexKind
-from .vectors import open_shards
 
 
 class IndexIdentity(NamedTuple):

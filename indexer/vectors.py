@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, get_args
+from typing import IO, Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -18,18 +18,14 @@ from corpora.durable import replacing, sync
 from corpora.errors import ArtifactDamaged, IdxError, InputError
 from corpora.store import Rows
 
-from .base import Vectors
-from .indexes.exact import ExactIndex, StoredVectors
+from .base import Stored, StoredVectors, Vectors
 from .memory_map import map_checked, write_array
-from .page_checks import CheckedFile, checked_files
-from .placement import VectorsSize, place
+from .page_checks import CheckedFile
 
 KIND = "vectors"
 FORMAT_VERSION = 1
 SHARD_ROWS = 16_384
 MISSING = "missing.npy"
-
-Stored = Literal["float32", "float16"]
 
 
 class Shards(NamedTuple):
@@ -176,46 +172,6 @@ class ScatteredShards:
     def _unfinished(self, number: int) -> Path:
         path = self._shards.path(self._rows[number].start)
         return path.with_name(f".{path.name}.part")
-
-
-def open_shards(path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None) -> ExactIndex:
-    """Open the shards for exact search: memory-mapped on a CPU, copied to GPUs.
-
-    Args:
-        path: the directory.
-        manifest: its manifest.
-        device: as ``placement.place`` has it; the index's ``placement`` says which device it came to, and why.
-        rows: search these alone, counted from the first of them; None: all.
-
-    Raises:
-        ArtifactDamaged: they do not hold what their manifest says.
-        InputError: the device is not there, or has too little memory; nothing has been loaded.
-        MissingExtraError: it is a GPU, and torch is not installed.
-        IdxError: a GPU ran out of memory all the same, or failed.
-    """
-    (shards, stored), dim = shards_of(path, manifest), manifest.count("dim")
-    rows = range(shards.n_rows) if rows is None else rows
-    placement = place(VectorsSize(len(rows), dim, stored), device)
-    files = checked_files(path, manifest)
-    missing = missing_of(path, manifest, files)
-    low, high = np.searchsorted(missing, (rows.start, rows.stop))
-    checks = ShardChecks(shards, dim * np.dtype(stored).itemsize, files)
-
-    def check(start: int, stop: int) -> None:
-        checks.check_range(rows.start + start, rows.start + stop)
-
-    return ExactIndex(list(_cut(shards, dim, stored, rows)), missing=missing[low:high] - rows.start, placement=placement, check=check)
-
-
-def _cut(shards: Shards, dim: int, stored: Stored, rows: range) -> Iterator[StoredVectors]:
-    """Yield the mapped vectors of some rows; an empty array if there are none."""
-    for of_shard in shards.rows():
-        start, stop = max(rows.start, of_shard.start), min(rows.stop, of_shard.stop)
-        if start < stop:
-            vectors = map_checked(shards.path(of_shard.start), (len(of_shard), dim), stored)
-            yield vectors[start - of_shard.start : stop - of_shard.start]
-    if not rows:
-        yield np.empty((0, dim), dtype=stored)
 
 
 def shards_of(path: Path, manifest: Manifest) -> tuple[Shards, Stored]:

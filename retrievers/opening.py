@@ -11,9 +11,8 @@ from corpora.store import PassageStore
 from indexer import INDEXES
 from indexer.build import open_lexical_index, open_rescorer, open_vector_index, refuse_other_weights
 from indexer.devices import encoder_device
-from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import encoder_name, is_index_name, joined_names, unknown_name
+from indexer.naming import encoder_name, encoder_spec, is_index_name, joined_names, unknown_name
 
 from . import RERANKERS
 from .base import Retriever

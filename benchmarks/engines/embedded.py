@@ -24,9 +24,10 @@ _PASSAGES, _QUESTIONS, _MADE = "passages.npy", "question-vectors.npy", "embedded
 def embed(folder: Path, questions: Path) -> None:
     """Embed the passages of a corpus's store, going on where it was stopped, and a JSON list of questions; not again what is there."""
     from corpora.build import open_store
-    from indexer.build import build_vectors, index_path
+    from indexer.build import build_vectors
+    from indexer.catalog import index_path
     from indexer.devices import EmbedOptions
-    from indexer.embed import encoder_spec
+    from indexer.naming import encoder_spec
     from indexer.vectors import SHARD_ROWS, Shards
 
     enter(folder)

@@ -14,7 +14,8 @@ from corpora.build import open_store
 from corpora.registry import load
 from indexer import INDEXES
 from indexer.base import Hits, LexicalIndex
-from indexer.build import build_index, index_path, open_lexical_index
+from indexer.build import build_index, open_lexical_index
+from indexer.catalog import index_path
 from indexer.jvm import check_installed, java_class
 
 

@@ -10,7 +10,8 @@ from benchmarks.engines.embedded import ENCODER, question_vectors, require
 from benchmarks.engines.kinds import NAME, Kind
 from corpora.build import open_store
 from indexer.base import Hits
-from indexer.build import index_path, open_vector_index
+from indexer.build import open_vector_index
+from indexer.catalog import index_path
 from retrievers.opening import open_retriever
 
 

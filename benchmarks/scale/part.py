@@ -25,7 +25,7 @@ from corpora.custom import Reading, custom_corpus
 from indexer import INDEXES
 from indexer.build import open_lexical_index, open_vector_index
 from indexer.devices import EmbedOptions
-from indexer.embed import encoder_spec
+from indexer.naming import encoder_spec
 from retrievers.wire import SEARCH
 
 PASSAGES = "passages.jsonl"

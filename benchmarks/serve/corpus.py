@@ -24,8 +24,8 @@ from corpora.sample import CORPUS as SAMPLE
 from corpora.store import PassageStore
 from indexer.base import Vectors
 from indexer.build import build_index, open_vector_index
-from indexer.embed import encoder_spec
 from indexer.embedding_formats import find_embeddings, hashed
+from indexer.naming import encoder_spec
 from indexer.published import ImportOptions, import_vectors
 from retrievers.base import Retriever
 from retrievers.dense import DenseRetriever

@@ -19,8 +19,7 @@ from corpora.progress import Progress
 from corpora.store import PassageStore
 from indexer.devices import ClusterOptions, Resources
 from indexer.encoders.spec import EncoderSpec, weights_of
-from indexer.estimate import Measured
-from indexer.pipeline import Job, Report
+from indexer.pipeline import Job, Measured, Report
 
 from .nodes import check_shared, check_versions, load_ray, nodes, on_each_node
 from .places import Exchanged, Place, check_exchange, exchanged, shared_home

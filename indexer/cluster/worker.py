@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from corpora.passage import Passage
 from indexer.devices import Resources, Share
 from indexer.encoders.spec import EncoderSpec
-from indexer.estimate import Measured, measured
-from indexer.pipeline import Job, PassageEncoder, embed_shards
+from indexer.pipeline import Job, Measured, PassageEncoder, embed_shards, measured
 from indexer.vectors import Shards
 
 from .places import Place

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from corpora.artifacts import Manifest
 from corpora.store import Rows
-from indexer.base import Hits, Vectors, check_k, checked_queries, no_hits
-from indexer.placement import ON_CPU, Placement
+from indexer.base import ON_CPU, Hits, Placement, Stored, StoredVectors, Vectors, check_k, checked_queries, no_hits
+from indexer.memory_map import map_checked
+from indexer.page_checks import checked_files
+from indexer.placement import VectorsSize, place
+from indexer.vectors import ShardChecks, Shards, missing_of, shards_of
 
 from .best_keys import LARGEST_ROW
 from .exact_cpu import Check, CpuEngine, unchecked
 
 if TYPE_CHECKING:
     from .exact_torch import TorchEngine
-
-StoredVectors = NDArray[np.float32] | NDArray[np.float16]
 
 
 class ExactIndex:
@@ -67,3 +69,43 @@ def _engine(shards: Sequence[StoredVectors], missing: Rows, placement: Placement
     from .exact_torch import TorchEngine, load_parts  # torch takes two seconds to import
 
     return TorchEngine(load_parts(shards, missing, placement.devices, check))
+
+
+def open_shards(path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None) -> ExactIndex:
+    """Open the shards for exact search: memory-mapped on a CPU, copied to GPUs.
+
+    Args:
+        path: the directory.
+        manifest: its manifest.
+        device: as ``placement.place`` has it; the index's ``placement`` says which device it came to, and why.
+        rows: search these alone, counted from the first of them; None: all.
+
+    Raises:
+        ArtifactDamaged: they do not hold what their manifest says.
+        InputError: the device is not there, or has too little memory; nothing has been loaded.
+        MissingExtraError: it is a GPU, and torch is not installed.
+        IdxError: a GPU ran out of memory all the same, or failed.
+    """
+    (shards, stored), dim = shards_of(path, manifest), manifest.count("dim")
+    rows = range(shards.n_rows) if rows is None else rows
+    placement = place(VectorsSize(len(rows), dim, stored), device)
+    files = checked_files(path, manifest)
+    missing = missing_of(path, manifest, files)
+    low, high = np.searchsorted(missing, (rows.start, rows.stop))
+    checks = ShardChecks(shards, dim * np.dtype(stored).itemsize, files)
+
+    def check(start: int, stop: int) -> None:
+        checks.check_range(rows.start + start, rows.start + stop)
+
+    return ExactIndex(list(_cut(shards, dim, stored, rows)), missing=missing[low:high] - rows.start, placement=placement, check=check)
+
+
+def _cut(shards: Shards, dim: int, stored: Stored, rows: range) -> Iterator[StoredVectors]:
+    """Yield the mapped vectors of some rows; an empty array if there are none."""
+    for of_shard in shards.rows():
+        start, stop = max(rows.start, of_shard.start), min(rows.stop, of_shard.stop)
+        if start < stop:
+            vectors = map_checked(shards.path(of_shard.start), (len(of_shard), dim), stored)
+            yield vectors[start - of_shard.start : stop - of_shard.start]
+    if not rows:
+        yield np.empty((0, dim), dtype=stored)

@@ -17,11 +17,10 @@ from corpora.artifacts import Manifest
 from corpora.durable import replacing
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
-from indexer.base import Scores, Vectors
+from indexer.base import Placement, Scores, Vectors
 from indexer.memory import available_bytes
 from indexer.memory_map import map_checked, write_array
 from indexer.page_checks import checked_file
-from indexer.placement import Placement
 from indexer.vector_kind import Opening, Plan
 from indexer.vectors import MISSING
 

@@ -20,10 +20,10 @@ from corpora.amount import amount
 from corpora.artifacts import Manifest
 from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.store import Rows
-from indexer.base import Scores, Vectors, equal_ranges
+from indexer.base import Placement, Scores, Vectors, equal_ranges
 from indexer.devices import gpu_numbers
 from indexer.page_checks import checked_file
-from indexer.placement import Placement, free_memory
+from indexer.placement import free_memory
 from indexer.vector_kind import Opening
 
 from . import faiss_cpu

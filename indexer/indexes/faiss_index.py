@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores, Vectors, check_k, checked_queries, no_hits
+from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Placement, Scores, Vectors, check_k, checked_queries, no_hits
 from indexer.corpus_vectors import rows_at
-from indexer.placement import Placement
 from indexer.rescoring import Rescorer
 from indexer.vector_kind import Opening
 

@@ -24,7 +24,7 @@ from corpora.progress import Progress, silent
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 from indexer.base import NO_ROW
-from indexer.build import index_manifest, index_path
+from indexer.catalog import index_manifest, index_path
 from indexer.jvm import JavaError
 
 from .lucene import KIND, PARAMETERS

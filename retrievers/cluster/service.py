@@ -18,7 +18,7 @@ from corpora.home import home
 from corpora.store import PassageStore
 from indexer import INDEXES
 from indexer.base import equal_ranges
-from indexer.build import index_path
+from indexer.catalog import index_path
 from indexer.cluster.nodes import Node, check_readable, load_ray
 from indexer.naming import joined_names
 from indexer.row_range import IndexIdentity, check_identity, index_identity

@@ -13,8 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores, Vectors
-from indexer.placement import Placement
+from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Placement, Scores, Vectors
 from retrievers.errors import ShardUnavailable
 from retrievers.partial import NotSearched, is_partial_allowed, note_lost
 

@@ -276,7 +276,7 @@ class Catalog:
 
     def _stage(self, corpus: str, name: str, store: PassageStore, opened: Opened) -> Retriever:
         """Open a first stage, unless it is open."""
-        from indexer.build import index_manifest, index_path
+        from indexer.catalog import index_manifest, index_path
         from retrievers.cache import CachedRetriever
         from retrievers.opening import open_retriever
 

@@ -58,7 +58,7 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
     from corpora.artifacts import verify_files
     from corpora.build import store_manifest, store_path
     from corpora.errors import ArtifactError
-    from indexer.build import built_indexes, index_manifest, index_path
+    from indexer.catalog import built_indexes, index_manifest, index_path
 
     problems: dict[str, list[str]] = {}
     fingerprint: str | None = None  # of the store, if that can be read

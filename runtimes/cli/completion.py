@@ -68,7 +68,7 @@ def _built_indexes(ctx: typer.Context) -> Sequence[str]:
 
     While the value of an option is typed, the arguments before it are not assigned to parameters yet.
     """
-    from indexer.build import built_indexes
+    from indexer.catalog import built_indexes
 
     from .resolve import built_names
 

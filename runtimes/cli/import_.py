@@ -64,8 +64,8 @@ def embeddings(
 ) -> None:
     """Adopt published embeddings as the vectors of an encoder."""
     from corpora.build import open_store
-    from indexer.embed import encoder_spec
     from indexer.embedding_formats import find_embeddings, hashed
+    from indexer.naming import encoder_spec
     from indexer.published import ImportOptions, import_vectors
 
     from .resolve import require_built

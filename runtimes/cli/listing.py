@@ -54,7 +54,7 @@ def _parts(corpus: str) -> list[dict[str, Any]]:
     """Return the store and the indexes of a corpus that are built, each with its size or with what is wrong with it."""
     from corpora.build import store_manifest
     from corpora.errors import ArtifactMissing
-    from indexer.build import built_indexes, index_manifest
+    from indexer.catalog import built_indexes, index_manifest
 
     try:
         fingerprint = store_manifest(corpus).fingerprint

@@ -16,10 +16,10 @@ from corpora.durable import write_durably
 from corpora.errors import ArtifactMissing, InputError, MissingExtraError
 from corpora.json_value import json_value
 from indexer.base import TunableIndex, Vectors, n_threads
-from indexer.build import built_indexes, index_path, open_vector_index
-from indexer.embed import encoder_spec
+from indexer.build import open_vector_index
+from indexer.catalog import built_indexes, index_path
 from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import vector_index_name
+from indexer.naming import encoder_spec, vector_index_name
 from indexer.recall import BATCH, DEPTHS, Point, measured, queries_per_s, swept_knob
 from runtimes.evaluation.reports.recall_plot import Curve, draw
 

@@ -38,7 +38,7 @@ def remove(
     from corpora.errors import ArtifactMissing
     from corpora.home import corpus_path, downloads_path
     from corpora.staging import staging_path
-    from indexer.build import built_indexes, index_path
+    from indexer.catalog import built_indexes, index_path
     from indexer.naming import canonical_name, index_names
 
     from .resolve import require_built
@@ -84,7 +84,7 @@ def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
 
 def _left_without_vectors(corpus: str, removed: set[str]) -> list[str]:
     """Return the indexes of a corpus that stay while the vectors they were made of go."""
-    from indexer.build import built_indexes
+    from indexer.catalog import built_indexes
     from indexer.naming import vector_index_name
 
     names = [name for name in built_indexes(corpus) if name not in removed] if removed else []

@@ -26,9 +26,10 @@ from corpora.registry import near_names
 from corpora.staging import staged_bytes
 from corpora.store import PassageStore
 from indexer import ENCODERS, VECTOR_INDEXES
-from indexer.build import build_index, build_vectors, index_manifest, index_path
+from indexer.build import build_index, build_vectors
+from indexer.catalog import index_manifest, index_path
 from indexer.devices import EmbedOptions
-from indexer.embed import EmbedProgress, encoder_spec
+from indexer.embed import EmbedProgress
 from indexer.encoders.spec import EncoderSpec
 from indexer.estimate import (
     SAMPLE_PASSAGES,
@@ -41,7 +42,7 @@ from indexer.estimate import (
     vector_index_need,
     vectors_need,
 )
-from indexer.naming import VectorIndexName, vector_index_name
+from indexer.naming import VectorIndexName, encoder_spec, vector_index_name
 from indexer.published import ImportOptions, import_vectors, verify_vectors
 from indexer.published_addresses import PUBLISHED, PublishedVectors, fetch
 

@@ -87,7 +87,7 @@ def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
         ArtifactError: one of them is not there or cannot be used.
     """
     from corpora.build import store_manifest
-    from indexer.build import index_manifest
+    from indexer.catalog import index_manifest
 
     passages = store_manifest(corpus).fingerprint
     return {"passages": passages} | {name: _promised(index_manifest(corpus, name, passages)) for name in retriever.split("+")}

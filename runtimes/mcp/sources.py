@@ -77,7 +77,7 @@ class LocalSource:
     def offers(self) -> list[Offer]:
         """Return what is built; indexes that cannot be used are left out."""
         # It imports numba, which the handshake does not wait for.
-        from indexer.build import built_indexes, index_manifest
+        from indexer.catalog import built_indexes, index_manifest
 
         found = []
         for corpus in self._corpora:
@@ -125,7 +125,7 @@ class LocalSource:
 
 def _check(corpus: str, retriever: str) -> None:
     """Raise ``UnknownNameError`` or ``ArtifactError`` unless a corpus has a retriever's indexes."""
-    from indexer.build import index_manifest
+    from indexer.catalog import index_manifest
     from indexer.naming import canonical_name, is_index_name, unknown_name
 
     for name in retriever.split("+"):

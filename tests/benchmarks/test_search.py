@@ -8,8 +8,7 @@ import pytest
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.sample import CORPUS
 from indexer.build import build_index
-
-from .test_smoke import rows
+from tests.benchmarks.test_smoke import rows
 
 QUESTIONS = ["longest river of Africa", "metal that is liquid", "capital of France"]
 

@@ -13,7 +13,8 @@ from corpora.errors import ArtifactDamaged
 from corpora.passage import Passage
 from corpora.staging import staging_path
 from corpora.store import PassageStore
-from indexer.build import build_index, index_path
+from indexer.build import build_index
+from indexer.catalog import index_path
 from indexer.indexes.bm25.files import BLOCK_ROWS
 from tests.conftest import corpus_of
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from corpora.build import store_path
-from indexer.build import index_path
+from indexer.catalog import index_path
 from indexer.encoders.checkpoints import HubCheckpoint
 from indexer.encoders.contriever import BASE, SPEC
 from tests.faults.commands import ENCODER, idx

@@ -17,7 +17,8 @@ from corpora.artifacts import MANIFEST, is_finished
 from corpora.build import open_store
 from corpora.home import corpus_path
 from corpora.staging import PIECES, staging_path
-from indexer.build import index_path, open_vector_index
+from indexer.build import open_vector_index
+from indexer.catalog import index_path
 from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of

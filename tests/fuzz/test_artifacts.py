@@ -17,7 +17,8 @@ from corpora.build import StoreOptions, build_store, open_store, store_manifest,
 from corpora.errors import IdxError
 from corpora.passage import Passage
 from corpora.store.layout import pack, unpack
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from runtimes.cli.listing import _origin, _parts
 from tests.conftest import corpus_of
 from tests.fuzz.mutating import damaged, examples, found_or_refused

@@ -10,10 +10,10 @@ import numpy as np
 from corpora.artifacts import Manifest, Parameters, Recipe
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
-from indexer.base import Hits, Vectors
-from indexer.build import index_path
+from indexer.base import Hits, Stored, Vectors
+from indexer.catalog import index_path
 from indexer.page_checks import write_sums
-from indexer.vectors import FORMAT_VERSION, KIND, MISSING, Shards, Stored
+from indexer.vectors import FORMAT_VERSION, KIND, MISSING, Shards
 
 ENCODER = "minilm"  # nothing is encoded: only its name is used
 

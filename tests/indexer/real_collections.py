@@ -16,7 +16,8 @@ import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.passage import Passage
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from indexer.indexes.bm25 import BM25Index
 from indexer.indexes.lucene import LuceneIndex
 from tests.conftest import corpus_of

@@ -16,7 +16,8 @@ from corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, Art
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.analysis import english
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from indexer.dictionary import Dictionary
 from indexer.indexes.bm25 import BM25Index, files, inversion
 from indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles

@@ -10,7 +10,7 @@ from corpora.errors import InputError
 from indexer import devices
 from indexer.base import n_threads
 from indexer.devices import EmbedOptions, Precision, resources
-from indexer.embed import encoder_spec
+from indexer.naming import encoder_spec
 
 CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")
 

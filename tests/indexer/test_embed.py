@@ -18,12 +18,13 @@ from corpora.passage import Passage
 from corpora.progress import Progress, silent
 from corpora.store import PassageStore
 from indexer import batching, pipeline
-from indexer.base import Vectors
+from indexer.base import Stored, Vectors
 from indexer.devices import Precision, Resources
-from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import Tokens
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job, PassageEncoder
-from indexer.vectors import Shards, Stored
+from indexer.vectors import Shards
 
 if TYPE_CHECKING:
     import torch

@@ -23,10 +23,12 @@ from corpora.passage import Passage
 from corpora.progress import silent
 from corpora.staging import staging_path
 from corpora.store import PassageStore
-from indexer.build import build_vectors, index_path, refuse_other_weights
+from indexer.build import build_vectors, refuse_other_weights
+from indexer.catalog import index_path
 from indexer.devices import EmbedOptions, Precision, Resources
-from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job, PassageEncoder
 from indexer.vectors import Shards
 from tests.conftest import ROOT

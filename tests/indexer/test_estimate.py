@@ -14,8 +14,9 @@ from corpora.download import SourceFile
 from corpora.home import downloads_path
 from corpora.passage import Passage
 from indexer.devices import EmbedOptions, Precision, Resources
-from indexer.embed import encoder_spec
-from indexer.estimate import Measured, Need, disk_shortage, import_need, need_of, vectors_need
+from indexer.estimate import Need, disk_shortage, import_need, need_of, vectors_need
+from indexer.naming import encoder_spec
+from indexer.pipeline import Measured
 from indexer.published import ImportOptions
 from indexer.published_addresses import PublishedVectors
 

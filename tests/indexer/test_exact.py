@@ -13,10 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from corpora.store import Rows
-from indexer.base import Hits, Vectors
+from indexer.base import Hits, Placement, StoredVectors, Vectors
 from indexer.indexes import exact_cpu
-from indexer.indexes.exact import ExactIndex, StoredVectors
-from indexer.placement import Placement
+from indexer.indexes.exact import ExactIndex
 from tests.conftest import ROOT
 
 ENGINES = {"numba": ("cpu",), "torch": ("cpu:0",), "torch, three devices": ("cpu",) * 3}

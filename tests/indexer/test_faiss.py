@@ -19,15 +19,16 @@ from corpora.registry import load
 from corpora.staging import PIECES
 from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
-from indexer.base import Knobs, Vectors
-from indexer.build import build_index, index_path
+from indexer.base import Knobs, Stored, Vectors
+from indexer.build import build_index
+from indexer.catalog import index_path
 from indexer.corpus_vectors import CorpusVectors, rows_at
 from indexer.indexes.faiss_ivf import n_lists, n_subquantizers
 from indexer.indexes.faiss_library import INDEX_FILE, damage_named, load_faiss
 from indexer.indexes.inverted_lists import Piece
 from indexer.recall import recall
 from indexer.vector_kind import Opening, Plan, VectorIndexKind
-from indexer.vectors import ShardChecks, Shards, Stored
+from indexer.vectors import ShardChecks, Shards
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
 

@@ -16,8 +16,8 @@ import pytest
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_index
-from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
+from indexer.naming import encoder_spec
 from retrievers.opening import open_retriever
 
 

@@ -20,7 +20,8 @@ from corpora.build import open_store
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from indexer.indexes import lucene_build
 from indexer.indexes.lucene import LuceneIndex, damage_named
 from indexer.jvm import JavaError, in_java, java_class

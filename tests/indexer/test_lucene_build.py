@@ -13,7 +13,8 @@ from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
 from corpora.home import home as data_home
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from indexer.estimate import lucene_need
 from indexer.indexes import lucene_build
 from indexer.indexes.lucene import LuceneIndex

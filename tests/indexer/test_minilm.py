@@ -13,8 +13,8 @@ import pytest
 from corpora.errors import ArtifactMismatch, InputError
 from corpora.passage import Passage
 from indexer.base import Vectors
-from indexer.embed import encoder_spec
 from indexer.encoders.transformer import TransformerEncoder
+from indexer.naming import encoder_spec
 from tests.conftest import ROOT
 
 

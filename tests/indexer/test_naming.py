@@ -4,9 +4,8 @@ import pytest
 
 from corpora.errors import UnknownNameError
 from indexer import ENCODERS, INDEXES, VECTOR_INDEXES
-from indexer.build import index_path
-from indexer.embed import encoder_spec
-from indexer.naming import index_names, is_index_name, unknown_name, vector_index_name
+from indexer.catalog import index_path
+from indexer.naming import encoder_spec, index_names, is_index_name, unknown_name, vector_index_name
 
 
 def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:

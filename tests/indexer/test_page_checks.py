@@ -12,7 +12,8 @@ from corpora.errors import ArtifactDamaged
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.base import Knobs, TunableIndex
-from indexer.build import build_index, index_manifest, index_path, open_rescorer, open_vector_index
+from indexer.build import build_index, open_rescorer, open_vector_index
+from indexer.catalog import index_manifest, index_path
 from indexer.indexes.faiss_library import INDEX_FILE, load_faiss
 from indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, checked_file, page_sums
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from corpora.errors import IdxError, InputError
-from indexer.placement import WORK_BYTES, Placement, VectorsSize, place
+from indexer.base import Placement
+from indexer.placement import WORK_BYTES, VectorsSize, place
 from tests.conftest import ROOT
 
 GB = 10**9

@@ -18,10 +18,11 @@ from corpora.staging import locked, staging_path
 from corpora.store import PassageStore
 from indexer import embedding_formats, published
 from indexer.base import Vectors
-from indexer.build import index_path, open_index
-from indexer.embed import encoder_spec
+from indexer.build import open_index
+from indexer.catalog import index_path
 from indexer.embedding_formats import find_embeddings
 from indexer.indexes.exact import ExactIndex
+from indexer.naming import encoder_spec
 from indexer.published import ImportOptions, import_vectors
 from indexer.vectors import Shards
 

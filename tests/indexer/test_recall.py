@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer.base import NO_KNOBS, Hits, Knob, Knobs, Vectors
-from indexer.placement import ON_CPU
+from indexer.base import NO_KNOBS, ON_CPU, Hits, Knob, Knobs, Vectors
 from indexer.recall import measured, recall, settings
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from corpora.errors import ArtifactDamaged
+from indexer.base import Stored
 from indexer.corpus_vectors import CorpusVectors
 from indexer.memory_map import map_array
 from indexer.rescoring import Rescorer
-from indexer.vectors import ShardChecks, Shards, Stored
+from indexer.vectors import ShardChecks, Shards
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import clustered
 

@@ -21,7 +21,8 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
 from indexer.base import Hits, Knobs, TunableIndex, VectorIndex, Vectors
-from indexer.build import build_index, built_indexes, index_manifest, index_path, open_vector_index
+from indexer.build import build_index, open_vector_index
+from indexer.catalog import built_indexes, index_manifest, index_path
 from indexer.recall import recall
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors

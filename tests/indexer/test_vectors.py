@@ -8,9 +8,10 @@ import pytest
 
 from corpora.artifacts import Manifest, Recipe
 from corpora.errors import ArtifactDamaged, IdxError, InputError
-from indexer.base import Vectors
+from indexer.base import Stored, Vectors
 from indexer.corpus_vectors import corpus_vectors
-from indexer.vectors import MISSING, ScatteredShards, Shards, Stored, open_shards
+from indexer.indexes.exact import open_shards
+from indexer.vectors import MISSING, ScatteredShards, Shards
 
 N_ROWS = 25
 

@@ -21,8 +21,9 @@ from corpora.progress import silent
 from corpora.store import PassageStore
 from indexer import batching
 from indexer.devices import Precision, Resources
-from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job, embed_shards
 from indexer.vectors import Shards
 from indexer.workers import ahead, processes

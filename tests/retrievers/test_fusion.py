@@ -12,8 +12,7 @@ from indexer.base import Hits
 from retrievers import fusion, kernels
 from retrievers.fusion import Fusion, as_lists, fuse, merge, targets_of
 from retrievers.kernels import Lists
-
-from .plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_weighted
+from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_weighted
 
 RULES = ["max", "sum", "rrf", "interleave"]
 N_ROWS = 9

@@ -10,8 +10,7 @@ import pytest
 from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
-from indexer.base import NO_KNOBS, Hits, Knob, Knobs, Scores, Vectors
-from indexer.placement import ON_CPU
+from indexer.base import NO_KNOBS, ON_CPU, Hits, Knob, Knobs, Scores, Vectors
 from retrievers.base import Retriever, SearchOptions
 from retrievers.dense import DenseRetriever
 from retrievers.searcher import LocalSearcher

@@ -15,9 +15,8 @@ from retrievers import Ranking, SearchOptions
 from retrievers.base import Retriever
 from retrievers.opening import open_retriever
 from retrievers.searcher import LocalSearcher
-
-from .plain import Pairs, plain_cut, plain_merge, plain_weighted
-from .worded import WordEncoder, dense_over
+from tests.retrievers.plain import Pairs, plain_cut, plain_merge, plain_weighted
+from tests.retrievers.worded import WordEncoder, dense_over
 
 GROUPS = [
     ["passage about subject 7", "naïve café 3", "quoted"],

@@ -13,15 +13,15 @@ from corpora.errors import ArtifactDamaged, InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 from indexer.base import Scores
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from indexer.indexes.bm25 import BM25Index
 from indexer.indexes.bm25.files import IndexFiles
 from indexer.indexes.lucene import LuceneIndex
 from retrievers.base import Retriever
 from retrievers.bm25 import BM25Retriever
 from retrievers.opening import open_retriever
-
-from .worded import dense_over
+from tests.retrievers.worded import dense_over
 
 QUERIES = ["naïve subject 7", "passage passage passage number 12", "café", "quoted", "nowhere to be found", "", "subject " * 1200]
 

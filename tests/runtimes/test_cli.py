@@ -15,7 +15,7 @@ import pytest
 
 from corpora.build import skipped_records, store_path
 from corpora.staging import locked
-from indexer.build import index_path
+from indexer.catalog import index_path
 from tests.conftest import ROOT
 from tests.faults import commands
 from tests.faults.commands import Ended

@@ -24,9 +24,9 @@ from corpora import wiki2018
 from corpora.build import open_store
 from indexer import ENCODERS, published_addresses
 from indexer.base import Vectors
-from indexer.build import index_manifest, index_path
-from indexer.embed import encoder_spec
+from indexer.catalog import index_manifest, index_path
 from indexer.encoders.checkpoints import HubCheckpoint
+from indexer.naming import encoder_spec
 from indexer.vectors import SHARD_ROWS, Shards
 from tests.loopback import serving
 from tests.runtimes.command_line import Command

@@ -16,7 +16,8 @@ from corpora.artifacts import read_manifest
 from corpora.build import StoreOptions, build_store, open_store, store_path
 from corpora.errors import ArtifactMismatch, InputError
 from corpora.passage import Passage
-from indexer.build import build_index, index_path, open_index
+from indexer.build import build_index, open_index
+from indexer.catalog import index_path
 from indexer.indexes import lucene_import
 from indexer.indexes.lucene import LuceneIndex
 from indexer.jvm import in_java, java_class, run_java

@@ -19,11 +19,12 @@ import pytest
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.readers import read_tsv
 from indexer.base import Vectors
-from indexer.build import build_vectors, index_path
+from indexer.build import build_vectors
+from indexer.catalog import index_path
 from indexer.devices import EmbedOptions
-from indexer.embed import encoder_spec
 from indexer.encoders import contriever
 from indexer.encoders.checkpoints import HubCheckpoint
+from indexer.naming import encoder_spec
 from indexer.vectors import SHARD_ROWS, Shards
 from tests.conftest import corpus_of
 from tests.runtimes.command_line import Command

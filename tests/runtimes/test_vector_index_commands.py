@@ -12,7 +12,7 @@ import pytest
 
 from corpora.build import open_store
 from indexer import VECTOR_INDEXES
-from indexer.build import index_manifest, index_path
+from indexer.catalog import index_manifest, index_path
 from tests.indexer.made_vectors import clustered, put_vectors
 from tests.runtimes.command_line import Command
 

@@ -15,8 +15,8 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.cluster.nodes import connected
 from indexer.devices import ClusterOptions, EmbedOptions
-from indexer.embed import encoder_spec
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from indexer.naming import encoder_spec
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.runtimes.command_line import Command
 

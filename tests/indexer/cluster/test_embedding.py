@@ -29,11 +29,13 @@ from corpora.build import StoreOptions, build_store, open_store
 from corpora.passage import Passage
 from corpora.staging import staging_path
 from corpora.store import PassageStore
-from indexer.build import build_vectors, index_path
+from indexer.build import build_vectors
+from indexer.catalog import index_path
 from indexer.cluster.nodes import connected
 from indexer.devices import ClusterOptions, EmbedOptions, Precision, Resources, Share
-from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import EncoderSpec
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job
 from indexer.vectors import Shards
 from tests.conftest import ROOT

@@ -20,7 +20,8 @@ from corpora.build import open_store
 from corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.build import build_vectors, index_path
+from indexer.build import build_vectors
+from indexer.catalog import index_path
 from indexer.cluster.embedding import check_cluster, measured_on_ray
 from indexer.cluster.nodes import check_versions
 from indexer.cluster.places import SharedHome

@@ -18,8 +18,7 @@ from indexer.encoders.dpr import as_since_2021
 from indexer.encoders.model import Batch, Model
 from indexer.encoders.spec import Dtype, EncoderSpec, Pair, Side, Tokens
 from indexer.encoders.tokenizing import Ids, Tokenizer
-
-from .golden import Golden, in_batches, tokens_of
+from tests.indexer.encoders.golden import Golden, in_batches, tokens_of
 
 # Tokenizers
 

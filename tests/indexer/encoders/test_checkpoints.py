@@ -17,9 +17,8 @@ from corpora.staging import locked
 from indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
 from indexer.encoders.spec import weights_of, with_checkpoint
 from indexer.encoders.transformer import TransformerEncoder
+from tests.indexer.encoders import tiny
 from tests.loopback import serving
-
-from . import tiny
 
 REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"
 QUERIES = ["the river", "nile"]

@@ -23,8 +23,7 @@ from indexer.encoders.model import Model
 from indexer.encoders.spec import EncoderSpec, Side, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer
 from indexer.encoders.transformer import TransformerEncoder
-
-from . import tiny
+from tests.indexer.encoders import tiny
 
 QUERIES = ["the river", "nile of a"]
 

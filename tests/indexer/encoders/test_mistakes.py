@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .golden import Golden, angles, differences, encoded, is_equal
-from .mistakes import MISTAKES, made
+from tests.indexer.encoders.golden import Golden, angles, differences, encoded, is_equal
+from tests.indexer.encoders.mistakes import MISTAKES, made
 
 pytestmark = pytest.mark.slow  # three quarters of a minute
 

@@ -12,8 +12,7 @@ import torch
 from indexer.encoders import bge, contriever, dpr, gtr, simlm
 from indexer.encoders.model import Batch, Model
 from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
-
-from . import tiny
+from tests.indexer.encoders import tiny
 
 FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.as_since_2021(contriever.SPEC))
 

@@ -16,8 +16,7 @@ from indexer.encoders.model import Model
 from indexer.encoders.spec import EncoderSpec, Side
 from indexer.encoders.tokenizing import Tokenizer
 from indexer.encoders.transformer import TransformerEncoder
-
-from .golden import MAX_ANGLE, MAX_DIFFERENCE, SPECS, Golden, angles, differences, in_batches, is_equal, tokens_of
+from tests.indexer.encoders.golden import MAX_ANGLE, MAX_DIFFERENCE, SPECS, Golden, angles, differences, in_batches, is_equal, tokens_of
 
 
 class Case(NamedTuple):

@@ -19,9 +19,8 @@ from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from indexer.encoders.t5 import buckets
 from indexer.encoders.tokenizing import Tokenizer
 from indexer.encoders.transformer import TransformerEncoder
-
-from . import tiny
-from .golden import MAX_ANGLE, MAX_DIFFERENCE, angles, differences
+from tests.indexer.encoders import tiny
+from tests.indexer.encoders.golden import MAX_ANGLE, MAX_DIFFERENCE, angles, differences
 
 QUERIES = ["the river", "a", "", "of the nile's rivers: 1, 2", "Ünïcode naïve — “quotes”", "  spaces \u200b  \n", "the river of " * 300]
 PASSAGES = [

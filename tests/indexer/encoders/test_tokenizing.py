@@ -13,14 +13,13 @@ import pytest
 
 from corpora.passage import Passage
 from indexer import ENCODERS
-from indexer.embed import encoder_spec
 from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
 from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer, kept
 from indexer.encoders.transformer import TransformerEncoder
+from indexer.naming import encoder_spec
 from tests.conftest import ROOT
-
-from . import tiny
+from tests.indexer.encoders import tiny
 
 CLS, SEP, UNKNOWN = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[UNK]"))
 FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, e5.SPEC, bge.SPEC, gtr.SPEC)

@@ -15,7 +15,8 @@ import pytest
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError
 from corpora.store import PassageStore
-from indexer.build import build_index, index_path
+from indexer.build import build_index
+from indexer.catalog import index_path
 from indexer.cluster.nodes import connected, nodes
 from retrievers.base import Retriever
 from retrievers.cancellation import while_wanted

@@ -14,7 +14,8 @@ from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.base import Hits, Knobs, TunableIndex, equal_ranges
-from indexer.build import build_index, index_path, open_lexical_index, open_rescorer, open_vector_index
+from indexer.build import build_index, open_lexical_index, open_rescorer, open_vector_index
+from indexer.catalog import index_path
 from indexer.row_range import check_identity, index_identity, open_lexical_range
 from retrievers.cluster.merging import merged
 from retrievers.cluster.sharded import Around, Asked, ShardedLexicalIndex

@@ -17,7 +17,7 @@ from corpora.passage import Passage
 from indexer.analysis import english
 from indexer.build import build_index, build_vectors
 from indexer.devices import EmbedOptions
-from indexer.embed import encoder_spec
+from indexer.naming import encoder_spec
 from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.browsing import answered, chromium, close_to, link_to, searched, without_badges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .golden_cases import HAND_MADE
+from tests.runtimes.evaluation.golden_cases import HAND_MADE
 
 
 def test_committed_cases_are_the_shared_ones_made_by_hand(shared_data: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from runtimes.evaluation.answers.metrics import METRICS
 from runtimes.questions import Question
-
-from .golden_cases import Case, alias_question, read_aggregate, read_cases
+from tests.runtimes.evaluation.golden_cases import Case, alias_question, read_aggregate, read_cases
 
 
 def _short(answer: str, golds: str) -> Callable[[Case], tuple[str, Question]]:

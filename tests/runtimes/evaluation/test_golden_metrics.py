@@ -26,8 +26,7 @@ from runtimes.evaluation.answers import (
 )
 from runtimes.evaluation.answers.metrics import METRICS
 from runtimes.questions import Question
-
-from .golden_cases import HAND_MADE, Case, alias_question, read_cases
+from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, alias_question, read_cases
 
 Inputs = Mapping[str, Any]
 

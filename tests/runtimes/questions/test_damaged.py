@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from corpora.errors import InputError
 from runtimes.questions import FORMATS, Question, read_given_passages, read_questions
-
-from .made import MADE, Made
-from .test_records import JSON
+from tests.runtimes.questions.made import MADE, Made
+from tests.runtimes.questions.test_records import JSON
 
 NAMES = sorted({name for made in MADE for line in made.content.splitlines() for name in line.split('"') if name.isidentifier()})
 

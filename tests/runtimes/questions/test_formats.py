@@ -13,8 +13,7 @@ import zstandard
 
 from corpora.errors import InputError, UnknownNameError
 from runtimes.questions import FORMATS, Question, detect_format, read_questions
-
-from .made import MADE, Made, array, lines
+from tests.runtimes.questions.made import MADE, Made, array, lines
 
 _COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, bz2.compress, zstandard.compress)
 

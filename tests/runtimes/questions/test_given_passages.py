@@ -10,8 +10,7 @@ import pytest
 from corpora.errors import InputError
 from corpora.passage import Passage
 from runtimes.questions import read_given_passages, read_questions
-
-from .made import array, lines
+from tests.runtimes.questions.made import array, lines
 
 
 def given_in(folder: Path, content: str) -> list[tuple[str, tuple[Passage, ...]]]:

@@ -13,8 +13,7 @@ from runtimes.execution.identity import questions_digest
 from runtimes.execution.runs import read_predictions
 from runtimes.questions import read_questions, sample, sample_questions
 from tests.runtimes.command_line import Command
-
-from .made import array, lines
+from tests.runtimes.questions.made import array, lines
 
 Script = Callable[..., str]
 
