@@ -89,3 +89,10 @@ def _processor() -> str:
 
 def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long something takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -31,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, circumstances, seconds_of, show
 from corpora.artifacts import Manifest, Recipe
 from indexer.base import Hits, Stored, Vectors, n_threads
 from indexer.indexes.exact import open_shards
@@ -165,13 +164,6 @@ def in_turns(search: FaissSearch, ours: OwnSearches, question: Question, rounds:
         "float16 × best": ratio(seconds["best"], seconds["float16"]),
         "float16 × float32": ratio(seconds["float32"], seconds["float16"]),
     }
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    """Return how long something takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def ratio(slower: Sequence[float], faster: Sequence[float]) -> float:

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from benchmarks.report import Figure
-from benchmarks.vectors import seconds_of
+from benchmarks.report import Figure, seconds_of
 from indexer.base import Hits, Vectors
 from indexer.indexes.exact_torch import Part, TorchEngine
 

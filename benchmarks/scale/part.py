@@ -14,11 +14,11 @@ from pathlib import Path
 
 from benchmarks.embed import Ours, built
 from benchmarks.engines.kinds import NAME, enter
+from benchmarks.report import seconds_of
 from benchmarks.serve.load import Order
 from benchmarks.serve.processes import Load, idx_serve
 from benchmarks.synthetic import real_passages, synthetic, write
 from benchmarks.vector_indexes import made_vectors, put_vectors
-from benchmarks.vectors import seconds_of
 from benchmarks.watching import Watch
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.custom import Reading, custom_corpus
