@@ -20,7 +20,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from benchmarks.gar import gar_groups
 from benchmarks.report import Figure, circumstances, show
 from corpora.build import open_store
 from corpora.store import PassageStore, Rows
-from indexer.base import Hits, Scores, n_threads
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, n_threads
 from indexer.encoders.transformer import TransformerEncoder
 from indexer.indexes.exact import ExactIndex
 from indexer.naming import encoder_spec
@@ -120,10 +120,12 @@ def measure_merging(n_groups: int, rounds: int) -> list[dict[str, Figure]]:
 class Recorded:
     """A first stage that takes no time: it returns what another one found for the same queries."""
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(self, stage: Retriever, queries: Sequence[str]) -> None:
         self._hits = stage.retrieve(queries, _DEPTH)
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return what was found."""
         return self._hits
 

@@ -5,7 +5,7 @@
 
 Vectors are made: a thousand centres with noise, which lists and graphs can tell apart as they can real ones. Each step runs in a process
 of its own. "peak RSS" is the most memory that building had, with the pages of mapped files, which the system takes back when it needs them;
-"own" is what opening and searching added to the process's own memory (RssAnon). "recall@10" is what the kind finds, its knobs as they come,
+"own" is what opening and searching added to the process's own memory (RssAnon). "recall@10" is what the kind finds, at its defaults,
 of the ten rows that exact search finds for made queries, which are asked in batches of 32.
 """
 

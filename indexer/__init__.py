@@ -20,9 +20,9 @@ catalog    where indexes are, their manifests, and which are usable
 build      build_index() and open_index(): the only writer and reader of index directories
 """
 
-from .base import Encoder, Hits, Knobs, LexicalIndex, VectorIndex
+from .base import Encoder, Hits, LexicalIndex, SearchParams, VectorIndex
 
-__all__ = ["ENCODERS", "INDEXES", "VECTOR_INDEXES", "Encoder", "Hits", "Knobs", "LexicalIndex", "VectorIndex"]
+__all__ = ["ENCODERS", "INDEXES", "VECTOR_INDEXES", "Encoder", "Hits", "SearchParams", "LexicalIndex", "VectorIndex"]
 
 ENCODERS = {
     "contriever": "indexer.encoders.contriever:SPEC",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ Index_co = TypeVar("Index_co", covariant=True)
 
 NO_ROW = -1
 
-_LARGEST_KNOB = 2**31 - 1  # more lists or candidates than any index has
+_LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
 
 _most_threads: int | None = None  # of this process; see ``limit_threads``
 
@@ -63,8 +63,8 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """What a request may set of a search that is not exact; None leaves it to the index.
+class SearchParams:
+    """Search parameters that a request sets, for indexes that are not exact; None leaves one to the index.
 
     Attributes:
         nprobe: lists that are searched (inverted file).
@@ -83,20 +83,20 @@ class Knobs:
             smallest = 0 if name == "refine" else 1
             if value < smallest:
                 raise InputError(f"{name} {value}: at least {smallest} is needed")
-            if value > _LARGEST_KNOB:
-                raise InputError(f"{name} has {len(str(value))} digits: it can be at most {_LARGEST_KNOB:,}")
+            if value > _LARGEST_PARAM:
+                raise InputError(f"{name} has {len(str(value))} digits: it can be at most {_LARGEST_PARAM:,}")
 
     def given(self) -> dict[str, int]:
-        """Return the knobs that are set, by name."""
+        """Return the parameters that are set, by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
 
-NO_KNOBS = Knobs()
+DEFAULT_PARAMS = SearchParams()
 
 
-class Knob(NamedTuple):
-    """What one knob of an index is unless a request sets it, and how far it can be set."""
+class SearchParam(NamedTuple):
+    """A search parameter of an index: its value unless a request sets it, and the largest that can be set."""
 
     default: int
     largest: int
@@ -123,26 +123,17 @@ class VectorIndex(Protocol):
     dim: int
     placement: Placement
 
+    @property
+    def parameters(self) -> Mapping[str, SearchParam]:
+        """Its search parameters by name; none if it is exact."""
+        ...
+
     def __len__(self) -> int:
         """The number of rows of the corpus."""
         ...
 
-    def search(self, vectors: Vectors, k: int) -> Hits:
-        """Return the k best rows for each of the (Q, dim) query vectors."""
-        ...
-
-
-@runtime_checkable
-class TunableIndex(VectorIndex, Protocol):
-    """A vector index whose searches can be traded between speed and recall, request by request."""
-
-    @property
-    def knobs(self) -> Mapping[str, Knob]:
-        """Its knobs by name."""
-        ...
-
-    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
-        """Return the k best rows that were found for each of the (Q, dim) query vectors; knobs that it does not have are passed over."""
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the k best rows for each of the (Q, dim) query vectors; parameters that it does not have are passed over."""
         ...
 
 

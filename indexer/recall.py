@@ -1,4 +1,4 @@
-"""How much of what exact search finds an index finds as well, and how fast, over the range of its knob."""
+"""Recall of an index against exact search, and its speed, over the range of its search parameter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import NO_KNOBS, Hits, Knob, Knobs, TunableIndex, Vectors
+from .base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
 
 DEPTHS = (1, 10, 100)
 BATCH = 32  # queries searched at once while the time is taken
@@ -20,7 +20,7 @@ class Point(NamedTuple):
     """One setting of an index.
 
     Attributes:
-        setting: the value of each of its knobs.
+        setting: the value of each of its search parameters.
         recall: for each depth k, the share of the k rows that exact search finds that a search for k finds here. The first k of a search
             for more are others: candidates and what is kept of a graph depend on k.
         queries_per_s: searched for the largest k, in batches of ``BATCH``.
@@ -31,25 +31,25 @@ class Point(NamedTuple):
     queries_per_s: float
 
 
-def swept_knob(knobs: Mapping[str, Knob]) -> str | None:
-    """Return the knob that is swept: the first that an index has of nprobe, ef_search, refine; None if it has none."""
-    return next((name for name in _LARGEST_SWEPT if name in knobs), None)
+def swept_parameter(parameters: Mapping[str, SearchParam]) -> str | None:
+    """Return the parameter that is swept: the first that an index has of nprobe, ef_search, refine; None if it has none."""
+    return next((name for name in _LARGEST_SWEPT if name in parameters), None)
 
 
-def settings(knobs: Mapping[str, Knob]) -> Iterator[Knobs]:
-    """Yield the settings that are measured: the swept knob at its default and at powers of two, the others at their defaults."""
-    name = swept_knob(knobs)
+def settings(parameters: Mapping[str, SearchParam]) -> Iterator[SearchParams]:
+    """Yield the settings that are measured: the swept parameter at its default and at powers of two, the others at their defaults."""
+    name = swept_parameter(parameters)
     if name is None:
-        yield NO_KNOBS
+        yield DEFAULT_PARAMS
         return
-    largest = min(knobs[name].largest, _LARGEST_SWEPT[name])
+    largest = min(parameters[name].largest, _LARGEST_SWEPT[name])
     smallest = {"ef_search": 4, "refine": -1}.get(name, 0)  # 16, none, 1
     values = {0 if exponent < 0 else 1 << exponent for exponent in range(smallest, largest.bit_length())}
-    for value in sorted({*values, knobs[name].default}):
-        yield Knobs(**{name: value})
+    for value in sorted({*values, parameters[name].default}):
+        yield SearchParams(**{name: value})
 
 
-def measured(index: TunableIndex, queries: Vectors, exact: Hits) -> Iterator[Point]:
+def measured(index: VectorIndex, queries: Vectors, exact: Hits) -> Iterator[Point]:
     """Yield a point for each setting of an index.
 
     Args:
@@ -58,13 +58,13 @@ def measured(index: TunableIndex, queries: Vectors, exact: Hits) -> Iterator[Poi
         exact: what exact search finds for them, at the largest of ``DEPTHS``.
     """
     depth = exact.rows.shape[1]
-    for knobs in settings(index.knobs):
-        found = {k: recall(index.search(queries, k, knobs), exact, k) for k in DEPTHS if k <= depth}
-        given = knobs.given()
-        setting = {name: given.get(name, knob.default) for name, knob in index.knobs.items()}
+    for params in settings(index.parameters):
+        found = {k: recall(index.search(queries, k, params), exact, k) for k in DEPTHS if k <= depth}
+        given = params.given()
+        setting = {name: given.get(name, param.default) for name, param in index.parameters.items()}
 
-        def search(vectors: Vectors, knobs: Knobs = knobs) -> object:
-            return index.search(vectors, depth, knobs)
+        def search(vectors: Vectors, params: SearchParams = params) -> object:
+            return index.search(vectors, depth, params)
 
         yield Point(setting, found, queries_per_s(search, queries))
 

@@ -13,7 +13,7 @@ from corpora.registry import load
 from corpora.store import Rows
 
 from . import INDEXES, VECTOR_INDEXES
-from .base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, LexicalIndex, Placement, Scores, TunableIndex, VectorIndex, Vectors
+from .base import DEFAULT_PARAMS, NO_ROW, Hits, LexicalIndex, Placement, Scores, SearchParam, SearchParams, VectorIndex, Vectors
 from .catalog import index_manifest, index_path
 from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
 from .indexes.bm25.index import open_bm25
@@ -80,18 +80,18 @@ class LexicalRange:
 
 
 class VectorRange:
-    """The same of an index over vectors; it has no knobs, being exact."""
+    """The same of an index over vectors; it has no search parameters, being exact."""
 
     def __init__(self, index: VectorIndex, first_row: int) -> None:
         self._index, self._first_row = index, first_row
         self.dim: int = index.dim
         self.placement: Placement = index.placement
-        self.knobs: Mapping[str, Knob] = {}
+        self.parameters: Mapping[str, SearchParam] = {}
 
     def __len__(self) -> int:
         return len(self._index)
 
-    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k best of these rows for each of the (Q, dim) query vectors."""
         return _moved(self._index.search(vectors, k), self._first_row)
 
@@ -107,7 +107,7 @@ def open_lexical_range(corpus: str, name: str, fingerprint: str, rows: range) ->
     return LexicalRange(open_bm25(index_path(corpus, name), manifest, rows=rows), rows.start)
 
 
-def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, device: str = "cpu") -> TunableIndex:
+def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, device: str = "cpu") -> VectorIndex:
     """Open some rows of an index that is searched by vectors: mapped for exact search on a CPU, otherwise copied into memory.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from corpora.artifacts import Manifest, Parameters
 from corpora.progress import Progress
 
-from .base import TunableIndex
+from .base import VectorIndex
 from .corpus_vectors import CorpusVectors
 
 
@@ -57,7 +57,8 @@ class VectorIndexKind:
     Attributes:
         name: the kind, as it stands in the manifest and behind the encoder's name.
         format_version: of the files.
-        parameters: (number of vectors, dimension) -> everything besides the vectors that decides what is built, and the knobs' defaults.
+        parameters: (number of vectors, dimension) -> everything besides the vectors that decides what is built, and the
+            defaults of its search parameters.
         write: writes the files; raises ``InputError`` if such vectors cannot be indexed, ``PiecesDamaged`` over pieces it cannot use.
         open: (directory, manifest, opening) -> index.
         cost: (number of vectors, dimension) -> what building needs.
@@ -67,5 +68,5 @@ class VectorIndexKind:
     format_version: int
     parameters: Callable[[int, int], Parameters]
     write: Callable[[Plan], None]
-    open: Callable[[Path, Manifest, Opening], TunableIndex]
+    open: Callable[[Path, Manifest, Opening], VectorIndex]
     cost: Callable[[int, int], Cost]

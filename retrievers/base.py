@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from corpora.passage import Passage
 from corpora.registry import near_names
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, Hits, Knob, Knobs, Scores
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 
 MERGE_RULES = ("max", "sum", "rrf", "interleave")
 FUSE_RULES = ("rrf", "weighted")
@@ -23,8 +23,13 @@ _MAX_WEIGHT = 1e9  # enough for any use, and sums of weighted scores stay far fr
 class Retriever(Protocol):
     """A first stage: finds rows for queries."""
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
-        """Return the ``depth`` best rows of each query; a blank query has none."""
+    @property
+    def parameters(self) -> Mapping[str, SearchParam]:
+        """Its search parameters by name; none if its searches are exact."""
+        ...
+
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the ``depth`` best rows of each query; a blank query has none. Parameters that it does not have are passed over."""
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
@@ -48,27 +53,6 @@ class Reranker(Protocol):
         ...
 
 
-@runtime_checkable
-class TunableRetriever(Retriever, Protocol):
-    """A first stage whose searches can be traded between speed and recall, request by request."""
-
-    @property
-    def knobs(self) -> Mapping[str, Knob]:
-        """Its knobs by name; none if its searches are exact."""
-        ...
-
-    def retrieve(self, queries: Sequence[str], depth: int, knobs: Knobs = NO_KNOBS) -> Hits:
-        """Return the ``depth`` best rows that were found for each query; knobs that it does not have are passed over."""
-        ...
-
-
-def retrieve(retriever: Retriever, queries: Sequence[str], depth: int, knobs: Knobs) -> Hits:
-    """Have a first stage search, with the knobs if it has any."""
-    if knobs != NO_KNOBS and isinstance(retriever, TunableRetriever):
-        return retriever.retrieve(queries, depth, knobs)
-    return retriever.retrieve(queries, depth)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
     """How a search is done. Every value is one that JSON has; equal options have equal hashes.
@@ -86,7 +70,7 @@ class SearchOptions:
         rerank: "none"; "root" to score the merged candidates once more, by each retriever for the group's first query, and to fuse again;
             "cross-encoder" to let the searcher's cross-encoder read each candidate together with that query.
         rerank_depth: how many of the best merged candidates are reranked, the others being left out; at least ``k``. None: all.
-        nprobe, ef_search, refine: see ``Knobs``; for the retrievers that have them.
+        nprobe, ef_search, refine: see ``SearchParams``; for the retrievers that have them.
     """
 
     k: int = 10
@@ -109,9 +93,9 @@ class SearchOptions:
             TypeError: a number or a mapping is something else.
             ValueError: a number is out of range, or a value has no meaning beside the others.
             UnknownNameError: there is no such rule.
-            InputError: a knob cannot be set so.
+            InputError: a search parameter is out of range.
         """
-        self.knobs()
+        self.params()
         for name, number in (("k", self.k), ("depth", self.depth), ("rerank_depth", self.rerank_depth)):
             if number is not None or name != "rerank_depth":
                 _check_positive(name, number)
@@ -132,9 +116,9 @@ class SearchOptions:
         if self.rerank == "none" and self.rerank_depth is not None:
             raise ValueError(f"rerank_depth is {self.rerank_depth}, but rerank is 'none': give a rerank rule, or leave it out")
 
-    def knobs(self) -> Knobs:
-        """Return what is set of searches that are not exact."""
-        return Knobs(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)
+    def params(self) -> SearchParams:
+        """Return the search parameters that are set."""
+        return SearchParams(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)
 
 
 def _check_positive(name: str, number: object) -> None:

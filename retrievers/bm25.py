@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from corpora.store import Rows
-from indexer.base import Hits, LexicalIndex, Scores
+from indexer.base import DEFAULT_PARAMS, Hits, LexicalIndex, Scores, SearchParam, SearchParams
 
 
 class BM25Retriever:
     """Searches a lexical index; a blank query has no terms and so finds nothing."""
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(self, index: LexicalIndex) -> None:
         self._index = index
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
-        """Return the ``depth`` best rows of each query."""
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the ``depth`` best rows of each query, whatever the parameters: the search is exact."""
         return self._index.search(queries, depth)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Scores, no_hits
+from indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParam, SearchParams, no_hits
 
-from .base import Retriever, TunableRetriever, retrieve
+from .base import Retriever
 from .partial import is_incomplete
 
 _ENTRY_BYTES = 500  # of an entry besides its numbers and its query: two arrays, a key, its place in the order
-_Key = tuple[str, int, Knobs]
+_Key = tuple[str, int, SearchParams]
 
 
 class CachedRetriever:
     """Searches only for queries that it has not lately been asked in the same way; the least recently asked are forgotten first.
 
-    What is found follows from the index, the retriever, the query, the depth and the knobs. The first two are the object that is wrapped,
-    which never changes, the others are the key: so there is nothing to invalidate. May be used by several threads at once.
+    What is found follows from the index, the retriever, the query, the depth and the parameters. The first two are the object that is
+    wrapped, which never changes, the others are the key: so there is nothing to invalidate. May be used by several threads at once.
 
     Args:
         retriever: searches.
@@ -41,22 +41,22 @@ class CachedRetriever:
             raise ValueError(f"max_bytes is {max_bytes}: without memory there is no cache")
         self._retriever = retriever
         self._max_bytes = max_bytes
-        self.knobs: Mapping[str, Knob] = retriever.knobs if isinstance(retriever, TunableRetriever) else {}
+        self.parameters: Mapping[str, SearchParam] = retriever.parameters
         self._lock = threading.Lock()  # protects all below
         self._entries = OrderedDict[_Key, Hits]()
         self._n_bytes = 0
         self.n_hits = self.n_misses = 0
 
-    def retrieve(self, queries: Sequence[str], depth: int, knobs: Knobs = NO_KNOBS) -> Hits:
-        """Return the ``depth`` best rows of each query; knobs that the wrapped retriever does not have are passed over."""
-        known = self._known(queries, depth, knobs)
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the ``depth`` best rows of each query; parameters that the wrapped retriever does not have are passed over."""
+        known = self._known(queries, depth, params)
         missing = list(dict.fromkeys(query for query in queries if query not in known))
         if missing:
-            found = retrieve(self._retriever, missing, depth, knobs)
+            found = self._retriever.retrieve(missing, depth, params)
             for line, query in enumerate(missing):
                 known[query] = Hits(*(_filled(part[line], found.rows[line]) for part in found))
             if not is_incomplete():
-                self._remember({(query, depth, knobs): known[query] for query in missing})
+                self._remember({(query, depth, params): known[query] for query in missing})
         hits = no_hits(len(queries), depth)
         for line, query in enumerate(queries):
             rows, scores = known[query]
@@ -67,13 +67,13 @@ class CachedRetriever:
         """Return what some rows score for each query; nothing of that is remembered."""
         return self._retriever.rescore(queries, rows)
 
-    def _known(self, queries: Sequence[str], depth: int, knobs: Knobs) -> dict[str, Hits]:
+    def _known(self, queries: Sequence[str], depth: int, params: SearchParams) -> dict[str, Hits]:
         known = {}
         with self._lock:
             for query in queries:
-                entry = self._entries.get((query, depth, knobs))
+                entry = self._entries.get((query, depth, params))
                 if entry is not None:
-                    self._entries.move_to_end((query, depth, knobs))
+                    self._entries.move_to_end((query, depth, params))
                     known[query] = entry
             self.n_hits += sum(query in known for query in queries)
             self.n_misses += sum(query not in known for query in queries)

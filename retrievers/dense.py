@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.errors import InputError
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Encoder, Hits, Knob, Knobs, Scores, TunableIndex, VectorIndex, Vectors, no_hits
+from indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, no_hits
 
 _MAX_KEPT = 8192  # query vectors
 
@@ -23,7 +23,7 @@ class ExactScores(Protocol):
 
 
 class DenseRetriever:
-    """Encodes queries and searches their vectors; ``knobs`` are those of its index, none if that is exact.
+    """Encodes queries and searches their vectors; its search parameters are those of the index.
 
     Args:
         encoder: of the queries.
@@ -36,15 +36,15 @@ class DenseRetriever:
         self._index = index
         self._exact = exact
         self._kept: Mapping[str, Vectors] = {}  # of the latest search: what is scored again was mostly just searched for
-        self.knobs: Mapping[str, Knob] = index.knobs if isinstance(index, TunableIndex) else {}
+        self.parameters: Mapping[str, SearchParam] = index.parameters
 
-    def retrieve(self, queries: Sequence[str], depth: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the ``depth`` best rows of each query; none for a blank one, whose vector would mean nothing."""
         hits = no_hits(len(queries), depth)
         asked = [i for i, query in enumerate(queries) if query.strip()]
         if asked:
             vectors = self._encoder.encode_queries([queries[i] for i in asked])
-            hits.rows[asked], hits.scores[asked] = self._found(vectors, depth, knobs)
+            hits.rows[asked], hits.scores[asked] = self._index.search(vectors, depth, params)
             self._kept = dict(zip([queries[i] for i in asked], vectors[:_MAX_KEPT].copy(), strict=False))
         return hits
 
@@ -68,11 +68,6 @@ class DenseRetriever:
             for i, found in zip(asked, self._exact.scores(vectors, padded), strict=True):
                 scores[i] = found[: len(rows[i])]
         return scores
-
-    def _found(self, vectors: Vectors, depth: int, knobs: Knobs) -> Hits:
-        if isinstance(self._index, TunableIndex):
-            return self._index.search(vectors, depth, knobs)
-        return self._index.search(vectors, depth)
 
     def _vectors(self, queries: Sequence[str]) -> Vectors:
         """Return the queries' vectors; those of the latest search are not computed again."""

@@ -17,10 +17,10 @@ from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.registry import near_names
 from corpora.store import PassageStore
-from indexer.base import NO_KNOBS, Hits, Knobs
+from indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 
 from . import kernels
-from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, SearchOptions, TunableRetriever, check_groups, retrieve
+from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, SearchOptions, check_groups
 from .fusion import Fusion, as_lists, fuse, merge, targets_of
 from .kernels import Lists, Targets
 from .rerank import by_cross_encoder, by_root, first_places
@@ -64,7 +64,7 @@ class LocalSearcher:
             TypeError: a group is not a sequence of strings.
             ValueError: a group is empty, or a query holds half of a surrogate pair.
             UnknownNameError: a weight is for a retriever that the searcher does not have.
-            InputError: the searcher cannot rerank as asked for, or a knob is set that no retriever has, or beyond what one allows.
+            InputError: the searcher cannot rerank as asked for, or a parameter is set that no retriever has, or beyond what one allows.
             IdxError: a retriever or an artefact fails.
         """
         self._check(options)
@@ -73,7 +73,7 @@ class LocalSearcher:
         if not queries:
             return []
         depth = min(max(options.depth, options.k), len(self._store))
-        lists = as_lists(self._first_stages(queries, depth, options.knobs()), len(self._store))
+        lists = as_lists(self._first_stages(queries, depth, options.params()), len(self._store))
         numbers = {query: number for number, query in enumerate(queries)}
         targets = targets_of([[numbers[query] for query in dict.fromkeys(group)] for group in groups])
         best, passages = self._best(lists, targets, [group[0] for group in groups], options)
@@ -89,24 +89,24 @@ class LocalSearcher:
                 raise near_names("retriever", name, self._retrievers)
         if options.rerank == "cross-encoder" and self._reranker is None:
             raise InputError("rerank is 'cross-encoder', but the searcher was opened without one: name a reranker when opening it")
-        if options.knobs() != NO_KNOBS:
-            self._check_knobs(options.knobs())
+        if options.params() != DEFAULT_PARAMS:
+            self._check_params(options.params())
 
-    def _check_knobs(self, knobs: Knobs) -> None:
-        known = {name: list(retriever.knobs) for name, retriever in self._retrievers.items() if isinstance(retriever, TunableRetriever)}
-        for knob in knobs.given():
-            if not any(knob in names for names in known.values()):
+    def _check_params(self, params: SearchParams) -> None:
+        known = {name: list(retriever.parameters) for name, retriever in self._retrievers.items()}
+        for param in params.given():
+            if not any(param in names for names in known.values()):
                 there = "; ".join(f"'{name}' has {', '.join(names) or 'none'}" for name, names in known.items())
-                raise InputError(f"{knob} is no knob of {' or '.join(map(repr, self._retrievers))}{f': {there}' if there else ''}")
+                raise InputError(f"{param} is no parameter of {' or '.join(map(repr, self._retrievers))}: {there}")
 
-    def _first_stages(self, queries: Sequence[str], depth: int, knobs: Knobs) -> list[Hits]:
+    def _first_stages(self, queries: Sequence[str], depth: int, params: SearchParams) -> list[Hits]:
         """Search with all retrievers at once, each with all queries."""
         retrievers = list(self._retrievers.values())
         if len(retrievers) == 1:
-            return [retrieve(retrievers[0], queries, depth, knobs)]
+            return [retrievers[0].retrieve(queries, depth, params)]
         contexts = [copy_context() for _ in retrievers]  # whether they may leave out rows
         with ThreadPoolExecutor(len(retrievers)) as pool:
-            return list(pool.map(lambda context, stage: context.run(retrieve, stage, queries, depth, knobs), contexts, retrievers))
+            return list(pool.map(lambda context, stage: context.run(stage.retrieve, queries, depth, params), contexts, retrievers))
 
     def _best(self, lists: Lists, targets: Targets, roots: Sequence[str], options: SearchOptions) -> tuple[Lists, Mapping[int, Passage]]:
         """Return the k best of each group, and their passages by row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,20 @@ import numpy as np
 
 from corpora.artifacts import Manifest
 from corpora.store import Rows
-from indexer.base import ON_CPU, Hits, Placement, Stored, StoredVectors, Vectors, check_k, checked_queries, no_hits
+from indexer.base import (
+    DEFAULT_PARAMS,
+    ON_CPU,
+    Hits,
+    Placement,
+    SearchParam,
+    SearchParams,
+    Stored,
+    StoredVectors,
+    Vectors,
+    check_k,
+    checked_queries,
+    no_hits,
+)
 from indexer.memory_map import map_checked
 from indexer.page_checks import checked_files
 from indexer.placement import VectorsSize, place
@@ -31,6 +44,8 @@ class ExactIndex:
     Several threads may search at once; on GPUs their searches take turns.
     """
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(
         self, shards: Sequence[StoredVectors], *, missing: Rows | None = None, placement: Placement = ON_CPU, check: Check = unchecked
     ) -> None:
@@ -44,8 +59,8 @@ class ExactIndex:
     def __len__(self) -> int:
         return self._n_rows
 
-    def search(self, vectors: Vectors, k: int) -> Hits:
-        """Return the k rows with the largest inner product for each of the (Q, dim) query vectors.
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the k rows with the largest inner product for each of the (Q, dim) query vectors, whatever the parameters.
 
         Scores are float32 sums. On a CPU they have the same bits whatever the batch; on a GPU their last bits depend on it.
 

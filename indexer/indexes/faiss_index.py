@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Placement, Scores, Vectors, check_k, checked_queries, no_hits
+from indexer.base import (
+    DEFAULT_PARAMS,
+    NO_ROW,
+    Hits,
+    Placement,
+    Scores,
+    SearchParam,
+    SearchParams,
+    Vectors,
+    check_k,
+    checked_queries,
+    no_hits,
+)
 from indexer.corpus_vectors import rows_at
 from indexer.rescoring import Rescorer
 from indexer.vector_kind import Opening
@@ -32,14 +44,14 @@ class Contents:
         n_vectors: vectors in the index.
         dim: components of each.
         missing: rows that were left out and whose places the rows behind them take; empty if the index knows its vectors by their rows.
-        knobs: what a search can set.
+        parameters: what a search can set.
     """
 
     n_rows: int
     n_vectors: int
     dim: int
     missing: Rows
-    knobs: Mapping[str, Knob]
+    parameters: Mapping[str, SearchParam]
 
 
 class FaissIndex:
@@ -56,34 +68,34 @@ class FaissIndex:
         Args:
             contents: what it holds.
             opening: for the vectors that candidates are rescored from, and the name.
-            search: (queries, k, knobs) -> scores and places, each of shape (Q, k), best first; place -1 where there is none.
+            search: (queries, k, params) -> scores and places, each of shape (Q, k), best first; place -1 where there is none.
             placement: where ``search`` runs.
             largest_k: the most results ``search`` can give; None for no limit.
         """
         self._contents, self._opening, self._search = contents, opening, search
         self._rescorer = None
-        if opening.vectors is not None and "refine" in contents.knobs:
+        if opening.vectors is not None and "refine" in contents.parameters:
             self._rescorer = Rescorer(opening.vectors.mapped(), opening.vectors.missing, opening.vectors.checks.check_rows)
         self._largest_k = largest_k
-        self.dim, self.knobs, self.placement = contents.dim, contents.knobs, placement
+        self.dim, self.parameters, self.placement = contents.dim, contents.parameters, placement
 
     def __len__(self) -> int:
         return self._contents.n_rows
 
-    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k best rows that were found for each of the (Q, dim) query vectors.
 
-        Knobs that this index does not have are passed over.
+        Parameters that this index does not have are passed over.
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
             ArtifactDamaged: the index names rows that the corpus does not have.
-            InputError: a knob is set beyond what this index has; k is more than a GPU can give; candidates are to be rescored and the
+            InputError: a parameter is set beyond what this index has; k is more than a GPU can give; candidates are to be rescored and the
                 vectors are not there.
         """
         check_k(k)
         queries = checked_queries(vectors, self.dim)
-        settings = self._settings(knobs)
+        settings = self._settings(params)
         refine = settings.pop("refine", 0)
         n_wanted = min(k, self._contents.n_vectors)
         if not len(queries) or not n_wanted:
@@ -96,13 +108,13 @@ class FaissIndex:
         rows, scores = (np.concatenate([part[number] for part in parts]) for number in range(2))
         return Hits(np.pad(rows, empty, constant_values=NO_ROW), np.pad(scores, empty, constant_values=-np.inf))
 
-    def _settings(self, knobs: Knobs) -> dict[str, int]:
-        """Return the value of each knob that this index has."""
-        given = knobs.given()
-        for name, knob in self.knobs.items():
-            if given.get(name, 0) > knob.largest:
-                raise InputError(f"{name} {given[name]:,}: for '{self._opening.name}' it can be at most {knob.largest:,}")
-        return {name: given.get(name, knob.default) for name, knob in self.knobs.items()}
+    def _settings(self, params: SearchParams) -> dict[str, int]:
+        """Return the value of each parameter that this index has."""
+        given = params.given()
+        for name, param in self.parameters.items():
+            if given.get(name, 0) > param.largest:
+                raise InputError(f"{name} {given[name]:,}: for '{self._opening.name}' it can be at most {param.largest:,}")
+        return {name: given.get(name, param.default) for name, param in self.parameters.items()}
 
     def _check_k(self, k: int, refine: int) -> None:
         n_candidates = k * max(1, refine)
@@ -172,19 +184,23 @@ def _best(found: Hits, k: int) -> Hits:
 
 
 def contents_of(manifest: Manifest, missing: Rows, *, largest_nprobe: int | None = None) -> Contents:
-    """Return what an index with a manifest holds; the defaults of its knobs are among its parameters.
+    """Return what an index with a manifest holds; the defaults of its search parameters are among its parameters.
 
     Raises:
         ArtifactDamaged: a parameter is not what it must be.
     """
     parameters = manifest.recipe.parameters
     largest = {"nprobe": parameters.get("lists"), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}
-    knobs = dict[str, Knob]()
+    searched = dict[str, SearchParam]()
     for name in largest.keys() & parameters.keys():
         default, most = parameters[name], largest[name]
         if not isinstance(default, int) or not isinstance(most, int):
             raise ArtifactDamaged(f"the manifest of '{manifest.recipe.kind}' says {name} {default} of {most}: build it again with --force")
-        knobs[name] = Knob(default, min(most, largest_nprobe or most) if name == "nprobe" else most)
+        searched[name] = SearchParam(default, min(most, largest_nprobe or most) if name == "nprobe" else most)
     return Contents(
-        n_rows=manifest.count("rows"), n_vectors=manifest.count("vectors"), dim=manifest.count("dim"), missing=missing, knobs=knobs
+        n_rows=manifest.count("rows"),
+        n_vectors=manifest.count("vectors"),
+        dim=manifest.count("dim"),
+        missing=missing,
+        parameters=searched,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from corpora.errors import InputError
 from corpora.store import Rows
 from indexer import INDEXES
-from indexer.base import Hits, LexicalIndex, TunableIndex
+from indexer.base import Hits, LexicalIndex, VectorIndex
 from indexer.rescoring import Rescorer
 from indexer.row_range import IndexIdentity, check_identity, open_lexical_range, open_range_rescorer, open_vector_range
 
@@ -49,7 +49,7 @@ class OpenRange:
         corpus, name, identity, rows, device = holding
         check_identity(corpus, name, identity)
         self._lexical: LexicalIndex | None = None
-        self._vectors: TunableIndex | None = None
+        self._vectors: VectorIndex | None = None
         self._exact: Rescorer | None = None
         if name in INDEXES:
             self._lexical = open_lexical_range(corpus, name, identity.fingerprint, rows)
@@ -57,14 +57,14 @@ class OpenRange:
         else:
             self._vectors = open_vector_range(corpus, name, identity.fingerprint, rows, device=device)
             self._exact = open_range_rescorer(corpus, name, identity.fingerprint)
-            self.described = Described(self._vectors.dim, dict(self._vectors.knobs), self._vectors.placement.reason)
+            self.described = Described(self._vectors.dim, dict(self._vectors.parameters), self._vectors.placement.reason)
         check_identity(corpus, name, identity)  # what was opened was it throughout
         self._warm_up(rows)
 
     def search(self, asked: Asked) -> Hits:
         """Return the k best of these rows for each query."""
         if self._vectors is not None:
-            return self._vectors.search(asked.queries, asked.k, asked.knobs)  # type: ignore[arg-type]  # vectors, for such an index
+            return self._vectors.search(asked.queries, asked.k, asked.params)  # type: ignore[arg-type]  # vectors, for such an index
         return self._words.search(asked.queries, asked.k)  # type: ignore[arg-type]  # texts
 
     def rescore(self, asked: AskedRows) -> Any:  # noqa: ANN401 - see ``Shard.rescore``

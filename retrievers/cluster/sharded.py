@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from corpora.store import Rows
-from indexer.base import NO_KNOBS, NO_ROW, Hits, Knob, Knobs, Placement, Scores, Vectors
+from indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, Scores, SearchParam, SearchParams, Vectors
 from retrievers.errors import ShardUnavailable
 from retrievers.partial import NotSearched, is_partial_allowed, note_lost
 
@@ -30,20 +30,20 @@ class Asked(NamedTuple):
         name: the index, whose rows.
         queries: texts, or vectors of shape (Q, dim).
         k: results for each.
-        knobs: of the search.
+        params: of the search.
     """
 
     name: str
     queries: Queries
     k: int
-    knobs: Knobs = NO_KNOBS
+    params: SearchParams = DEFAULT_PARAMS
 
 
 class Described(NamedTuple):
-    """What is known of an index once a range of it is open: components of its vectors (0 without), its knobs, where it is searched."""
+    """What is known of an index once a range of it is open: components of its vectors (0 without), its parameters, where it is searched."""
 
     dim: int
-    knobs: Mapping[str, Knob]
+    parameters: Mapping[str, SearchParam]
     placement: str
 
 
@@ -118,12 +118,12 @@ class _Sharded:
     def __len__(self) -> int:
         return self._n_rows
 
-    def _found(self, queries: Queries, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def _found(self, queries: Queries, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Search all ranges."""
         if not len(queries):
             return merged([], 0, k)
         started = time.perf_counter()
-        asked = self._around.shared(Asked(self._name, queries, min(k, len(self)), knobs))
+        asked = self._around.shared(Asked(self._name, queries, min(k, len(self)), params))
         parts = self._answers([(rows, shard.search(asked)) for rows, shard in self._shards])
         hits = merged([found.value for found in parts.values()], len(queries), k)
         slowest_s = max((found.seconds for found in parts.values()), default=0.0)
@@ -178,34 +178,34 @@ class ShardedLexicalIndex(_Sharded):
 
 
 class ShardedVectorIndex(_Sharded):
-    """An index over vectors; see ``indexer.base.TunableIndex``.
+    """An index over vectors; see ``indexer.base.VectorIndex``.
 
     Where it rescores candidates (``refine``), these are the best of all ranges, as in the whole index, and not of each.
 
     Args:
         name: the index's, which the shards know it by.
         shards: consecutive ranges that make up all its rows.
-        described: components of a vector, knobs of its searches.
+        described: components of a vector, parameters of its searches.
         around: what is done around searches.
     """
 
     def __init__(self, name: str, shards: Sequence[Shard], described: Described, around: Around = NOTHING_AROUND) -> None:
         super().__init__(name, shards, around)
-        self.dim, self.knobs = described.dim, described.knobs
+        self.dim, self.parameters = described.dim, described.parameters
         self.placement = Placement((), f"'{name}' in {len(shards)} shards")
 
-    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k best rows that were found for each of the (Q, dim) query vectors.
 
         Raises:
-            InputError: a knob is set beyond what the index has, or the vectors to rescore from are not there.
+            InputError: a parameter is set beyond what the index has, or the vectors to rescore from are not there.
             ShardUnavailable: a range cannot be searched, and the search must be whole.
         """
-        refine = knobs.refine if knobs.refine is not None else self.knobs["refine"].default if "refine" in self.knobs else 0
-        if not refine or "refine" not in self.knobs or refine > self.knobs["refine"].largest:  # which a shard refuses
-            return self._found(vectors, k, knobs)
+        refine = params.refine if params.refine is not None else self.parameters["refine"].default if "refine" in self.parameters else 0
+        if not refine or "refine" not in self.parameters or refine > self.parameters["refine"].largest:  # which a shard refuses
+            return self._found(vectors, k, params)
         width = min(k, len(self)) * refine
-        rows = self._found(vectors, min(width, len(self)), Knobs(nprobe=knobs.nprobe, ef_search=knobs.ef_search, refine=0)).rows
+        rows = self._found(vectors, min(width, len(self)), SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)).rows
         scores = self.scores(vectors, rows)
         return merged([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 

@@ -18,7 +18,7 @@ from corpora.errors import InputError
 from corpora.registry import near_names
 from corpora.store import PassageStore
 from indexer import INDEXES
-from retrievers.base import Reranker, Retriever, Searcher, SearchOptions, TunableRetriever
+from retrievers.base import Reranker, Retriever, Searcher, SearchOptions
 from retrievers.errors import NotReady, Overloaded
 
 from .batcher import Batcher, Name
@@ -249,7 +249,7 @@ class Catalog:
             "replaced": is_replaced,
             "fingerprint": store.fingerprint if store else None,
             "passages": parts.pop(PASSAGES, None),
-            "indexes": [{"index": name, **about, "knobs": self._knobs(corpus, name)} for name, about in parts.items()],
+            "indexes": [{"index": name, **about, "parameters": self._parameters(corpus, name)} for name, about in parts.items()],
             "retrievers": [
                 {"retriever": served.retriever, "ready": served.searcher is not None}
                 for served in self._served.values()
@@ -257,10 +257,10 @@ class Catalog:
             ],
         }
 
-    def _knobs(self, corpus: str, name: str) -> dict[str, dict[str, int]]:
+    def _parameters(self, corpus: str, name: str) -> dict[str, dict[str, int]]:
         """Return what a request may set of an index's searches."""
         stage = self._opened.stages.get((corpus, name))
-        return {knob: about._asdict() for knob, about in stage.knobs.items()} if isinstance(stage, TunableRetriever) else {}
+        return {parameter: about._asdict() for parameter, about in stage.parameters.items()} if stage else {}
 
     def _searcher(self, served: Served, opened: Opened) -> Searcher:
         """Open what a searcher needs and is not open yet."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from corpora.registry import near_names
-from indexer.base import Knobs
+from indexer.base import SearchParams
 from retrievers import base
 from retrievers.base import SearchOptions
 from retrievers.errors import InvalidRequest
@@ -147,7 +147,7 @@ def search_model(settings: Settings) -> type[Asked]:
     bounds |= {"weights": {"max_length": WEIGHTS}}
     types, about = (
         {**get_type_hints(SearchOptions), "weights": Mapping[Name, float] | None},
-        {**_descriptions(Knobs.__doc__ or ""), **_descriptions(SearchOptions.__doc__ or "")},
+        {**_descriptions(SearchParams.__doc__ or ""), **_descriptions(SearchOptions.__doc__ or "")},
     )
     fields: dict[str, Any] = {}
     for option in dataclasses.fields(SearchOptions):

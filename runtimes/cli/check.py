@@ -48,8 +48,8 @@ def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
 
 
 def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
-    knob = report["knob"]
-    setting = f"{knob} {point[knob]:>5}{' *' if point[knob] == report['default'] else '  '}" if knob else ""
+    param = report["parameter"]
+    setting = f"{param} {point[param]:>5}{' *' if point[param] == report['default'] else '  '}" if param else ""
     recalls = "  ".join(f"recall@{k} {value:.3f}" for k, value in point["recall"].items())
     return f"{setting:<18}{recalls}  {point['queries_per_s']:>9,.0f} queries/s"
 

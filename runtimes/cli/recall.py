@@ -15,12 +15,12 @@ from corpora.compression import lines_of, reading
 from corpora.durable import write_durably
 from corpora.errors import ArtifactMissing, InputError, MissingExtraError
 from corpora.json_value import json_value
-from indexer.base import TunableIndex, Vectors, n_threads
+from indexer.base import Vectors, n_threads
 from indexer.build import open_vector_index
 from indexer.catalog import built_indexes, index_path
 from indexer.encoders.transformer import TransformerEncoder
 from indexer.naming import encoder_spec, vector_index_name
-from indexer.recall import BATCH, DEPTHS, Point, measured, queries_per_s, swept_knob
+from indexer.recall import BATCH, DEPTHS, Point, measured, queries_per_s, swept_parameter
 from runtimes.evaluation.reports.recall_plot import Curve, draw
 
 from .screen import note, steps
@@ -75,20 +75,18 @@ def _measure_encoder(corpus: str, encoder: str, names: Sequence[str], vectors: V
     reports, curves = dict[str, Any](), dict[str, Curve]()
     for name in names:
         index = open_vector_index(corpus, name, store)
-        if not isinstance(index, TunableIndex):
-            continue
-        knob = swept_knob(index.knobs)
+        parameter = swept_parameter(index.parameters)
         points = list[Point]()
         with steps() as step:
             progress = step(f"measuring {name}", "settings")
             for point in measured(index, vectors, found):
                 points.append(point)
                 progress(len(points), None)
-        curves[name] = Curve(knob, index.knobs[knob].default if knob else None, points)
+        curves[name] = Curve(parameter, index.parameters[parameter].default if parameter else None, points)
         reports[name] = {
             "index": name,
             **head,
-            "knob": knob,
+            "parameter": parameter,
             "default": curves[name].default,
             "points": [_as_json(point) for point in points],
         }

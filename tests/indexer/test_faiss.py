@@ -19,7 +19,7 @@ from corpora.registry import load
 from corpora.staging import PIECES
 from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
-from indexer.base import Knobs, Stored, Vectors
+from indexer.base import SearchParams, Stored, Vectors
 from indexer.build import build_index
 from indexer.catalog import index_path
 from indexer.corpus_vectors import CorpusVectors, rows_at
@@ -251,7 +251,7 @@ def test_a_sample_is_drawn_from_the_rows_that_have_a_vector(tmp_path: Path) -> N
     np.testing.assert_array_equal(rows_at(np.array([[-1, 0, 1, 2]]), vectors.missing), [[-1, 1, 2, 5]])
 
 
-def test_recall_grows_with_the_knobs_to_that_of_exact_search(tmp_path: Path) -> None:
+def test_recall_grows_with_the_parameters_to_that_of_exact_search(tmp_path: Path) -> None:
     values, queries = clustered(N, DIM, 0), clustered(40, DIM, 1)
     vectors = corpus_vectors(tmp_path / "vectors", values)
     expected = brute_force(values, queries, 10)
@@ -259,33 +259,33 @@ def test_recall_grows_with_the_knobs_to_that_of_exact_search(tmp_path: Path) -> 
     index = opened("ivfpq", tmp_path / "index", manifest, vectors)
 
     def found(nprobe: int, refine: int) -> float:
-        return recall(index.search(queries, 10, Knobs(nprobe=nprobe, refine=refine)), expected, 10)
+        return recall(index.search(queries, 10, SearchParams(nprobe=nprobe, refine=refine)), expected, 10)
 
     assert found(1, 10) < found(2, 10) < found(32, 10)
     assert found(32, 0) < found(32, 2) < found(32, 10)
     assert found(32, 10) > 0.99
 
 
-@pytest.mark.parametrize("knobs", [Knobs(nprobe=33), Knobs(refine=1001), Knobs(ef_search=65_537)])
-def test_knobs_beyond_the_index_are_refused(knobs: Knobs, tmp_path: Path) -> None:
-    (knob,) = knobs.given()
-    name = "hnsw" if knob == "ef_search" else "ivfpq"
+@pytest.mark.parametrize("params", [SearchParams(nprobe=33), SearchParams(refine=1001), SearchParams(ef_search=65_537)])
+def test_parameters_beyond_the_index_are_refused(params: SearchParams, tmp_path: Path) -> None:
+    (param,) = params.given()
+    name = "hnsw" if param == "ef_search" else "ivfpq"
     vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
     index = opened(name, tmp_path / "index", write(name, vectors, tmp_path / "index"), vectors)
-    with pytest.raises(InputError, match=rf"{knob} [\d,]+: for 'e-{name}' it can be at most"):
-        index.search(clustered(1, DIM, 1), 3, knobs)
+    with pytest.raises(InputError, match=rf"{param} [\d,]+: for 'e-{name}' it can be at most"):
+        index.search(clustered(1, DIM, 1), 3, params)
 
 
-@pytest.mark.parametrize("knobs", [{"nprobe": 0}, {"ef_search": 0}, {"refine": -1}])
-def test_knobs_below_their_range_are_refused(knobs: dict[str, int]) -> None:
+@pytest.mark.parametrize("params", [{"nprobe": 0}, {"ef_search": 0}, {"refine": -1}])
+def test_parameters_below_their_range_are_refused(params: dict[str, int]) -> None:
     with pytest.raises(InputError, match="at least"):
-        Knobs(**knobs)
+        SearchParams(**params)
 
 
 @pytest.mark.parametrize("value", [True, 3.0, "3", np.float32(3)])
-def test_knobs_are_whole_numbers(value: Any) -> None:  # noqa: ANN401
+def test_parameters_are_whole_numbers(value: Any) -> None:  # noqa: ANN401
     with pytest.raises(InputError, match="nprobe .*: a whole number is needed"):
-        Knobs(nprobe=value)
+        SearchParams(nprobe=value)
 
 
 @pytest.mark.parametrize("name", ["flat", "ivf"])
@@ -301,7 +301,7 @@ def test_rows_that_are_not_there_are_damage(name: str, tmp_path: Path) -> None:
         assert content.count(row) == 1
         (tmp_path / "index" / INDEX_FILE).write_bytes(content.replace(row, np.int64(N + 7).tobytes()))
     with pytest.raises(ArtifactDamaged, match=r"found rows outside of the [\d,]+ there are|holds int64"):
-        opened(name, tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, Knobs(nprobe=n_lists(N)))
+        opened(name, tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
 
 
 def test_a_query_with_many_ties_is_searched_alone(tmp_path: Path) -> None:
@@ -329,11 +329,11 @@ def test_a_query_with_many_ties_is_searched_alone(tmp_path: Path) -> None:
 def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
     index = opened("ivfpq", tmp_path / "index", write("ivfpq", vectors, tmp_path / "index"), vectors)
-    queries, knobs = clustered(40, DIM, 1), Knobs(nprobe=32, refine=20)
-    expected = index.search(queries, 10, knobs)
+    queries, params = clustered(40, DIM, 1), SearchParams(nprobe=32, refine=20)
+    expected = index.search(queries, 10, params)
     monkeypatch.setattr("indexer.indexes.faiss_index._PLACES_AT_ONCE", 7 * 200)
     monkeypatch.setattr("indexer.rescoring._CANDIDATES_AT_ONCE", 90)  # not even those of one query
-    found = index.search(queries, 10, knobs)
+    found = index.search(queries, 10, params)
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import IdxError, InputError
-from indexer.base import Knob, equal_ranges
+from indexer.base import SearchParam, equal_ranges
 from indexer.indexes.faiss_cpu import ONLY_CPU
 from indexer.indexes.faiss_gpu import (
     LARGEST_K,
@@ -114,9 +114,11 @@ def test_shares_are_consecutive_and_equal() -> None:
 
 @pytest.mark.parametrize(("k", "refine", "asked"), [(LARGEST_K + 1, 0, "k 2,049: FAISS"), (1000, 3, "k 1,000 with refine 3: FAISS")])
 def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked: str) -> None:
-    contents = Contents(n_rows=9999, n_vectors=9999, dim=2, missing=np.empty(0, dtype=np.int64), knobs={"refine": Knob(refine, 1000)})
+    contents = Contents(
+        n_rows=9999, n_vectors=9999, dim=2, missing=np.empty(0, dtype=np.int64), parameters={"refine": SearchParam(refine, 1000)}
+    )
     index = FaissIndex(
-        contents, Opening(name="e-ivfpq", encoder="e"), lambda queries, k, knobs: pytest.fail("searched"), ONLY_CPU, largest_k=LARGEST_K
+        contents, Opening(name="e-ivfpq", encoder="e"), lambda queries, k, params: pytest.fail("searched"), ONLY_CPU, largest_k=LARGEST_K
     )
     with pytest.raises(InputError, match=rf"^{asked} finds at most 2,048 on a GPU; exact search \('e'\) has no such limit"):
         index.search(np.zeros((1, 2), dtype=np.float32), k)

@@ -11,7 +11,7 @@ import pytest
 from corpora.errors import ArtifactDamaged
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.base import Knobs, TunableIndex
+from indexer.base import SearchParams
 from indexer.build import build_index, open_rescorer, open_vector_index
 from indexer.catalog import index_manifest, index_path
 from indexer.indexes.faiss_library import INDEX_FILE, load_faiss
@@ -132,15 +132,14 @@ def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
     ids = faiss.rev_swig_ptr(reference.invlists.get_ids(damaged), reference.invlists.list_size(damaged)).astype("<i8").tobytes()
     flip(path, path.read_bytes().index(ids))
     index = open_vector_index("made", name, store)
-    assert isinstance(index, TunableIndex)
-    knobs = Knobs(nprobe=1, refine=0)
+    params = SearchParams(nprobe=1, refine=0)
     n_sound = 0
     for query, number, (scores, rows) in zip(QUERIES, chosen, expected, strict=True):
         if number == damaged:
             with pytest.raises(ArtifactDamaged, match=INDEX_FILE):
-                index.search(query[np.newaxis], 5, knobs)
+                index.search(query[np.newaxis], 5, params)
         elif abs(int(number) - damaged) > 8:  # no page of it is one of the damaged list
-            hits = index.search(query[np.newaxis], 5, knobs)
+            hits = index.search(query[np.newaxis], 5, params)
             np.testing.assert_array_equal(hits.rows, rows)
             np.testing.assert_array_equal(hits.scores, scores)
             n_sound += 1

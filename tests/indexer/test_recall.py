@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer.base import NO_KNOBS, ON_CPU, Hits, Knob, Knobs, Vectors
+from indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, SearchParam, SearchParams, Vectors
 from indexer.recall import measured, recall, settings
 
 
@@ -19,16 +19,16 @@ def test_recall_is_the_share_of_what_exact_search_has_at_the_first_places(k: int
 
 
 @pytest.mark.parametrize(
-    ("knobs", "expected"),
+    ("parameters", "expected"),
     [
-        ({}, [NO_KNOBS]),
-        ({"nprobe": Knob(3, 10), "refine": Knob(4, 1000)}, [Knobs(nprobe=n) for n in (1, 2, 3, 4, 8)]),
-        ({"ef_search": Knob(128, 100)}, [Knobs(ef_search=n) for n in (16, 32, 64, 128)]),
-        ({"refine": Knob(2, 1000)}, [Knobs(refine=n) for n in (0, 1, 2, 4, 8, 16)]),
+        ({}, [DEFAULT_PARAMS]),
+        ({"nprobe": SearchParam(3, 10), "refine": SearchParam(4, 1000)}, [SearchParams(nprobe=n) for n in (1, 2, 3, 4, 8)]),
+        ({"ef_search": SearchParam(128, 100)}, [SearchParams(ef_search=n) for n in (16, 32, 64, 128)]),
+        ({"refine": SearchParam(2, 1000)}, [SearchParams(refine=n) for n in (0, 1, 2, 4, 8, 16)]),
     ],
 )
-def test_the_knob_is_swept_by_powers_of_two_and_its_default(knobs: dict[str, Knob], expected: list[Knobs]) -> None:
-    assert list(settings(knobs)) == expected
+def test_the_parameter_is_swept_by_powers_of_two_and_its_default(parameters: dict[str, SearchParam], expected: list[SearchParams]) -> None:
+    assert list(settings(parameters)) == expected
 
 
 class OneMoreRow:
@@ -36,14 +36,14 @@ class OneMoreRow:
 
     dim = 2
     placement = ON_CPU
-    knobs = {"nprobe": Knob(2, 4)}
+    parameters = {"nprobe": SearchParam(2, 4)}
 
     def __len__(self) -> int:
         return 4
 
-    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         rows = np.full((len(vectors), k), -1)
-        rows[:, : knobs.nprobe or 2] = np.arange(k)[: knobs.nprobe or 2]
+        rows[:, : params.nprobe or 2] = np.arange(k)[: params.nprobe or 2]
         return hits(rows.tolist())
 
 
@@ -51,7 +51,7 @@ def test_each_depth_is_what_a_search_for_so_many_finds(monkeypatch: pytest.Monke
     monkeypatch.setattr("indexer.recall._MIN_S", 0.0)
 
     class BetterTheDeeper(OneMoreRow):
-        def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
+        def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
             return hits([list(range(k)) if k > 1 else [9]] * len(vectors))
 
     exact = hits([list(range(10))] * 3)

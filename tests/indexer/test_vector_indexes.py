@@ -20,7 +20,7 @@ from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, I
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
-from indexer.base import Hits, Knobs, TunableIndex, VectorIndex, Vectors
+from indexer.base import DEFAULT_PARAMS, Hits, SearchParams, VectorIndex, Vectors
 from indexer.build import build_index, open_vector_index
 from indexer.catalog import built_indexes, index_manifest, index_path
 from indexer.recall import recall
@@ -33,7 +33,11 @@ EXACT = ENCODER  # exact search goes by the encoder's name
 NAMES = [EXACT, *(f"{ENCODER}-{kind}" for kind in VECTOR_INDEXES)]
 N, DIM, K = 3000, 32, 20
 MISSING = [0, 5, 700, 701, 2999]
-ALL_FOUND = {"minilm-ivf": Knobs(nprobe=64), "minilm-ivfpq": Knobs(nprobe=64, refine=30), "minilm-hnsw": Knobs(ef_search=3000)}
+ALL_FOUND = {
+    "minilm-ivf": SearchParams(nprobe=64),
+    "minilm-ivfpq": SearchParams(nprobe=64, refine=30),
+    "minilm-hnsw": SearchParams(ef_search=3000),
+}
 
 Made = Callable[..., VectorIndex]
 
@@ -42,9 +46,9 @@ def passages(n: int) -> list[Passage]:
     return [Passage(str(number), f"Title {number}", f"Text {number}.") for number in range(n)]
 
 
-def search(index: VectorIndex, queries: Vectors, k: int, knobs: Knobs | None = None) -> Hits:
-    """Search, with the knobs where the index has any, and check what holds for all hits."""
-    hits = index.search(queries, k, knobs) if knobs and isinstance(index, TunableIndex) else index.search(queries, k)
+def search(index: VectorIndex, queries: Vectors, k: int, params: SearchParams | None = None) -> Hits:
+    """Search, with the parameters that the index has, and check what holds for all hits."""
+    hits = index.search(queries, k, params or DEFAULT_PARAMS)
     assert hits.rows.shape == hits.scores.shape == (len(queries), k)
     assert hits.rows.dtype == np.int64
     assert hits.scores.dtype == np.float32
@@ -108,7 +112,7 @@ QUERIES = clustered(50, DIM, 1)
 VECTORS = clustered(N, DIM, 0)
 # What each is off by, as a share of the largest product: rounding of float32 sums, of float16, or exact after rescoring
 TOLERANCE = {name: 2e-3 if name in ("minilm-flat-fp16", "minilm-ivf", "minilm-hnsw") else 2e-6 for name in NAMES}
-# Recall at 10 with the default knobs; brute force itself loses about as much to ties within the rounding of float16
+# Recall at 10 with the default parameters; brute force itself loses about as much to ties within the rounding of float16
 RECALL = {
     EXACT: 1.0,
     "minilm-flat": 1.0,
@@ -190,16 +194,20 @@ def test_equal_scores_go_to_the_lower_row(made: Made, name: str) -> None:
     vectors[100, 0] = 5
     index = made(name, vectors)
     queries = np.repeat(np.array([[1, 0, 0, 0, 0, 0, 0, 0]], dtype=np.float32), 3, axis=0)
-    knobs = {"minilm-ivfpq": Knobs(refine=20), "minilm-sq8": Knobs(refine=20), "minilm-hnsw": Knobs(ef_search=200)}.get(name)
-    assert search(index, queries, 7, knobs).rows.tolist() == [[100, 20, 21, 22, 23, 24, 25]] * 3
+    params = {
+        "minilm-ivfpq": SearchParams(refine=20),
+        "minilm-sq8": SearchParams(refine=20),
+        "minilm-hnsw": SearchParams(ef_search=200),
+    }.get(name)
+    assert search(index, queries, 7, params).rows.tolist() == [[100, 20, 21, 22, 23, 24, 25]] * 3
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_negative_products_are_found(made: Made, name: str) -> None:
     vectors = -np.abs(clustered(40, 4, 5))
     queries = np.ones((1, 4), dtype=np.float32)
-    knobs = {"minilm-ivfpq": Knobs(nprobe=1, refine=10)}.get(name)
-    hits = search(made(name, vectors), queries, 5, knobs)
+    params = {"minilm-ivfpq": SearchParams(nprobe=1, refine=10)}.get(name)
+    hits = search(made(name, vectors), queries, 5, params)
     np.testing.assert_allclose(hits.scores, brute_force(vectors, queries, 5).scores, rtol=2e-3)
     assert (hits.scores < 0).all()
 
@@ -238,11 +246,10 @@ def test_threads_search_at_once(large: VectorIndex, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name in ALL_FOUND])
-def test_knobs_are_a_request_s_own(large: VectorIndex, name: str) -> None:
-    assert isinstance(large, TunableIndex)
-    knob = "ef_search" if name == "minilm-hnsw" else "nprobe"
-    least, most = Knobs(**{knob: 1}), ALL_FOUND[name]
-    expected = [large.search(QUERIES, K, knobs) for knobs in (least, most)]
+def test_parameters_are_a_request_s_own(large: VectorIndex, name: str) -> None:
+    param = "ef_search" if name == "minilm-hnsw" else "nprobe"
+    least, most = SearchParams(**{param: 1}), ALL_FOUND[name]
+    expected = [large.search(QUERIES, K, params) for params in (least, most)]
     truth = brute_force(VECTORS, QUERIES, K, MISSING)
     assert recall(expected[0], truth, K) < recall(expected[1], truth, K)
     with ThreadPoolExecutor(4) as pool:
@@ -391,9 +398,8 @@ def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], na
 def test_without_its_vectors_an_index_is_searched_but_rescores_nothing(small: PassageStore, name: str) -> None:
     shutil.rmtree(index_path("made", ENCODER))
     index = open_vector_index("made", name, small)
-    assert isinstance(index, TunableIndex)
     queries = clustered(2, 8, 1)
-    if "refine" in index.knobs:
+    if "refine" in index.parameters:
         with pytest.raises(InputError, match="rescores what it finds from the vectors"):
             index.search(queries, 3)
-    assert (search(index, queries, 3, Knobs(refine=0)).rows >= 0).all()
+    assert (search(index, queries, 3, SearchParams(refine=0)).rows >= 0).all()

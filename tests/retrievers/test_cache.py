@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
-from indexer.base import NO_KNOBS, Hits, Knob, Knobs, Scores
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from indexer.build import build_index
 from retrievers.base import Retriever
 from retrievers.cache import CachedRetriever
@@ -22,12 +22,14 @@ QUERIES = [f"subject {n}" for n in range(13)] + ["", "xyzzy", "subject 3"]
 class Recorder:
     """Hands queries on, and remembers them."""
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
         self._lock = threading.Lock()
         self.asked: list[list[str]] = []
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         with self._lock:
             self.asked.append(list(queries))
         return self._retriever.retrieve(queries, depth)
@@ -127,19 +129,19 @@ class Tuned(Recorder):
 
     def __init__(self, retriever: Retriever) -> None:
         super().__init__(retriever)
-        self.knobs = {"nprobe": Knob(8, 64)}
+        self.parameters = {"nprobe": SearchParam(8, 64)}
 
-    def retrieve(self, queries: Sequence[str], depth: int, knobs: Knobs = NO_KNOBS) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         hits = super().retrieve(queries, depth)
-        return Hits(hits.rows, hits.scores + np.float32(knobs.nprobe or self.knobs["nprobe"].default))
+        return Hits(hits.rows, hits.scores + np.float32(params.nprobe or self.parameters["nprobe"].default))
 
 
-def test_what_was_found_with_other_knobs_is_something_else(recorder: Recorder) -> None:
+def test_what_was_found_with_other_parameters_is_something_else(recorder: Recorder) -> None:
     tuned = Tuned(recorder)
-    cached, few, many = CachedRetriever(tuned, LARGE), Knobs(nprobe=1), Knobs(nprobe=64)
-    assert cached.knobs == tuned.knobs
-    for knobs in (NO_KNOBS, few, many):
+    cached, few, many = CachedRetriever(tuned, LARGE), SearchParams(nprobe=1), SearchParams(nprobe=64)
+    assert cached.parameters == tuned.parameters
+    for params in (DEFAULT_PARAMS, few, many):
         for _ in range(2):
-            assert is_same(cached.retrieve(QUERIES[:3], 5, knobs), tuned.retrieve(QUERIES[:3], 5, knobs))
+            assert is_same(cached.retrieve(QUERIES[:3], 5, params), tuned.retrieve(QUERIES[:3], 5, params))
     assert (cached.n_hits, cached.n_misses) == (9, 9)
-    assert CachedRetriever(recorder, LARGE).knobs == {}
+    assert CachedRetriever(recorder, LARGE).parameters == {}

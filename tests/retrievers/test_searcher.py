@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from corpora.errors import ArtifactDamaged, IdxError
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
-from indexer.base import Hits, Scores
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from indexer.build import build_index
 from retrievers import Found, Ranking, SearchOptions
 from retrievers.opening import open_retriever
@@ -28,6 +28,8 @@ TEXTS = [
 class FakeRetriever:
     """Finds, for a query of digits, those rows in that order; remembers what it was asked."""
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.depths: list[int] = []
@@ -35,7 +37,7 @@ class FakeRetriever:
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         raise AssertionError("nobody asked for it")
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         self.asked.append(list(queries))
         self.depths.append(depth)
         rows = np.full((len(queries), depth), -1, dtype=np.int64)
@@ -93,7 +95,7 @@ def test_a_group_is_merged_by_reciprocal_ranks(store: PassageStore) -> None:
 
 def test_several_retrievers_are_fused_before_queries_are_merged(store: PassageStore) -> None:
     class FakeReversed(FakeRetriever):
-        def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+        def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
             return super().retrieve([query[::-1] for query in queries], depth)
 
     (ranking,) = LocalSearcher(store, {"one": FakeRetriever(), "two": FakeReversed()}).search_groups([["01", "4"]])
@@ -147,7 +149,7 @@ def test_strings_in_place_of_lists_are_refused(store: PassageStore) -> None:
 @pytest.mark.parametrize("score", [np.nan, np.inf])
 def test_scores_that_are_no_numbers_are_errors(store: PassageStore, score: float) -> None:
     class Broken(FakeRetriever):
-        def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+        def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
             hits = super().retrieve(queries, depth)
             hits.scores[0, 0] = score
             return hits
@@ -158,7 +160,7 @@ def test_scores_that_are_no_numbers_are_errors(store: PassageStore, score: float
 
 def test_an_error_of_one_first_stage_is_the_searchs(store: PassageStore) -> None:
     class Failing(FakeRetriever):
-        def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+        def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
             raise ArtifactDamaged("the index is damaged")
 
     with pytest.raises(ArtifactDamaged, match="the index is damaged"):

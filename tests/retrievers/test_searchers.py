@@ -109,7 +109,7 @@ def test_dense_searches_are_the_same_up_to_rounding(searchers: dict[tuple[str, s
             assert [{way.retriever for way in hit.found} for hit in there] == [{way.retriever for way in hit.found} for hit in here]
 
 
-def test_knobs_are_each_requests_own(searchers: dict[tuple[str, str], Searcher]) -> None:
+def test_parameters_are_each_requests_own(searchers: dict[tuple[str, str], Searcher]) -> None:
     local, remote = searchers["local", "minilm-ivf"], searchers["remote", "minilm-ivf"]
     options = SearchOptions(k=60, depth=60, nprobe=1)
     assert [hit.row for hit in remote.search(["river"], options)[0]] == [hit.row for hit in local.search(["river"], options)[0]]

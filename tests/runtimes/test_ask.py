@@ -256,7 +256,7 @@ MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["ra_isf", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "depth_test=never"], "it can be exceeded, reached, leaf"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "dept=3"], "unknown search option 'dept': did you mean 'depth'"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "depth=0"], "depth is 0: it must be at least 1"),
-    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "nprobe=4"], "nprobe is no knob of 'bm25'"),
+    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "nprobe=4"], "nprobe is no parameter of 'bm25'"),
     (["ra_isf", "who?", "--llm", "SCRIPT", "--preset", "NQ"], "unknown preset of 'ra_isf' 'NQ': known: default"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--device", "gpu"], "the device 'gpu' is none of"),
     (["rag", "who?", "--llm", "gpt", "--corpus", "sample"], "'gpt' names no language model"),

@@ -1,4 +1,4 @@
-"""Indexes over vectors through the command line: build, list, search with knobs, check, recall, remove."""
+"""Indexes over vectors through the command line: build, list, search with parameters, check, recall, remove."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command,
         (["build", "notes", "--index", "ivf"], "--index ivf: say with --encoder over whose vectors"),
         (["build", "notes", "--encoder", "minilm", "--index", "ivfp"], "unknown kind of index 'ivfp': did you mean 'ivfpq'"),
         (["search", "notes", "q", "-r", "minilm-ivff"], "unknown retriever 'minilm-ivff': did you mean 'minilm-ivf'"),
-        (["search", "notes", "q", "-r", "minilm-flat", "--nprobe", "3"], "nprobe is no knob of 'minilm-flat': 'minilm-flat' has none"),
+        (
+            ["search", "notes", "q", "-r", "minilm-flat", "--nprobe", "3"],
+            "nprobe is no parameter of 'minilm-flat': 'minilm-flat' has none",
+        ),
         (["search", "notes", "q", "-r", "minilm-flat", "--refine", "-1"], "refine -1: at least 0 is needed"),
         (["search", "notes", "q", "-r", "minilm-flat", "--device", "gpu"], "the device 'gpu' is none of auto"),
         (["search", "notes", "q", "-r", "minilm-ivf", "--nprobe", "3"], "run 'idx build notes --encoder minilm --index ivf'"),
@@ -141,8 +144,8 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
         assert (report["queries"], report["queries_from"]) == (2, str(questions))
         assert list(report["points"][-1]["recall"]) == ["1", "10"]  # of forty passages
         assert report["points"][-1]["recall"]["10"] >= 0.95
-    assert reports["minilm-hnsw"]["knob"] == "ef_search"
-    assert reports["minilm-flat"]["knob"] is None
+    assert reports["minilm-hnsw"]["parameter"] == "ef_search"
+    assert reports["minilm-flat"]["parameter"] is None
     assert reports["minilm-flat"]["points"] == [
         {"recall": {"1": 1.0, "10": 1.0}, "queries_per_s": reports["minilm-flat"]["points"][0]["queries_per_s"]}
     ]

@@ -1,4 +1,4 @@
-"""The plot of recall against speed that an index and its knob are chosen by."""
+"""The plot of recall against speed that an index and its parameter are chosen by."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NEAREST_TO_1 = 0.002  # what is missing to recall 1 is drawn on a log scale dow
 
 
 class Curve(NamedTuple):
-    """An index in the plot: the name of the knob along its line (None for a single point), the knob's default, and its points."""
+    """An index in the plot: the name of the parameter along its line (None for a single point), the parameter's default, and its points."""
 
-    knob: str | None
+    parameter: str | None
     default: int | None
     points: Sequence[Point]
 
@@ -80,11 +80,13 @@ def _recall(height: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve, marker: str, depth: int) -> None:
-    """Draw the line of an index; each point bears the value of the knob, that of the default is filled."""
+    """Draw the line of an index; each point bears the value of the parameter, that of the default is filled."""
     points = [
-        (point.queries_per_s, point.recall[depth], point.setting.get(curve.knob or "")) for point in curve.points if depth in point.recall
+        (point.queries_per_s, point.recall[depth], point.setting.get(curve.parameter or ""))
+        for point in curve.points
+        if depth in point.recall
     ]
-    label = name + (f": {curve.knob}, {curve.default} unless set" if curve.knob else "")
+    label = name + (f": {curve.parameter}, {curve.default} unless set" if curve.parameter else "")
     speeds, recalls = [speed for speed, _, _ in points], [recall for _, recall, _ in points]
     (line,) = axes.plot(speeds, recalls, marker=marker, markerfacecolor="white", markersize=6, linewidth=1.2, label=label)
     for speed, recall, value in points:

@@ -13,7 +13,7 @@ from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.base import Hits, Knobs, TunableIndex, equal_ranges
+from indexer.base import Hits, SearchParams, equal_ranges
 from indexer.build import build_index, open_lexical_index, open_rescorer, open_vector_index
 from indexer.catalog import index_path
 from indexer.row_range import check_identity, index_identity, open_lexical_range
@@ -123,12 +123,9 @@ def test_vectors_are_the_whole_index_to_the_bit(
     whole, sharded = open_vector_index("made", name, store), sharded_vectors(name, bounds)
     asked = questions(vectors, *asked_for)
     assert len(sharded) == len(whole) == N
-    if not isinstance(whole, TunableIndex):
-        same(sharded.search(asked, k), whole.search(asked, k))
-        return
-    assert sharded.knobs == whole.knobs
-    for knobs in (Knobs(refine=0), Knobs(refine=0, nprobe=1) if "nprobe" in whole.knobs else Knobs(refine=0)):
-        found, expected = sharded.search(asked, k, knobs), whole.search(asked, k, knobs)
+    assert sharded.parameters == whole.parameters
+    for params in (SearchParams(refine=0), SearchParams(refine=0, nprobe=1) if "nprobe" in whole.parameters else SearchParams(refine=0)):
+        found, expected = sharded.search(asked, k, params), whole.search(asked, k, params)
         if name == "minilm-flat":  # its float32 products are BLAS's, whose last bits depend on how many rows there are
             np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-5)
         else:
@@ -144,14 +141,13 @@ def test_candidates_are_those_of_the_whole_index(store: PassageStore, vectors: n
         sharded_vectors(name, (40, 41, 100)),
         open_rescorer("made", "minilm", store),
     )
-    assert isinstance(whole, TunableIndex)
     assert exact is not None
     asked = questions(vectors, 3, 20)
     for k in (1, 7, 30):
-        n_candidates = min(k * (refine or whole.knobs["refine"].default), N - len(MISSING))
-        candidates = whole.search(asked, n_candidates, Knobs(refine=0)).rows
+        n_candidates = min(k * (refine or whole.parameters["refine"].default), N - len(MISSING))
+        candidates = whole.search(asked, n_candidates, SearchParams(refine=0)).rows
         scores = np.sort(exact.scores(asked, candidates), axis=1)[:, : -k - 1 : -1]
-        found = sharded.search(asked, k, Knobs(refine=refine))
+        found = sharded.search(asked, k, SearchParams(refine=refine))
         np.testing.assert_allclose(found.scores, scores, rtol=1e-5, atol=1e-5)
         for line, rows in enumerate(found.rows):
             assert set(rows) <= set(candidates[line])
@@ -177,14 +173,14 @@ def test_what_cannot_be_cut_is_refused(store: PassageStore, vectors: np.ndarray)
         index_identity("made", "lucene")
 
 
-def test_a_knob_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
+def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
     sharded = sharded_vectors("minilm-ivfpq", (75,))
-    for knobs, message in (
-        (Knobs(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"),
-        (Knobs(refine=10**6), "refine 1,000,000"),
+    for params, message in (
+        (SearchParams(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"),
+        (SearchParams(refine=10**6), "refine 1,000,000"),
     ):
         with pytest.raises(InputError, match=message):
-            sharded.search(vectors[:1], 5, knobs)
+            sharded.search(vectors[:1], 5, params)
 
 
 def test_another_index_is_refused(store: PassageStore) -> None:

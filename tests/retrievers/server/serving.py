@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from corpora.store import PassageStore, Rows
-from indexer.base import Hits, Scores
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from retrievers.base import Retriever
 from retrievers.server.catalog import OpenStage
 from retrievers.server.metrics import Metrics
@@ -84,6 +84,8 @@ def serving(settings: Settings, open_stage: OpenStage | None = None, *, until_re
 class Gated:
     """A first stage over another one, which the test holds up, lets go, and makes fail."""
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(self, stage: Retriever) -> None:
         self._stage = stage
         self.gate = threading.Event()
@@ -91,7 +93,7 @@ class Gated:
         self.is_busy = threading.Event()
         self.batches: list[list[str]] = []
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         self.batches.append(list(queries))
         self.is_busy.set()
         assert self.gate.wait(30)

@@ -89,7 +89,7 @@ def test_what_is_no_search_is_refused(url: str, body: bytes, status: int, messag
         ({"merge": "mean"}, "merge: Input should be 'max', 'sum', 'rrf' or 'interleave', not 'mean'"),
         ({"rerank": "none", "rerank_depth": 3}, "rerank_depth is 3, but rerank is 'none'"),
         ({"weights": {"bm25": 1}}, "weights and normalize belong to the fuse rule 'weighted'"),
-        ({"nprobe": 10**9}, "nprobe is no knob of 'bm25'"),
+        ({"nprobe": 10**9}, "nprobe is no parameter of 'bm25'"),
         ({"nprobe": 0}, "nprobe: Input should be greater than or equal to 1, not 0"),
         ({"ef_search": 2.5}, "ef_search: Input should be a valid integer, not 2.5"),
         ({"refine": -1}, "refine: Input should be greater than or equal to 0, not -1"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.serve.load import Order, Report
 from benchmarks.serve.processes import Load
 from corpora.store import PassageStore, Rows
-from indexer.base import Hits, Scores
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from retrievers.base import Retriever, SearchOptions
 from retrievers.opening import open_retriever, open_searcher
 from retrievers.server.searching import pieces_of
@@ -29,10 +29,12 @@ BODIES = [json.dumps({"queries": [f"fox number {n}"], "k": 3}) for n in range(50
 class Slow:
     """A first stage that takes its time for each query, and nothing of the processor: a GPU, say."""
 
+    parameters: Mapping[str, SearchParam] = {}
+
     def __init__(self, stage: Retriever, query_s: float) -> None:
         self._stage, self._query_s = stage, query_s
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         time.sleep(self._query_s * len(queries))
         return self._stage.retrieve(queries, depth)
 

@@ -41,7 +41,7 @@ def test_several_corpora_are_served_each_from_its_own(url: str, made: Path) -> N
         assert found["missing"] == ["nothing"]
         about = next(about for about in ask(url, "/v1/indexes").json["corpora"] if about["corpus"] == corpus)
         assert (about["passages"]["rows"], about["fingerprint"]) == (n_passages, open_store(corpus).fingerprint)
-        assert [(index["index"], index["rows"], index["knobs"]) for index in about["indexes"]] == [("bm25", n_passages, {})]
+        assert [(index["index"], index["rows"], index["parameters"]) for index in about["indexes"]] == [("bm25", n_passages, {})]
         assert about["retrievers"] == [{"retriever": "bm25", "ready": True}]
     assert (
         ask(url, "/v1/search", {"queries": ["number 29"]}).json == ask(url, "/v1/search", {"queries": ["number 29"], "corpus": "made"}).json

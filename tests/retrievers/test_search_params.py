@@ -1,8 +1,8 @@
-"""Knobs on their way from a request to the index that has them."""
+"""Search parameters on their way from a request to the index that has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -10,14 +10,16 @@ import pytest
 from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
-from indexer.base import NO_KNOBS, ON_CPU, Hits, Knob, Knobs, Scores, Vectors
+from indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, Scores, SearchParam, SearchParams, Vectors
 from retrievers.base import Retriever, SearchOptions
 from retrievers.dense import DenseRetriever
 from retrievers.searcher import LocalSearcher
 
 
 class Plain:
-    """A retriever, or an index, that has no knobs."""
+    """A retriever, or an index, that has no parameters."""
+
+    parameters: Mapping[str, SearchParam] = {}
 
     dim = 2
     placement = ON_CPU
@@ -25,25 +27,25 @@ class Plain:
     def __len__(self) -> int:
         return 3
 
-    def retrieve(self, queries: Sequence[str], depth: int) -> Hits:
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         return self.search(np.zeros((len(queries), 2), dtype=np.float32), depth)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         raise NotImplementedError
 
-    def search(self, vectors: Vectors, k: int) -> Hits:
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         return Hits(np.zeros((len(vectors), k), dtype=np.int64), np.ones((len(vectors), k), dtype=np.float32))
 
 
-class Tunable(Plain):
-    """An index that remembers the knobs it was given."""
+class Approximate(Plain):
+    """An index that remembers the parameters it was given."""
 
     def __init__(self, *names: str) -> None:
-        self.knobs = {name: Knob(1, 10) for name in names}
+        self.parameters = {name: SearchParam(1, 10) for name in names}
         self.given: list[dict[str, int]] = []
 
-    def search(self, vectors: Vectors, k: int, knobs: Knobs = NO_KNOBS) -> Hits:
-        self.given.append(knobs.given())
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        self.given.append(params.given())
         return super().search(vectors, k)
 
 
@@ -62,8 +64,8 @@ def store(build: Callable[..., PassageStore]) -> PassageStore:
     return build([Passage(str(n), "", str(n)) for n in range(3)])
 
 
-def test_each_request_s_knobs_reach_the_indexes(store: PassageStore) -> None:
-    ivf, hnsw = Tunable("nprobe", "refine"), Tunable("ef_search")
+def test_each_request_s_parameters_reach_the_indexes(store: PassageStore) -> None:
+    ivf, hnsw = Approximate("nprobe", "refine"), Approximate("ef_search")
     retrievers: dict[str, Retriever] = {
         "ivf": DenseRetriever(Encoder(), ivf),
         "hnsw": DenseRetriever(Encoder(), hnsw),
@@ -79,13 +81,13 @@ def test_each_request_s_knobs_reach_the_indexes(store: PassageStore) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["ivf", "exact"], "ef_search is no knob of 'ivf' or 'exact': 'ivf' has nprobe, refine; 'exact' has none"),
-        (["bm25"], "ef_search is no knob of 'bm25'$"),
+        (["ivf", "exact"], "ef_search is no parameter of 'ivf' or 'exact': 'ivf' has nprobe, refine; 'exact' has none"),
+        (["bm25"], "ef_search is no parameter of 'bm25': 'bm25' has none$"),
     ],
 )
-def test_a_knob_that_no_retriever_has_is_refused(store: PassageStore, names: list[str], message: str) -> None:
+def test_a_parameter_that_no_retriever_has_is_refused(store: PassageStore, names: list[str], message: str) -> None:
     known: dict[str, Retriever] = {
-        "ivf": DenseRetriever(Encoder(), Tunable("nprobe", "refine")),
+        "ivf": DenseRetriever(Encoder(), Approximate("nprobe", "refine")),
         "exact": DenseRetriever(Encoder(), Plain()),
         "bm25": Plain(),
     }
@@ -94,12 +96,12 @@ def test_a_knob_that_no_retriever_has_is_refused(store: PassageStore, names: lis
         searcher.search(["a"], SearchOptions(ef_search=3))
 
 
-def test_knobs_below_their_range_are_refused() -> None:
+def test_parameters_below_their_range_are_refused() -> None:
     with pytest.raises(InputError, match="nprobe 0: at least 1 is needed"):
         SearchOptions(nprobe=0)
 
 
 def test_candidates_are_not_scored_again_without_the_vectors(store: PassageStore) -> None:
-    searcher = LocalSearcher(store, {"ivf": DenseRetriever(Encoder(), Tunable("nprobe"))})
+    searcher = LocalSearcher(store, {"ivf": DenseRetriever(Encoder(), Approximate("nprobe"))})
     with pytest.raises(InputError, match="rerank is 'root', but the vectors that the index was made of are not there"):
         searcher.search_groups([["a", "b"]], SearchOptions(k=1, rerank="root"))
