@@ -20,8 +20,8 @@ import numpy as np
 import regex
 
 from benchmarks.report import Figure, circumstances, show
-from retrievers.base import SearchOptions
 from retrievers.opening import open_searcher
+from retrievers.options import SearchOptions
 from runtimes.evaluation.retrieval.has_answer import answer_hits
 from runtimes.questions import read_questions
 

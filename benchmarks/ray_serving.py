@@ -33,8 +33,8 @@ import numpy as np
 from benchmarks.report import Figure, circumstances, show
 from corpora.build import open_store
 from indexer.cluster.nodes import connected, load_ray
-from retrievers import Ranking, SearchOptions
-from retrievers.base import Retriever
+from retrievers import SearchOptions
+from retrievers.base import Ranking, Retriever
 from retrievers.client import RemoteSearcher
 from retrievers.cluster.service import Layout, ShardService
 from retrievers.errors import ServiceError

@@ -33,10 +33,11 @@ from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from indexer.encoders.transformer import TransformerEncoder
 from indexer.indexes.exact import ExactIndex
 from indexer.naming import encoder_spec
-from retrievers.base import Retriever, SearchOptions
+from retrievers.base import Retriever
 from retrievers.dense import DenseRetriever
 from retrievers.fusion import as_lists, merge, targets_of
 from retrievers.opening import open_retriever
+from retrievers.options import SearchOptions
 from retrievers.searcher import LocalSearcher
 
 _QUERIES, _DEPTH, _K = 5, 100, 10

@@ -10,6 +10,7 @@ splitters     article -> passages, by named rules   store/      PassageStore on 
 build         corpus -> store on disk, open again   forecast    what to expect of a corpus before it is read
 progress      the callback that long work reports to            disk  what kind of disk a folder is on
 amount        bytes as people read them             json_value  JSON that somebody else wrote
+validation    dataclasses of options, checked by pydantic
 wiki2018  wiki2020  sample/  custom                 one corpus each; custom: a file of the user's own
 """
 

@@ -2,6 +2,7 @@
 
     IdxError                  root: the command line prints it as one line and exits with 2
     ├── InputError            the user's data or option is wrong (file and line named)
+    │   └── OptionError       an option has a value that it cannot have; a ValueError
     ├── UnknownNameError      no corpus, encoder, index or retriever of that name (near names given)
     ├── MissingExtraError     an optional package is not installed (the pip command given)
     ├── DownloadError         a file could not be fetched whole and right
@@ -35,6 +36,10 @@ class IdxError(Exception):
 
 class InputError(IdxError):
     """The user's data or option is wrong."""
+
+
+class OptionError(InputError, ValueError):
+    """An option has a value that it cannot have, alone or beside the others."""
 
 
 class UnknownNameError(IdxError):

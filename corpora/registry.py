@@ -15,9 +15,13 @@ _LONGEST = 80  # characters of a name that are looked at and shown
 def near_names(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return (not raise) the error for an unknown name, with the nearest known ones and the whole list."""
     names, name = sorted(known), name[:_LONGEST]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    return UnknownNameError(f"unknown {kind} {name!r}: {hint}known: {', '.join(names) or 'none'}")
+    return UnknownNameError(f"unknown {kind} {name!r}: {did_you_mean(name, names)}known: {', '.join(names) or 'none'}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question with the nearest known names, and a space behind it; nothing if none is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
 
 
 def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates what its table holds

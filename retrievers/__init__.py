@@ -1,6 +1,6 @@
 """Queries -> ranked passages. May import ``indexer`` and ``corpora``.
 
-base      Retriever and Searcher (protocols), SearchOptions, ScoredPassage, Ranking
+options   SearchOptions                                base      Retriever and Searcher (protocols), ScoredPassage, Ranking
 bm25  dense   queries -> Hits, over an open index      cache     a first stage that remembers what it found
 opening   names -> open retrievers and searchers       searcher  LocalSearcher: the query path
 kernels   numba on plain arrays                        fusion    several ranked lists -> one: fuse, merge, dedup
@@ -10,9 +10,9 @@ cluster/  indexes in ranges of rows on a Ray cluster     partial   answers witho
 cancellation   when a search is no longer of use
 """
 
-from .base import Found, Ranking, ScoredPassage, Searcher, SearchOptions
+from .options import SearchOptions
 
-__all__ = ["RERANKERS", "Found", "Ranking", "ScoredPassage", "SearchOptions", "Searcher"]
+__all__ = ["RERANKERS", "SearchOptions"]
 
 RERANKERS = {
     "simlm": "retrievers.rerankers:SIMLM",

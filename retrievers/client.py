@@ -11,9 +11,10 @@ import orjson
 
 from corpora.errors import InputError
 
-from .base import Ranking, SearchOptions, check_groups
+from .base import Ranking, check_groups
 from .connections import Answer, Connections
 from .errors import BadAnswer, ServiceError, from_json
+from .options import SearchOptions
 from .partial import NotSearched
 from .wire import SEARCH, not_searched_from_json, ranking_from_json, request_to_json
 

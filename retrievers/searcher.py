@@ -20,9 +20,10 @@ from corpora.store import PassageStore
 from indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 
 from . import kernels
-from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, SearchOptions, check_groups
+from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, check_groups
 from .fusion import Fusion, as_lists, fuse, merge, targets_of
 from .kernels import Lists, Targets
+from .options import SearchOptions
 from .rerank import by_cross_encoder, by_root, first_places
 
 _DEFAULTS = SearchOptions()

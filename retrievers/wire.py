@@ -14,7 +14,8 @@ import orjson
 
 from corpora.passage import Passage
 
-from .base import Found, Ranking, ScoredPassage, SearchOptions
+from .base import Found, Ranking, ScoredPassage
+from .options import SearchOptions
 from .partial import NotSearched
 
 SEARCH = "/v1/search"

@@ -20,9 +20,10 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 from corpora.errors import IdxError
-from retrievers.base import Ranking, Searcher, SearchOptions
+from retrievers.base import Ranking, Searcher
 from retrievers.cancellation import while_wanted
 from retrievers.errors import DeadlineExceeded, Overloaded, ShardUnavailable
+from retrievers.options import SearchOptions
 from retrievers.partial import NotSearched, partial_allowed
 
 from .cost import Backlog

@@ -18,8 +18,9 @@ from corpora.errors import InputError
 from corpora.registry import near_names
 from corpora.store import PassageStore
 from indexer import INDEXES
-from retrievers.base import Reranker, Retriever, Searcher, SearchOptions
+from retrievers.base import Reranker, Retriever, Searcher
 from retrievers.errors import NotReady, Overloaded
+from retrievers.options import SearchOptions
 
 from .batcher import Batcher, Name
 from .metrics import Metrics

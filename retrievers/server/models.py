@@ -1,33 +1,25 @@
 """What the bodies of requests and answers may hold: checked by pydantic, and shown in the OpenAPI document.
 
-The fields of a search are those of ``SearchOptions``, with its types, defaults and descriptions.
+The fields of a search are those of ``SearchOptions``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
-from corpora.registry import near_names
-from indexer.base import SearchParams
-from retrievers import base
-from retrievers.base import SearchOptions
+from corpora.validation import explain
 from retrievers.errors import InvalidRequest
+from retrievers.options import SearchOptions
 
 from .settings import Settings
 
-RULES = {
-    name: getattr(base, f"{name.upper()}_RULES")
-    for name in (field.name for field in dataclasses.fields(SearchOptions))
-    if hasattr(base, f"{name.upper()}_RULES")
-}
+RULES = {name: list(get_args(kind)) for name, kind in get_type_hints(SearchOptions).items() if get_origin(kind) is Literal}
 NAME_CHARACTERS = 200
-WEIGHTS = 100
 Name = Annotated[str, StringConstraints(max_length=NAME_CHARACTERS)]
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -140,19 +132,10 @@ def search_model(settings: Settings) -> type[Asked]:
     """Return the model of ``/v1/search``'s body within the limits."""
     limits = settings.limits
     query = Annotated[str, StringConstraints(max_length=limits.query_characters)]
-    bounds: dict[str, dict[str, Any]] = {
-        name: {"ge": 1, "le": most} for name, most in (("k", limits.k), ("depth", limits.depth), ("rerank_depth", limits.depth))
-    }
-    bounds |= {"nprobe": {"ge": 1}, "ef_search": {"ge": 1}, "refine": {"ge": 0}}  # how far, each index says
-    bounds |= {"weights": {"max_length": WEIGHTS}}
-    types, about = (
-        {**get_type_hints(SearchOptions), "weights": Mapping[Name, float] | None},
-        {**_descriptions(SearchParams.__doc__ or ""), **_descriptions(SearchOptions.__doc__ or "")},
-    )
-    fields: dict[str, Any] = {}
-    for option in dataclasses.fields(SearchOptions):
-        kind = Literal[RULES[option.name]] if option.name in RULES else types[option.name]
-        fields[option.name] = (kind, Field(option.default, description=about.get(option.name), **bounds.get(option.name, {})))
+    most = {"k": limits.k, "depth": limits.depth, "rerank_depth": limits.depth}
+    types = get_type_hints(SearchOptions, include_extras=True)
+    types |= {name: Annotated[types[name], Field(le=limit)] for name, limit in most.items()}
+    fields: dict[str, Any] = {option.name: (types[option.name], option.default) for option in dataclasses.fields(SearchOptions)}
     asked = Asked.model_fields
     fields["queries"] = (list[query] | None, Field(None, max_length=limits.queries, description=asked["queries"].description))
     groups = list[Annotated[list[query], Field(min_length=1)]] | None
@@ -178,26 +161,14 @@ def checked(model: type[Checked], body: bytes) -> Checked:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        if first["type"] == "json_invalid":
+        problem = error.errors(include_url=False, include_context=False)[0]
+        if problem["type"] == "json_invalid":
             raise InvalidRequest(
-                f"the body is no JSON: {first['msg'].removeprefix('Invalid JSON: ')}", status=HTTPStatus.BAD_REQUEST
+                f"the body is no JSON: {problem['msg'].removeprefix('Invalid JSON: ')}", status=HTTPStatus.BAD_REQUEST
             ) from error
-        where = ".".join(f"{part!s:.80}" for part in first["loc"]) or "the body"
-        if first["type"] == "extra_forbidden":
-            raise InvalidRequest(str(near_names("field", where, model.model_fields))) from error
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise InvalidRequest(f"{where}: {first['msg']}, not {first['input']!r:.80}{more}") from error
+        raise InvalidRequest(explain(error, list(model.model_fields), whole="the body")) from error
 
 
 def inlined(model: type[BaseModel]) -> Mapping[str, Any]:
     """Return the documentation of a body that is checked by ``checked``, for FastAPI's ``openapi_extra``."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
-
-
-def _descriptions(docstring: str) -> dict[str, str]:
-    """Return what the "Attributes" of a docstring say of each name."""
-    _, _, attributes = docstring.partition("Attributes:\n")
-    found = re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", attributes, flags=re.MULTILINE)
-    squeeze: Callable[[str], str] = lambda text: " ".join(text.split())  # noqa: E731
-    return {name: squeeze(text) for name, text in found}

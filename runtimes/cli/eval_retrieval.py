@@ -19,7 +19,8 @@ from .screen import say, say_json, steps
 
 if TYPE_CHECKING:
     from corpora.store import PassageStore
-    from retrievers.base import Ranking, Searcher, SearchOptions
+    from retrievers.base import Ranking, Searcher
+    from retrievers.options import SearchOptions
     from runtimes.evaluation.retrieval.joins import Oddity
     from runtimes.evaluation.retrieval.report import Evaluation, Scored
     from runtimes.evaluation.retrieval.trec import Qrels
@@ -137,7 +138,7 @@ def retrieval(
 
 
 def _options(assignments: Sequence[str] | None, k: int) -> SearchOptions:
-    from retrievers.base import SearchOptions
+    from retrievers.options import SearchOptions
     from runtimes.execution.assignments import assigned
 
     return assigned(SearchOptions, assignments or (), what="search option", base={"k": k, "depth": k}, but=("k",))

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corpora.errors import InputError
+from retrievers.options import SearchOptions
+
 from . import completion
+from .option_groups import flatten
 from .screen import is_unicode, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrievers.base import Ranking, SearchOptions
+    from retrievers.base import Ranking
 
 _SHOWN_CHARACTERS = 300
 
@@ -32,49 +36,46 @@ Retriever = Annotated[
         autocompletion=completion.retriever,
     ),
 ]
-Weights = Annotated[
-    list[str] | None,
-    typer.Option("--weight", help="With --fuse weighted: a retriever's factor, 1 unless given.", metavar="RETRIEVER=FACTOR"),
-]
-Normalize = Annotated[bool, typer.Option("--normalize", help="With --fuse weighted: bring each list's scores to one scale first.")]
-Rerank = Annotated[str, typer.Option(help="What ranks the candidates by the first query: none, root or cross-encoder.")]
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder: simlm, minilm-msmarco, bge-base or a directory.")]
-Refine = Annotated[int | None, typer.Option(help="Candidates for each result that ivfpq and sq8 rescore exactly; 0 for none.", metavar="N")]
 Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
 
 
+def _factors(weights: list[str] | None) -> dict[str, float] | None:
+    """Return each retriever's factor; None if none is given."""
+    factors = {}
+    for text in weights or ():
+        name, _, factor = text.partition("=")
+        try:
+            factors[name] = float(factor)
+        except ValueError as error:
+            raise InputError(f"--weight {text}: give a retriever and a number, such as bm25=0.5") from error
+    return factors or None
+
+
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight", callback=_factors, metavar="RETRIEVER=FACTOR", help="With weighted fusion: a retriever's factor, 1 unless given."
+    ),
+]
+
+
+@flatten(weights=Weights)
 def search(
     corpus: Corpus,
     queries: Queries,
     retriever: Retriever = "bm25",
-    k: Annotated[int, typer.Option("-k", min=1, help="Passages to return.")] = 10,
-    depth: Annotated[int, typer.Option(min=1, help="Candidates from each retriever for each query.")] = 100,
-    fuse: Annotated[str, typer.Option(help="How the retrievers' lists are fused: rrf or weighted.")] = "rrf",
-    weights: Weights = None,
-    normalize: Normalize = False,
-    merge: Annotated[str, typer.Option(help="How the queries' lists are merged: max, sum, rrf or interleave.")] = "max",
-    dedup: Annotated[str, typer.Option(help="What counts as the same passage: row or text.")] = "row",
-    rerank: Rerank = "none",
-    rerank_depth: Annotated[int | None, typer.Option(help="How many candidates are reranked.", metavar="N")] = None,
+    *,
+    options: SearchOptions,
     reranker: Reranker = None,
-    nprobe: Annotated[int | None, typer.Option(help="Lists that ivf and ivfpq search.", metavar="N")] = None,
-    ef_search: Annotated[int | None, typer.Option(help="Candidates that hnsw keeps.", metavar="N")] = None,
-    refine: Refine = None,
     device: Device = "auto",
     url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The key that the server wants.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
-    from corpora.errors import InputError
-    from retrievers.base import SearchOptions
     from retrievers.client import RemoteSearcher
 
-    try:
-        options = SearchOptions(k=k, depth=depth, fuse=fuse, weights=_factors(weights), normalize=normalize, merge=merge, dedup=dedup,
-                                rerank=rerank, rerank_depth=rerank_depth, nprobe=nprobe, ef_search=ef_search, refine=refine)  # fmt: skip
-    except ValueError as error:
-        raise InputError(str(error)) from error
     _check(queries, device)
     if url is None:
         ranking = _search_here(corpus, retriever, queries, options, device=device, reranker=reranker)
@@ -87,22 +88,7 @@ def search(
         _show(ranking, with_origin=len(queries) > 1 or "+" in retriever)
 
 
-def _factors(weights: Sequence[str] | None) -> dict[str, float] | None:
-    """Return each retriever's factor; None if none is given."""
-    from corpora.errors import InputError
-
-    factors = {}
-    for text in weights or ():
-        name, _, factor = text.partition("=")
-        try:
-            factors[name] = float(factor)
-        except ValueError as error:
-            raise InputError(f"--weight {text}: give a retriever and a number, such as bm25=0.5") from error
-    return factors or None
-
-
 def _check(queries: Sequence[str], device: str) -> None:
-    from corpora.errors import InputError
     from indexer.devices import check_devices
 
     check_devices(device)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.registry import near_names
-from retrievers.base import Searcher, SearchOptions
+from retrievers.base import Searcher
+from retrievers.options import SearchOptions
 from runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
 from runtimes.execution.wave import Services, Titled
 from runtimes.llms.base import LLM

@@ -11,7 +11,8 @@ from typing import Any
 
 from corpora.errors import InputError
 from corpora.passage import Passage
-from retrievers.base import Found, Ranking, ScoredPassage, SearchOptions
+from retrievers.base import Found, Ranking, ScoredPassage
+from retrievers.options import SearchOptions
 from runtimes.execution.executor import execute
 from runtimes.execution.wave import Services
 from runtimes.llms.base import AskYesNo, Call, Choice, Generate

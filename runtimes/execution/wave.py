@@ -12,12 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from corpora.errors import IdxError, InputError
 from corpora.passage import Passage
 from corpora.registry import near_names
-from retrievers.base import Ranking, Searcher, SearchOptions
+from retrievers.base import Ranking, Searcher
+from retrievers.options import SearchOptions
 from runtimes.llms.base import LLM, AskYesNo, Call, Generate, MeanNll, Reply
 from runtimes.llms.cache import is_repeatable
 from runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
@@ -182,7 +183,8 @@ def _asked_for(call: Call) -> tuple[Hashable, ...]:
 
 
 def _options(search: SearchOptions, request: Retrieve) -> SearchOptions:
-    return dataclasses.replace(search, k=request.k, merge=request.merge or search.merge, dedup=request.dedup or search.dedup)
+    rules: dict[str, Any] = {"merge": request.merge or search.merge, "dedup": request.dedup or search.dedup}
+    return dataclasses.replace(search, k=request.k, **rules)
 
 
 def _asked(llm: LLM, requests: list[Request]) -> list[Served]:

@@ -14,7 +14,8 @@ from corpora.build import open_store, store_manifest
 from corpora.errors import ArtifactError
 from corpora.passage import Passage
 from corpora.registry import near_names
-from retrievers.base import Ranking, SearchOptions
+from retrievers.base import Ranking
+from retrievers.options import SearchOptions
 
 if TYPE_CHECKING:
     from corpora.store import PassageStore

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.registry import near_names
-from retrievers.base import ScoredPassage, SearchOptions
+from retrievers.base import ScoredPassage
+from retrievers.options import SearchOptions
 
 from .sources import Offer, Source
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retrievers import Ranking
+from retrievers.base import Ranking
 from retrievers.client import RemoteSearcher
 from retrievers.errors import NotReady, Unreachable
 from retrievers.opening import open_searcher

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from corpora.home import split_name
 from indexer.devices import check_devices
 from indexer.naming import canonical_name
-from retrievers.base import SearchOptions
+from retrievers.options import SearchOptions
 from runtimes.cli.search import _factors
 from runtimes.execution.assignments import assigned
 from runtimes.llms.naming import parse_spec

@@ -11,9 +11,10 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.base import Hits, Scores
 from indexer.build import build_index
-from retrievers import Ranking, SearchOptions
-from retrievers.base import Retriever
+from retrievers import SearchOptions
+from retrievers.base import Ranking, Retriever
 from retrievers.opening import open_retriever
+from retrievers.options import DedupRule, MergeRule, RerankRule
 from retrievers.searcher import LocalSearcher
 from tests.retrievers.plain import Pairs, plain_cut, plain_merge, plain_weighted
 from tests.retrievers.worded import WordEncoder, dense_over
@@ -76,7 +77,7 @@ def pairs_of(ranking: Ranking) -> Pairs:
 @pytest.mark.parametrize("merge", ["max", "sum", "rrf", "interleave"])
 @pytest.mark.parametrize("rerank", ["none", "root"])
 @pytest.mark.parametrize("dedup", ["row", "text"])
-def test_groups_over_bm25_are_the_definition(store: PassageStore, merge: str, rerank: str, dedup: str) -> None:
+def test_groups_over_bm25_are_the_definition(store: PassageStore, merge: MergeRule, rerank: RerankRule, dedup: DedupRule) -> None:
     retrievers = {"bm25": open_retriever("made", "bm25", store)}
     options = SearchOptions(k=7, depth=30, merge=merge, rerank=rerank, dedup=dedup)
     rankings = LocalSearcher(store, retrievers).search_groups(GROUPS, options)

@@ -11,8 +11,9 @@ from corpora.errors import InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 from indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, Scores, SearchParam, SearchParams, Vectors
-from retrievers.base import Retriever, SearchOptions
+from retrievers.base import Retriever
 from retrievers.dense import DenseRetriever
+from retrievers.options import SearchOptions
 from retrievers.searcher import LocalSearcher
 
 
@@ -97,7 +98,7 @@ def test_a_parameter_that_no_retriever_has_is_refused(store: PassageStore, names
 
 
 def test_parameters_below_their_range_are_refused() -> None:
-    with pytest.raises(InputError, match="nprobe 0: at least 1 is needed"):
+    with pytest.raises(InputError, match="nprobe is 0: it should be greater than or equal to 1"):
         SearchOptions(nprobe=0)
 
 

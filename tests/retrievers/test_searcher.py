@@ -11,7 +11,8 @@ from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from indexer.build import build_index
-from retrievers import Found, Ranking, SearchOptions
+from retrievers import SearchOptions
+from retrievers.base import Found, Ranking
 from retrievers.opening import open_retriever
 from retrievers.searcher import LocalSearcher
 

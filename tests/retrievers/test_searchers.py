@@ -7,15 +7,18 @@ import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import InputError, UnknownNameError
 from indexer.build import build_index
-from retrievers import Ranking, Searcher, SearchOptions
+from retrievers import SearchOptions
+from retrievers.base import Ranking, Searcher
 from retrievers.client import RemoteSearcher
 from retrievers.opening import open_searcher
+from retrievers.options import DedupRule, MergeRule
 from retrievers.server.settings import Limits, Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.conftest import some_passages
@@ -32,7 +35,7 @@ OPTIONS = [
     SearchOptions(),
     SearchOptions(k=3, depth=3),
     SearchOptions(k=1000, depth=1000),
-    *(SearchOptions(merge=merge, dedup=dedup) for merge, dedup in itertools.product(("sum", "rrf", "interleave"), ("row", "text"))),
+    *(SearchOptions(merge=merge, dedup=dedup) for merge, dedup in itertools.product(get_args(MergeRule)[1:], get_args(DedupRule))),
     SearchOptions(rerank="root", rerank_depth=20),
 ]
 FUSED = [SearchOptions(k=5), SearchOptions(k=5, fuse="weighted", weights={"bm25": 0.3}, normalize=True), SearchOptions(k=5, rerank="root")]

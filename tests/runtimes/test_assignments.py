@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from corpora.errors import IdxError
-from retrievers.base import SearchOptions
+from retrievers.options import SearchOptions
 from runtimes.cli.ask import written
 from runtimes.execution.assignments import assigned
 from runtimes.methods import METHODS, find_method
@@ -70,15 +70,15 @@ def test_search_options_over_a_presets() -> None:
         (["k"], "'k' sets no switch: write NAME=VALUE"),
         (["kk=3"], "unknown switch 'kk': did you mean 'k'?"),
         (["shaer=3"], "unknown switch 'shaer': did you mean 'share'"),
-        (["k=x"], "the switch 'k' is 'x', not a whole number"),
-        (["k=1.5"], "the switch 'k' is '1.5', not a whole number"),
+        (["k=x"], "the switch 'k' is 'x': it should be a valid integer"),
+        (["k=1.5"], "the switch 'k' is '1.5': it should be a valid integer"),
         (["k=-1"], "the option 'k' is -1: it must be at least 0"),
-        (["share=nan"], "the switch 'share' is 'nan', not a number that is finite"),
-        (["share=half"], "the switch 'share' is 'half', not a number"),
-        (["on=maybe"], "the switch 'on' is 'maybe': it can be true or false"),
+        (["share=nan"], "the option 'share' is nan: "),
+        (["share=half"], "the switch 'share' is 'half': it should be a valid number"),
+        (["on=maybe"], "the switch 'on' is 'maybe': it should be a valid boolean"),
         (["form=c"], "the option 'form' is 'c': it can be a, b"),
         (["k=1", "k=2"], "the switch 'k' is set twice"),
-        (['several=["a", 1]'], "not a JSON list of texts"),
+        (['several=["a", 1]'], "the option 'several' is ('a', 1): "),
         (["several=[a"], "is no JSON list of texts"),
     ],
 )
@@ -93,9 +93,9 @@ def test_what_cannot_be_set_is_named(assignments: Sequence[str], message: str) -
     [
         (["k=3"], "unknown search option 'k'"),
         (["dept=3"], "did you mean 'depth'"),
-        (["depth=0"], "depth=0 cannot be: depth is 0: it must be at least 1"),
-        (["merge=best"], "unknown merge rule 'best'"),
-        (["weights=3"], "not a JSON object"),
+        (["depth=0"], "depth is 0: it should be greater than or equal to 1"),
+        (["merge=best"], "the search option 'merge' is 'best': it should be 'max'"),
+        (["weights=3"], "weights is 3: it should be a valid"),
         (["weights={"], "is no JSON object"),
         (['weights={"bm25": 1}'], "belong to the fuse rule 'weighted'"),
         (["nprobe=0"], "nprobe"),

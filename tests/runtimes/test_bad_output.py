@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from retrievers.base import Ranking, SearchOptions
+from retrievers.base import Ranking
+from retrievers.options import SearchOptions
 from runtimes.execution.executor import execute
 from runtimes.execution.records import prediction_json
 from runtimes.execution.rehearsal import StandInSearcher, made_up_passages

@@ -11,7 +11,8 @@ from itertools import pairwise
 import pytest
 
 from corpora.passage import Passage
-from retrievers.base import Found, Ranking, ScoredPassage, SearchOptions
+from retrievers.base import Found, Ranking, ScoredPassage
+from retrievers.options import SearchOptions
 from runtimes.errors import LLMError
 from runtimes.execution.executor import execute
 from runtimes.execution.results import Prediction

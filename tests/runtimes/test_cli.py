@@ -183,11 +183,11 @@ def test_a_name_already_built_from_another_file_is_kept(animals: Path, tmp_path:
 
 def test_search_refuses_what_it_cannot_do(animals: Path) -> None:
     idx("build", animals)
-    assert "unknown merge rule 'mean'" in error("search", "animals", "x", "--merge", "mean")
+    assert "merge is 'mean': " in error("search", "animals", "x", "--merge", "mean")
     assert "unknown retriever 'minilmm'" in error("search", "animals", "x", "-r", "minilmm")
     assert "the device 'gpu' is none of" in error("search", "animals", "x", "--device", "gpu")
     assert "query 2 is not UTF-8" in error("search", "animals", "x", os.fsdecode(b"a\xff"))
-    assert "k has 31 digits" in error("search", "animals", "x", "-k", 10**30)
+    assert "k is 10" in error("search", "animals", "x", "-k", 10**30)
     assert "rerank_depth is 3, but rerank is 'none'" in error("search", "animals", "x", "--rerank-depth", 3)
     assert "--weight bm25: give a retriever and a number" in error("search", "animals", "x", "--fuse", "weighted", "--weight", "bm25")
     assert "opened without one" in error("search", "animals", "x", "--rerank", "cross-encoder")

@@ -7,8 +7,8 @@ import ir_measures
 import pytest
 
 from corpora import sample
-from retrievers.base import SearchOptions
 from retrievers.opening import open_searcher
+from retrievers.options import SearchOptions
 from runtimes.evaluation.retrieval.has_answer import has_answer
 from runtimes.evaluation.retrieval.values import gold_pages
 from runtimes.questions import Question

@@ -12,7 +12,8 @@ import pytest
 
 from corpora.errors import IdxError, InputError, UnknownNameError
 from corpora.passage import Passage
-from retrievers.base import Found, Ranking, ScoredPassage, SearchOptions
+from retrievers.base import Found, Ranking, ScoredPassage
+from retrievers.options import SearchOptions
 from runtimes.errors import LLMError
 from runtimes.execution.executor import execute
 from runtimes.execution.results import Prediction

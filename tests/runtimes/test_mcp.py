@@ -21,7 +21,8 @@ from mcp.types import CallToolResult, TextContent
 
 from corpora.build import StoreOptions, build_store, open_store
 from indexer.build import build_index
-from retrievers import Ranking, SearchOptions
+from retrievers import SearchOptions
+from retrievers.base import Ranking
 from retrievers.opening import open_searcher
 from retrievers.server.settings import Settings
 from tests.conftest import ROOT, corpus_of

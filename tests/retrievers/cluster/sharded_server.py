@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from corpora.errors import IdxError
-from retrievers import Searcher, SearchOptions
+from retrievers import SearchOptions
+from retrievers.base import Searcher
 from retrievers.client import RemoteSearcher
 from retrievers.cluster.service import Layout, ShardService
 from retrievers.server.metrics import Metrics

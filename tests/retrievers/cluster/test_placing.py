@@ -12,10 +12,11 @@ import pytest
 from corpora.errors import InputError
 from indexer.base import limit_threads, n_threads
 from indexer.cluster.nodes import Node
-from retrievers.base import Ranking, SearchOptions
+from retrievers.base import Ranking
 from retrievers.cluster.placing import check_device, device_of, placed
 from retrievers.cluster.replicas import Health, Replica, ReplicatedShard
 from retrievers.errors import ShardUnavailable
+from retrievers.options import SearchOptions
 from retrievers.server.batcher import _outcomes
 from retrievers.server.cost import Kind
 from retrievers.server.joining import Search

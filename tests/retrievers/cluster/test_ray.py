@@ -17,7 +17,8 @@ from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
 from indexer.build import build_index
 from indexer.cluster.nodes import check_readable, check_versions, connected, nodes
 from indexer.row_range import index_identity
-from retrievers import Searcher, SearchOptions
+from retrievers import SearchOptions
+from retrievers.base import Searcher
 from retrievers.client import RemoteSearcher
 from retrievers.cluster.replicas import Replica, start_actor
 from retrievers.cluster.service import Layout, ShardService, _opened

@@ -13,7 +13,8 @@ from corpora import sample
 from corpora.build import StoreOptions, build_store, open_store
 from indexer.build import build_index
 from indexer.cluster.nodes import connected
-from retrievers import Ranking, SearchOptions
+from retrievers import SearchOptions
+from retrievers.base import Ranking
 from retrievers.client import RemoteSearcher
 from retrievers.opening import open_searcher
 from tests.conftest import corpus_of

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from corpora.passage import Passage
-from retrievers.base import Ranking, SearchOptions
+from retrievers.base import Ranking
 from retrievers.cancellation import check_wanted, while_wanted
 from retrievers.cross_encoder import CrossEncoder
 from retrievers.errors import DeadlineExceeded
+from retrievers.options import SearchOptions
 from retrievers.rerankers import RerankerSpec
 from retrievers.server.batcher import Batcher, Wanted
 from retrievers.server.cost import Backlog, Cost, Kind

@@ -12,8 +12,9 @@ from benchmarks.serve.load import Order, Report
 from benchmarks.serve.processes import Load
 from corpora.store import PassageStore, Rows
 from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from retrievers.base import Retriever, SearchOptions
+from retrievers.base import Retriever
 from retrievers.opening import open_retriever, open_searcher
+from retrievers.options import SearchOptions
 from retrievers.server.searching import pieces_of
 from retrievers.server.settings import Limits, Settings
 from retrievers.wire import ranking_from_json, ranking_to_json

@@ -9,7 +9,7 @@ import pytest
 from corpora import CORPORA
 from corpora.errors import UnknownNameError
 from indexer.naming import is_index_name
-from retrievers.base import SearchOptions
+from retrievers.options import SearchOptions
 from runtimes.methods import METHODS, find_method
 from runtimes.methods.base import switches
 from runtimes.methods.templates import prompt_hashes

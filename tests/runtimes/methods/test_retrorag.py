@@ -11,7 +11,7 @@ import pytest
 from corpora.errors import InputError
 from corpora.passage import Passage
 from retrievers import RERANKERS
-from retrievers.base import SearchOptions
+from retrievers.options import SearchOptions
 from runtimes.llms.base import AskYesNo, Generate, JsonSchema
 from runtimes.methods.base import switches
 from runtimes.methods.requests import Request

@@ -1,0 +1,104 @@
+"""Search options: one declaration for Python, the server's requests, the command line and ``NAME=VALUE`` assignments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from corpora.validation import options
+
+if TYPE_CHECKING:
+    from indexer.base import SearchParams
+
+FuseRule = Literal["rrf", "weighted"]
+MergeRule = Literal["max", "sum", "rrf", "interleave"]
+DedupRule = Literal["row", "text"]
+RerankRule = Literal["none", "root", "cross-encoder"]
+
+_LARGEST = 2**63 - 1  # whole number that every part of a search, and JSON's readers, can take
+_LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
+_MAX_WEIGHT = 1e9  # enough for any use, and sums of weighted scores stay far from infinity
+
+RetrieverName = Annotated[str, Field(max_length=200)]
+Weight = Annotated[float, Field(ge=-_MAX_WEIGHT, le=_MAX_WEIGHT)]
+
+
+@options
+class SearchOptions:
+    """How a search is done. Every value is one that JSON has; equal options have equal hashes.
+
+    The descriptions of the fields are also those of the server's documentation; ``idx search --help`` shows their first sentences.
+    """
+
+    k: Annotated[int, Field(ge=1, le=_LARGEST, description="Passages to return.")] = 10
+    depth: Annotated[int, Field(ge=1, le=_LARGEST, description="Candidates from each retriever for each query. At least k are taken.")] = (
+        100
+    )
+    fuse: Annotated[
+        FuseRule,
+        Field(
+            description="How the retrievers' lists are fused: rrf or weighted. rrf adds 1 / (60 + rank); weighted adds the scores times "
+            "the weights, where a row that a list lacks has that list's lowest score. A single retriever's scores stay as they are."
+        ),
+    ] = "rrf"
+    weights: Annotated[
+        Mapping[RetrieverName, Weight] | None,
+        Field(max_length=100, description="With weighted fusion: a retriever's factor, 1 unless given."),
+    ] = dataclasses.field(default=None, hash=False)
+    normalize: Annotated[
+        bool,
+        Field(description="With weighted fusion: bring each list's scores to one scale first. The lowest becomes -1/2, the highest 1/2."),
+    ] = False
+    merge: Annotated[
+        MergeRule,
+        Field(
+            description="How the queries' lists are merged: max, sum, rrf or interleave. max keeps each row's best score, sum adds the "
+            "scores, rrf adds 1 / (60 + rank), interleave takes the first of every list, then the second, and so on: the score is "
+            "1 / (best rank)."
+        ),
+    ] = "max"
+    dedup: Annotated[
+        DedupRule,
+        Field(
+            description="What counts as the same passage: row or text. text keeps only the best of passages whose texts are equal up to "
+            "case, spacing and compatibility form."
+        ),
+    ] = "row"
+    rerank: Annotated[
+        RerankRule,
+        Field(
+            description="What ranks the candidates by the first query: none, root or cross-encoder. root scores the merged candidates "
+            "once more, by each retriever for the group's first query, and fuses again; cross-encoder lets the searcher's cross-encoder "
+            "read each candidate together with that query."
+        ),
+    ] = "none"
+    rerank_depth: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=_LARGEST,
+            description="How many candidates are reranked. The best ones, at least k, and the others are left out; all unless given.",
+        ),
+    ] = None
+    nprobe: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM, description="Lists that ivf and ivfpq search.")] = None
+    ef_search: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM, description="Candidates that hnsw keeps. At least k are kept.")] = None
+    refine: Annotated[
+        int | None,
+        Field(ge=0, le=_LARGEST_PARAM, description="Candidates for each result that ivfpq and sq8 rescore exactly; 0 for none."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check the values that depend on one another."""
+        if self.fuse != "weighted" and (self.weights is not None or self.normalize):
+            raise ValueError(f"weights and normalize belong to the fuse rule 'weighted', the rule is '{self.fuse}'")
+        if self.rerank == "none" and self.rerank_depth is not None:
+            raise ValueError(f"rerank_depth is {self.rerank_depth}, but rerank is 'none': give a rerank rule, or leave it out")
+
+    def params(self) -> SearchParams:
+        """Return the search parameters that are set."""
+        from indexer.base import SearchParams
+
+        return SearchParams(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)
