@@ -25,7 +25,7 @@ from .vector_kind import VectorIndexKind
 from .vectors import SHARD_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
-_STORE_BYTES = (0.47, 90)  # share of a passage's bytes after compression, and bytes of tables per passage
+_STORE_BYTES = (0.47, 25)  # share of a passage's bytes after compression, and bytes of arrays per passage
 _BM25_BYTES_PER_S = 10e6
 _BM25_BYTES = 0.9  # index bytes per byte of text, while pieces and the merged index lie beside each other
 _LUCENE_PASSAGES_PER_S = 5_500  # of one program
@@ -49,8 +49,8 @@ class Need:
 
 def store_need(n_passages: int, passage_bytes: float) -> Need:
     """Return what the store of that many passages of that many bytes needs."""
-    share, table_bytes = _STORE_BYTES
-    return Need("passages", n_passages * (share * passage_bytes + table_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
+    share, array_bytes = _STORE_BYTES
+    return Need("passages", n_passages * (share * passage_bytes + array_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
 
 
 def bm25_need(n_passages: int, passage_bytes: float) -> Need:

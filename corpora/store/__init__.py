@@ -1,12 +1,13 @@
 """The passage store.
 
-layout  what is on disk       writer   records -> store
-reader  store -> passages     sorting  ids and titles in order, in bounded memory
-pages   their checksums       lmdb_pages  which pages LMDB has its tables on
+layout   what is on disk              writer  records -> store
+batches  where the frames are         reader  store -> passages
+names    rows by id and by title      checks  checksums of all but the frames
 """
 
 from .layout import FORMAT_VERSION, KIND
-from .reader import PassageStore, Rows, TextKeys
+from .names import Rows
+from .reader import PassageStore, TextKeys
 from .writer import StoreWriter
 
 __all__ = ["FORMAT_VERSION", "KIND", "PassageStore", "Rows", "StoreWriter", "TextKeys"]

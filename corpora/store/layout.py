@@ -1,19 +1,16 @@
 """What a store looks like on disk, and LMDB's own rules: one environment per process and path, none kept across a fork.
 
-Three files: ``passages.lmdb`` with the tables below, ``text_keys.u64`` (little-endian, one per row, memory-mapped), and ``pages.sums`` with
-checksums of both (see ``pages``). A passage is one zstd frame made with a dictionary trained on the corpus's first passages, so that single
-rows stay cheap to fetch at less than half their size.
+``passages.lmdb`` has the tables below; ``text_keys.u64``, ``ids.u64`` and ``titles.u64`` have one little-endian word a row, memory-mapped
+(see ``names``); ``checks.json`` has checksums of these arrays and of the pages that LMDB follows (see ``checks``). A passage is one zstd
+frame made with a dictionary trained on the corpus's first passages, so that single rows stay cheap to fetch at less than half their size.
 
-    passages  row (u32, big-endian)                 -> zstd frame of ``pack``'s bytes, with a checksum
-    ids       id                                    -> row
-    titles    title, or 0xff + sha256 of a long one -> (first row, number of rows), several per title
-    about     "dictionary"                          -> the zstd dictionary, empty for a tiny corpus
-              "repeated"                            -> (number, number) of records that repeat an id and those that had it first
+    passages  row of a batch's first passage (u32, big-endian) -> the batch: where each frame begins, and the frames (see ``batches``)
+    about     "dictionary"  -> the zstd dictionary, empty for a tiny corpus
+              "repeated"    -> (number, number) of records that repeat an id and those that had it first
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import threading
@@ -21,7 +18,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import zstandard
@@ -30,21 +26,22 @@ from corpora.errors import ArtifactDamaged, StorageError
 from corpora.passage import Passage
 
 KIND = "passages"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 DATABASE = "passages.lmdb"
 TEXT_KEYS = "text_keys.u64"
-MAX_KEY_BYTES = 511  # LMDB's longest key, and so the longest id
+IDS = "ids.u64"
+TITLES = "titles.u64"
+MAX_ID_BYTES = 511
 
 ROW = struct.Struct(">I")
-RUN = struct.Struct(">II")
+PAIR = struct.Struct(">II")
+ROW_IN_FRAME = struct.Struct("<I")
 DICTIONARY = b"dictionary"
 REPEATED = b"repeated"
 _LENGTHS = struct.Struct("<III")
+_ROW_AND_LENGTHS = struct.Struct("<IIII")
 _FIRST_MAP_BYTES = 256 << 20
 _COMPRESSION_LEVEL = 3  # level 6 gains 4 % of size and is three times slower (284 k passages of wiki_intro)
-
-if TYPE_CHECKING:
-    from lmdb import _Database as Table
 
 Frames = list[bytes | bytearray | memoryview]
 Decompress = Callable[[Frames], list[bytes]]
@@ -71,7 +68,7 @@ class Database:
             self.environment = lmdb.open(
                 str(path),
                 subdir=False,
-                max_dbs=4,
+                max_dbs=2,
                 map_size=max(_FIRST_MAP_BYTES, 2 * path.stat().st_size if path.exists() else 0) if writable else 0,
                 readonly=not writable,
                 lock=False,
@@ -83,8 +80,6 @@ class Database:
         try:
             self._check_whole(is_new=is_new)
             self.passages = self.environment.open_db(b"passages", create=writable)
-            self.ids = self.environment.open_db(b"ids", create=writable)
-            self.titles = self.environment.open_db(b"titles", dupsort=True, create=writable)
             self.about = self.environment.open_db(b"about", create=writable)
         except lmdb.Error as error:
             self.environment.close()  # or nobody could open this path again in this process
@@ -105,11 +100,6 @@ class Database:
         with damage_named(self.path), self.environment.begin() as txn:
             found: bytes | None = txn.get(key, db=self.about)
             return found
-
-    def count(self, table: Table) -> int:
-        """Return the number of entries of a table."""
-        with damage_named(self.path), self.environment.begin() as txn:
-            return int(txn.stat(table)["entries"])
 
 
 _open: weakref.WeakValueDictionary[tuple[int, int], Database] = weakref.WeakValueDictionary()
@@ -156,18 +146,23 @@ def pack(id_: bytes, title: bytes, text: bytes) -> bytes:
     return _LENGTHS.pack(len(id_), len(title), len(text)) + id_ + title + text
 
 
-def unpack(raw: bytes) -> Passage:
-    """Return the passage that ``pack`` packed."""
-    n_id, n_title, _ = _LENGTHS.unpack_from(raw)
-    title_start = _LENGTHS.size + n_id
+def unpack(raw: bytes, row: int) -> Passage:
+    """Return the passage of a row from what its frame holds: the row (u32, little-endian), then what ``pack`` packed.
+
+    Raises:
+        struct.error: it is too short, or another row's.
+    """
+    stored_row, n_id, n_title, _ = _ROW_AND_LENGTHS.unpack_from(raw)
+    if stored_row != row:
+        raise struct.error(f"row {stored_row} is where row {row} should be")
+    title_start = _ROW_AND_LENGTHS.size + n_id
     text_start = title_start + n_title
-    fields = (str(raw[_LENGTHS.size : title_start], "utf-8"), str(raw[title_start:text_start], "utf-8"), str(raw[text_start:], "utf-8"))
+    fields = (
+        str(raw[_ROW_AND_LENGTHS.size : title_start], "utf-8"),
+        str(raw[title_start:text_start], "utf-8"),
+        str(raw[text_start:], "utf-8"),
+    )
     return tuple.__new__(Passage, fields)  # what Passage(*fields) does, without a Python frame: 15 % of get_many
-
-
-def title_key(title: bytes) -> bytes:
-    """Return the title's key: itself, or a hash that no UTF-8 string can equal if it is too long or empty for LMDB."""
-    return title if 0 < len(title) <= MAX_KEY_BYTES else b"\xff" + hashlib.sha256(title).digest()
 
 
 def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:

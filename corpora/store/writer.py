@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
-import operator
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 import lmdb
 import numpy as np
@@ -21,17 +20,30 @@ from corpora.errors import ArtifactDamaged, PiecesDamaged, StorageError
 from corpora.passage import Located, Passage, text_key
 from corpora.readers import BadRecord, OnBad
 
-from .layout import DATABASE, DICTIONARY, MAX_KEY_BYTES, REPEATED, ROW, RUN, TEXT_KEYS, Database, compressor, pack, title_key
-from .pages import write_sums
-from .sorting import ExternalSort, Pair
-
-if TYPE_CHECKING:
-    from lmdb import _Database as Table
+from .batches import Batches, join
+from .checks import write_checks
+from .layout import (
+    DATABASE,
+    DICTIONARY,
+    IDS,
+    MAX_ID_BYTES,
+    PAIR,
+    REPEATED,
+    ROW,
+    ROW_IN_FRAME,
+    TEXT_KEYS,
+    TITLES,
+    Database,
+    compressor,
+    pack,
+)
+from .names import Words, colliding_rows, sort, word
 
 _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # whole articles, unsplit, close a batch earlier
 _FULL_DISK_BYTES = 64 << 20  # a batch may need this much
 _DICTIONARY_BYTES = 256 << 10  # 112 KiB costs 2 to 8 % of the ratio, 1 MiB gains 1 % (284 k passages of wiki_intro)
+_READ_ROWS = 1024
 _DICTIONARY_SAMPLES = 8192  # twice as many gain 1 % of the ratio in twice the time
 
 
@@ -53,8 +65,8 @@ class _Batch(NamedTuple):
 class StoreWriter:
     """Writes the records it is given into a folder.
 
-    Passages are written as they come, one durable batch after the other; while one is compressed, the next one is read. Ids
-    and titles are collected, sorted outside memory and written at the end, so that memory does not grow with the corpus.
+    Passages are written as they come, one durable batch after the other; while one is compressed, the next one is read. Ids and titles
+    are sorted in their files at the end, so that memory does not grow with the corpus.
 
     On a folder where an earlier writer was killed it goes on after the last durable batch: give it the same records from the beginning;
     those it has are only read again, for the fingerprint, the ids and the titles. What it left may be damaged: ``PiecesDamaged``.
@@ -70,7 +82,7 @@ class StoreWriter:
         except ArtifactDamaged as error:
             raise PiecesDamaged(str(error)) from error
         try:
-            self._n_durable = self._database.count(self._database.passages)
+            self._n_durable = _n_passages(self._database)
             self._dictionary = self._database.about_value(DICTIONARY)
             self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
@@ -81,7 +93,7 @@ class StoreWriter:
         self._n_passages = self._n_records = 0  # records: passages and those left out because they repeat an id
         self._places = dict.fromkeys(self._repeated.values(), "")  # of the records that have those ids first
         self._fingerprint = hashlib.sha256()
-        self._ids, self._titles = ExternalSort(folder), ExternalSort(folder)
+        self._ids, self._titles = (folder / IDS).open("wb"), (folder / TITLES).open("wb")
         self._compressing = ThreadPoolExecutor(max_workers=1)
 
     def write(self, records: Iterable[Located]) -> Iterator[int]:
@@ -102,7 +114,7 @@ class StoreWriter:
             yield self._store(compressed.result())
 
     def finish(self) -> str | None:
-        """Write ids, titles and the checksums of all pages, and return the fingerprint.
+        """Sort ids and titles, write the checksums, and return the fingerprint.
 
         Returns:
             None if some ids came more than once. The store is then empty again and knows which records to hand to ``on_bad``: close this
@@ -111,22 +123,22 @@ class StoreWriter:
         Raises:
             StorageError: the disk is full or fails.
         """
-        database = self._database
-        self._transact(lambda txn: _empty(database.ids, database.titles, txn=txn))  # what a killed run left
-        repeated: list[tuple[int, int]] = []
-        self._append(_first_of_each_id(self._ids, repeated), database.ids)
-        if repeated:
-            packed = b"".join(itertools.starmap(RUN.pack, repeated))
+        for file in (self._ids, self._titles):
+            file.flush()
+        sort(Path(self._titles.name))
+        with closing(Batches(self._database)) as batches:
+            repeated = list(_repeated_ids(sort(Path(self._ids.name)), batches))
+            if not repeated:
+                write_checks(batches, [Path(file.name) for file in (self._text_keys, self._ids, self._titles)])
+                return self._fingerprint.hexdigest()
+        packed = b"".join(itertools.starmap(PAIR.pack, repeated))
 
-            def start_over(txn: lmdb.Transaction) -> None:
-                _empty(database.passages, txn=txn)
-                txn.put(REPEATED, packed, db=database.about)
+        def start_over(txn: lmdb.Transaction) -> None:
+            txn.drop(self._database.passages, delete=False)
+            txn.put(REPEATED, packed, db=self._database.about)
 
-            self._transact(start_over)
-            return None
-        self._append(iter(self._titles), database.titles)
-        write_sums(database.path, Path(self._text_keys.name))
-        return self._fingerprint.hexdigest()
+        self._transact(start_over)
+        return None
 
     def close(self) -> None:
         """Close the files."""
@@ -136,8 +148,8 @@ class StoreWriter:
 
     def _accepted(self, batch: Sequence[Located]) -> Iterator[_Record]:
         """Give each good passage its row; hand those that cannot be stored, or repeat an id, to ``on_bad``."""
-        ids: list[Pair] = []
-        titles: list[tuple[bytes, int]] = []
+        ids: list[int] = []
+        titles: list[int] = []
         for passage, file, line in batch:
             try:
                 id_, title, text = _encoded(passage)
@@ -151,11 +163,11 @@ class StoreWriter:
                 continue
             row = self._n_passages
             self._n_passages += 1
-            ids.append((id_, ROW.pack(row)))
-            titles.append((title, row))
+            ids.append(word(id_, row))
+            titles.append(word(title, row))
             yield _Record(row, pack(id_, title, text), text_key(passage.text) if row >= self._n_durable else 0)
-        self._ids.add(ids)
-        self._titles.add(_title_runs(titles))
+        self._ids.write(np.array(ids, dtype="<u8").tobytes())
+        self._titles.write(np.array(titles, dtype="<u8").tobytes())
 
     def _compress(self, records: list[_Record]) -> _Batch:
         """Compress the new ones of these records; the first batch trains the dictionary. Runs on the one compressing thread.
@@ -166,7 +178,7 @@ class StoreWriter:
         new = [record for record in records if record.row >= self._n_durable]
         if not new:
             return _Batch([], [])
-        packed: list[bytes | bytearray | memoryview] = [record.packed for record in new]
+        packed: list[bytes | bytearray | memoryview] = [ROW_IN_FRAME.pack(record.row) + record.packed for record in new]
         if self._dictionary is None:
             self._dictionary = _trained(packed)
         frames = compressor(self._dictionary).multi_compress_to_buffer(packed)
@@ -184,15 +196,10 @@ class StoreWriter:
             self._text_keys.write(np.array([record.text_key for record in batch.records], dtype="<u8").tobytes())
             self._text_keys.flush()
             os.fsync(self._text_keys.fileno())
-            pairs = ((ROW.pack(record.row), frame) for record, frame in zip(batch.records, batch.frames, strict=True))
-            self._append(pairs, self._database.passages)
+            key, value = ROW.pack(batch.records[0].row), join(batch.frames)
+            self._transact(lambda txn: txn.put(key, value, db=self._database.passages, append=True))
             self._n_durable += len(batch.records)
         return self._n_durable
-
-    def _append(self, pairs: Iterator[Pair], table: Table) -> None:
-        """Put pairs, which come in key order and behind all that is there, into a table, a durable transaction for each batch of them."""
-        while batch := list(itertools.islice(pairs, _BATCH_PASSAGES)):
-            self._transact(functools.partial(_append_batch, table=table, batch=batch))
 
     def _transact(self, write: Callable[[lmdb.Transaction], object]) -> None:
         """Run ``write`` in one durable transaction, growing the memory map as often as it takes."""
@@ -265,37 +272,28 @@ def _encoded(passage: Passage) -> tuple[bytes, bytes, bytes]:
         id_, title, text = passage.id.encode(), passage.title.encode(), passage.text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"half of a surrogate pair, \\u{ord(error.object[error.start]):04x}, stands alone") from None
-    if not 0 < len(id_) <= MAX_KEY_BYTES:
-        raise ValueError(f"the id has {len(id_)} bytes (1 to {MAX_KEY_BYTES} are possible)")
+    if not 0 < len(id_) <= MAX_ID_BYTES:
+        raise ValueError(f"the id has {len(id_)} bytes (1 to {MAX_ID_BYTES} are possible)")
     return id_, title, text
 
 
-def _title_runs(titles: Sequence[tuple[bytes, int]]) -> Iterator[Pair]:
-    """Yield (title key, (first row, number of rows)) for each run of equal titles: an article's passages follow each other."""
-    for title, group in itertools.groupby(titles, key=operator.itemgetter(0)):
-        rows = [row for _, row in group]
-        yield title_key(title), RUN.pack(rows[0], len(rows))
+def _n_passages(database: Database) -> int:
+    with closing(Batches(database)) as batches:
+        return batches.n_passages
 
 
-def _first_of_each_id(sorted_ids: Iterable[Pair], repeated: list[tuple[int, int]]) -> Iterator[Pair]:
-    """Yield the first pair of each id; note the others as record numbers, from 1: (record, the one that has the id first)."""
-    last: Pair = (b"", b"")
-    for pair in sorted_ids:
-        if pair[0] == last[0]:
-            repeated.append((ROW.unpack(pair[1])[0] + 1, ROW.unpack(last[1])[0] + 1))
-        else:
-            last = pair
-            yield pair
-
-
-def _empty(*tables: Table, txn: lmdb.Transaction) -> None:
-    for table in tables:
-        txn.drop(table, delete=False)
-
-
-def _append_batch(txn: lmdb.Transaction, table: Table, batch: list[Pair]) -> None:
-    txn.cursor(table).putmulti(batch, append=True)
+def _repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
+    """Yield, as numbers of records from 1, each that repeats an id, and the one that has it first."""
+    decompress = batches.decompressor()
+    for rows in colliding_rows(words):
+        first_of: dict[str, int] = {}
+        for start in range(0, len(rows), _READ_ROWS):
+            part = rows[start : start + _READ_ROWS]
+            for row, passage in zip(part.tolist(), batches.passages(part, decompress), strict=True):
+                first = first_of.setdefault(passage.id, row)
+                if first != row:
+                    yield row + 1, first + 1
 
 
 def _unpack_pairs(packed: bytes) -> dict[int, int]:
-    return dict(RUN.iter_unpack(packed))
+    return dict(PAIR.iter_unpack(packed))

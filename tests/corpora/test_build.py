@@ -73,10 +73,10 @@ def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, 
     assert not staging.exists()
 
 
-@pytest.mark.parametrize("killed_in", ["_append", "file_sha256", "_publish"])
+@pytest.mark.parametrize("killed_in", ["write_checks", "file_sha256", "_publish"])
 def test_a_build_killed_while_it_is_finished_goes_on_too(source: Path, killed_in: str) -> None:
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
-    module = "writer.StoreWriter" if killed_in == "_append" else "staging"
+    module = "writer" if killed_in == "write_checks" else "staging"
     kill = f"import corpora.staging as staging\n{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     script = textwrap.dedent(KILLED_BUILD).replace("def kill", kill + "def kill")
     killed = subprocess.run([sys.executable, "-c", script, source, "100000"], cwd=ROOT, check=False)

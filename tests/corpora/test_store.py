@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import struct
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from corpora.build import StoreOptions, build_store, open_store, skipped_records
 from corpora.errors import ArtifactDamaged, ArtifactMissing, InputError
 from corpora.passage import Passage, text_key
 from corpora.store import PassageStore
+from corpora.store.layout import ROW_IN_FRAME, damage_named, pack, unpack
 from tests.conftest import corpus_of
 
 Build = Callable[..., PassageStore]
@@ -59,6 +61,41 @@ def test_long_and_empty_titles_are_found(build: Build) -> None:
     assert store.rows_titled(long).tolist() == [0, 2]
     assert store.rows_titled("").tolist() == [1]
     assert store.rows_titled(long + "x").tolist() == [3]
+
+
+def test_names_of_equal_checksums_are_told_apart(build: Build) -> None:
+    assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
+    store = build([Passage("plumless", "buckeroo", "a"), Passage("buckeroo", "x", "b"), Passage("x", "plumless", "c")])
+    assert store.rows_of(["buckeroo", "plumless", "x"]).tolist() == [1, 0, 2]
+    assert store.rows_titled("plumless").tolist() == [2]
+    assert store.rows_titled("buckeroo").tolist() == [0]
+    store = build([Passage("plumless", "buckeroo", "a")])
+    assert store.rows_of(["buckeroo", "plumless"]).tolist() == [-1, 0]
+    assert store.rows_titled("plumless").tolist() == []
+
+
+def test_a_frame_of_another_row_is_an_error() -> None:
+    frame = ROW_IN_FRAME.pack(1) + pack(b"id", b"title", b"text")
+    assert unpack(frame, 1) == Passage("id", "title", "text")
+    with pytest.raises(ArtifactDamaged, match="a store is damaged .*row 1 is where row 0 should be"), damage_named(Path("a store")):
+        unpack(frame, 0)
+
+
+@pytest.mark.parametrize("name", ["passages.lmdb", "checks.json", "text_keys.u64", "ids.u64", "titles.u64"])
+def test_a_file_of_other_bytes_is_an_error_when_it_is_used(build: Build, made_passages: list[Passage], name: str) -> None:
+    build(made_passages)
+    file = store_path("made") / name
+    content = bytearray(file.read_bytes())
+    content[20] ^= 4
+    file.write_bytes(content)
+
+    def look_up() -> None:
+        store = open_store("made")
+        assert store.get_many([7]) == [made_passages[7]]
+        _ = store.text_key, store.rows_titled("none"), store.rows_of(["none"])
+
+    with pytest.raises(ArtifactDamaged, match=f"{name} "):
+        look_up()
 
 
 def test_text_keys_are_those_of_the_texts(build: Build, made_passages: list[Passage]) -> None:

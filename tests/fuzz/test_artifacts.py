@@ -16,7 +16,7 @@ from corpora.artifacts import MANIFEST, manifest_from_json
 from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from corpora.errors import IdxError
 from corpora.passage import Passage
-from corpora.store.layout import pack, unpack
+from corpora.store.layout import ROW_IN_FRAME, pack, unpack
 from indexer.build import build_index, open_index
 from indexer.catalog import index_path
 from runtimes.cli.listing import _origin, _parts
@@ -120,13 +120,13 @@ def test_damaged_postings(built: Path, data: st.DataObject) -> None:
 
 
 @examples()
-@given(raw=damaged(pack(b"1", "é".encode(), b"text")))
+@given(raw=damaged(ROW_IN_FRAME.pack(7) + pack(b"1", "é".encode(), b"text")))
 def test_passages_of_any_bytes(raw: bytes) -> None:
     from corpora.store.layout import damage_named
 
     def read() -> Passage:
         with damage_named(Path("made")):
-            return unpack(raw)
+            return unpack(raw, 7)
 
     found = found_or_refused(read, "made")
     assert found is None or all(isinstance(part, str) for part in found)

@@ -1,0 +1,66 @@
+"""Batches of passages, each one LMDB value: the places where its frames begin and the last one ends (u32, little-endian), then the frames.
+
+So LMDB's tree stays small: a row is found by arithmetic in its batch, and LMDB is asked once, for the places of the batches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.passage import Passage
+
+from .layout import DICTIONARY, ROW, Database, Decompress, Frames, damage_named, decompressor, unpack
+
+_PLACE = struct.Struct("<I")
+_FRAME = struct.Struct("<II")
+
+
+def join(frames: Sequence[bytes]) -> bytes:
+    """Return the batch that holds the frames."""
+    places = itertools.accumulate((len(frame) for frame in frames), initial=_PLACE.size * (len(frames) + 1))
+    return b"".join([*map(_PLACE.pack, places), *frames])
+
+
+class Batches:
+    """The batches of a database; they belong to one process, and change no more."""
+
+    def __init__(self, database: Database) -> None:
+        """Find the batches.
+
+        Raises:
+            ArtifactDamaged: the database is damaged.
+        """
+        self.database = database
+        self._dictionary = database.about_value(DICTIONARY) or b""
+        with damage_named(database.path):
+            self._transaction = database.environment.begin(buffers=True)  # as long as it is open, LMDB lets the values be used
+            pairs = list(self._transaction.cursor(database.passages))
+            self.values: list[memoryview] = [value for _, value in pairs]
+            self._first_rows = np.array([ROW.unpack(key)[0] for key, _ in pairs], dtype=np.int64)
+            n_last = _PLACE.unpack_from(self.values[-1])[0] // _PLACE.size - 1 if pairs else 0
+            self.n_passages = int(self._first_rows[-1]) + n_last if pairs else 0
+
+    def close(self) -> None:
+        """Let go of the values."""
+        self._transaction.abort()
+
+    def decompressor(self) -> Decompress:
+        """Return the function that decompresses the frames; it belongs to one thread."""
+        return decompressor(self._dictionary)
+
+    def passages(self, rows: NDArray[np.int64], decompress: Decompress) -> list[Passage]:
+        """Return the passages of rows that are there, in their order; raises ``ArtifactDamaged``."""
+        numbers = np.searchsorted(self._first_rows, rows, side="right") - 1
+        places = _PLACE.size * (rows - self._first_rows[numbers])
+        with damage_named(self.database.path):
+            frames: Frames = []
+            for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
+                value = self.values[number]
+                start, end = _FRAME.unpack_from(value, place)
+                frames.append(value[start:end])
+            return list(map(unpack, decompress(frames), rows.tolist()))

@@ -1,0 +1,99 @@
+"""Checksums of what a store's frames do not check themselves: the arrays, and the pages that LMDB follows.
+
+LMDB believes what it finds on a page: single bits flipped in the heads and nodes of pages made it end the process (SIGBUS, SIGABRT).
+Batches are most of its file, and it only hands them out; all the rest, a few pages, is compared before it opens the file.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.durable import write_durably
+from corpora.errors import ArtifactDamaged
+from corpora.json_value import json_value
+
+from .batches import Batches
+
+CHECKS = "checks.json"
+
+Spans = Sequence[tuple[int, int]]
+
+
+def write_checks(batches: Batches, arrays: Iterable[Path]) -> None:
+    """Write the checksums of a finished store, whose last transaction is on the disk."""
+    path = batches.database.path
+    spans = _spans(batches)
+    sums = {array.name: zlib.crc32(np.memmap(array, dtype=np.uint8, mode="r").data) for array in arrays}
+    content = {"batches": spans, "other_pages": _crc32_between(path, spans), "arrays": sums}
+    write_durably(path.with_name(CHECKS), json.dumps(content).encode())
+
+
+class Checks:
+    """The checksums of a store."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        path = database.with_name(CHECKS)
+        try:
+            self._content: dict[str, Any] = dict(json_value(path.read_bytes()))
+        except OSError as error:
+            raise ArtifactDamaged(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
+        except (TypeError, ValueError) as error:
+            raise ArtifactDamaged(f"{path} is damaged ({error}): build it again with --force") from error
+
+    def check_pages(self) -> None:
+        """Raise ``ArtifactDamaged`` if a page is damaged that LMDB follows."""
+        try:
+            is_sound = _crc32_between(self._database, self._content["batches"]) == self._content["other_pages"]
+        except (OSError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ArtifactDamaged(f"{self._database} cannot be checked ({error}): build it again with --force") from error
+        if not is_sound:
+            raise ArtifactDamaged(f"{self._database} is damaged: build it again with --force")
+
+    def check_array(self, name: str, array: NDArray[Any]) -> None:
+        """Raise ``ArtifactDamaged`` if an array is damaged."""
+        sums = self._content.get("arrays")
+        if not isinstance(sums, dict) or sums.get(name) != zlib.crc32(array.data):
+            raise ArtifactDamaged(f"{self._database.with_name(name)} is damaged: build it again with --force")
+
+
+def _spans(batches: Batches) -> list[tuple[int, int]]:
+    """Return from where to where in the file there are pages with nothing but batches.
+
+    A value that does not fit on a page has pages of its own, behind their head of a few bytes.
+    """
+    page_bytes = batches.database.environment.stat()["psize"]
+    values = [np.frombuffer(value, dtype=np.uint8) for value in batches.values if len(value) >= page_bytes]
+    if not values:
+        return []
+    places = np.array([value.ctypes.data for value in values])
+    with batches.database.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        starts = places - places[0] + content.find(values[0].data)
+        while any(content[start : start + 64] != value[:64].tobytes() for start, value in zip(starts.tolist(), values, strict=True)):
+            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # that was an earlier copy, on pages that are free now
+    merged: list[tuple[int, int]] = []
+    for start, n_bytes in sorted(zip(starts.tolist(), map(len, values), strict=True)):
+        first, end = start // page_bytes * page_bytes, -(-(start + n_bytes) // page_bytes) * page_bytes
+        if merged and merged[-1][1] == first:
+            first = merged.pop()[0]
+        merged.append((first, end))
+    return merged
+
+
+def _crc32_between(path: Path, spans: Spans) -> int:
+    """Return the crc32 of all bytes of a file outside of ascending spans."""
+    crc32, end, n_bytes = 0, 0, path.stat().st_size
+    with path.open("rb") as file:
+        for start, next_end in [*spans, (n_bytes, n_bytes)]:
+            file.seek(end)
+            crc32 = zlib.crc32(file.read(max(0, start - end)), crc32)
+            end = next_end
+    return crc32

@@ -1,0 +1,49 @@
+"""Rows by id and by title: a sorted array of words, the crc32 of a name above and its row below.
+
+Different names may have equal checksums: whoever looks one up compares the names of the passages.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+Rows = NDArray[np.int64]
+
+_ROW_BITS = 32
+_ROW_MASK = (1 << _ROW_BITS) - 1
+
+
+def word(name: bytes, row: int) -> int:
+    """Return the word of a row and its id or title."""
+    return zlib.crc32(name) << _ROW_BITS | row
+
+
+def sort(path: Path) -> Words:
+    """Sort the words of a file where they are, outside of the process's own memory, and return them."""
+    words = np.memmap(path, dtype="<u8", mode="r+")
+    words.sort()
+    words.flush()
+    return words
+
+
+def colliding_rows(words: Words) -> list[Rows]:
+    """Return, of sorted words, the ascending rows of each checksum that several have."""
+    checksums = words.view("<u4")[1::2]
+    is_next_equal = checksums[1:] == checksums[:-1]
+    edges = np.flatnonzero(np.diff(is_next_equal, prepend=False, append=False)).reshape(-1, 2)
+    return [(words[first : last + 1] & np.uint64(_ROW_MASK)).astype(np.int64) for first, last in edges.tolist()]
+
+
+def candidates(words: Words, names: Sequence[bytes]) -> tuple[Rows, Rows]:
+    """Return places in ``names``, ascending, and the rows that may have those names, ascending for each."""
+    firsts = np.array([word(name, 0) for name in names], dtype=words.dtype)
+    starts, ends = np.searchsorted(words, firsts), np.searchsorted(words, firsts | np.uint64(_ROW_MASK), side="right")
+    counts = ends - starts
+    places = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+    return np.repeat(np.arange(len(names)), counts), (words[places] & np.uint64(_ROW_MASK)).astype(np.int64)
