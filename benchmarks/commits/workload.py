@@ -1,0 +1,93 @@
+"""Workloads of one checkout, in a process of its own: ``python workload.py``, with the checkout on ``PYTHONPATH`` and its ``IDX_HOME``.
+
+Only interfaces that both commits have are called. A line of JSON on standard input names a workload and how many seconds it may take; the
+answer is a line with the rate, in units of the workload per second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CORPUS, FEW, N_FEW = "measured", "few", 256  # the second is embedded
+_AT_ONCE = 512
+_GROUP = 5
+_FETCHED = 100
+
+
+def found(module: str, name: str) -> Any:  # noqa: ANN401 - of either commit
+    """Import a name from the checkout, whose packages may be below ``wikidx`` or not."""
+    for path in (f"wikidx.{module}", module):
+        try:
+            return getattr(importlib.import_module(path), name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not path.startswith(error.name):
+                raise
+    raise ImportError(f"neither wikidx.{module} nor {module} is there")
+
+
+def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], object]]]:
+    """Return what can be measured, by name: the units of one call, and the call."""
+    options = found("retrievers.base", "SearchOptions")
+    searcher = found("retrievers.opening", "open_searcher")(CORPUS, "bm25")
+    store = found("corpora.build", "open_store")(CORPUS)
+    open_index = found("indexer.build", "open_index")
+    bm25, exact = open_index(CORPUS, "bm25", store), open_index(CORPUS, "contriever", store)
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((_AT_ONCE, exact.dim)).astype(np.float32)
+    batch = list(questions[:_AT_ONCE])
+    groups = [list(questions[start : start + _GROUP]) for start in range(0, _AT_ONCE, _GROUP)]
+    rows = rng.choice(len(store), size=(64, _FETCHED))
+    turn = iter(range(sys.maxsize))
+
+    def one() -> object:
+        return searcher.search([questions[next(turn) % len(questions)]], options(k=10))
+
+    return {
+        "BM25, k 10": (len(batch), lambda: bm25.search(batch, 10)),
+        "BM25, k 100": (len(batch), lambda: bm25.search(batch, 100)),
+        "exact search, batch 1": (1, lambda: exact.search(vectors[:1], 100)),
+        "exact search, batch 32": (32, lambda: exact.search(vectors[:32], 100)),
+        "exact search, batch 512": (_AT_ONCE, lambda: exact.search(vectors, 100)),
+        "search_groups, groups of 5": (len(groups), lambda: searcher.search_groups(groups, options(k=10))),
+        "search, one question": (1, one),
+        "get_many, 100 passages": (1, lambda: store.get_many(np.sort(rows[next(turn) % len(rows)]))),
+    }
+
+
+def embedding() -> tuple[int, Callable[[], object]]:
+    """Return how many passages there are in the subset, and a call that embeds them."""
+    store = found("corpora.build", "open_store")(f"{FEW}@{N_FEW}")
+    encoder = found("indexer.encoders.transformer", "TransformerEncoder")(found("indexer.naming", "encoder_spec")("minilm"))
+    passages = store.get_many(np.arange(len(store)))
+    return len(passages), lambda: encoder.encode_passages(passages)
+
+
+def rate(units: int, work: Callable[[], object], seconds: float) -> float:
+    """Repeat some work, after it has warmed up, for some seconds; return units a second of the fastest call."""
+    work()
+    best, until = float("inf"), time.perf_counter() + seconds
+    while (started := time.perf_counter()) < until:
+        work()
+        best = min(best, time.perf_counter() - started)
+    return units / best
+
+
+def main() -> None:
+    """Answer orders until there are no more."""
+    known = workloads(json.loads(Path(sys.argv[1]).read_text()))
+    for line in sys.stdin:
+        order = json.loads(line)
+        chosen = embedding() if order["name"] == "embedding" else known[order["name"]]
+        print(json.dumps(rate(*chosen, order["seconds"])), flush=True)
+
+
+if __name__ == "__main__":
+    main()
