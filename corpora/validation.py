@@ -25,7 +25,7 @@ def options(kind: type[T]) -> type[T]:
     Nothing is converted but whole numbers to ``float``. A value that does not fit raises ``OptionError``, and so does a ``ValueError`` of
     the class's ``__post_init__``.
     """
-    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)  # idx --help makes none
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     made: Any = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=config)(kind)
     check = made.__init__
 

@@ -36,7 +36,7 @@ from .screen import is_unicode, note, say, say_json
 if TYPE_CHECKING:
     from runtimes.execution.opening import Plan
     from runtimes.execution.results import Cost, Prediction
-    from runtimes.methods.base import Method, Switch
+    from runtimes.methods.base import Method, Option
     from runtimes.training.base import Builder
 
 _SHOWN_CHARACTERS = 300
@@ -154,9 +154,9 @@ def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
 
 def _explain(method: Method, *, as_json: bool) -> None:
     """Print what a method is, its roles, presets and switches."""
-    from runtimes.methods.base import switches
+    from runtimes.methods.base import list_options
 
-    options = switches(method.options())
+    options = list_options(method.options())
     if as_json:
         presets = {name: {"corpus": one.corpus, "retriever": one.retriever, "search": one.search} for name, one in method.presets.items()}
         about = {"method": method.name, "summary": method.summary, "source": method.source, "roles": method.roles, "presets": presets}
@@ -170,7 +170,7 @@ def _explain(method: Method, *, as_json: bool) -> None:
     say_switches(options)
 
 
-def say_switches(switches: Sequence[Switch]) -> None:
+def say_switches(switches: Sequence[Option]) -> None:
     """Print switches, with their defaults as ``--set`` takes them."""
     for one in switches:
         choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
@@ -178,7 +178,7 @@ def say_switches(switches: Sequence[Switch]) -> None:
         say(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
 
 
-def switches_json(switches: Sequence[Switch]) -> list[dict[str, Any]]:
+def switches_json(switches: Sequence[Option]) -> list[dict[str, Any]]:
     """Return what is known of switches, but for the values that they have just now."""
     return [{name: value for name, value in one._asdict().items() if name != "value"} for one in switches]
 

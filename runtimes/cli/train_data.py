@@ -223,9 +223,9 @@ def _tell(method: str | None, *, as_json: bool) -> None:
 
 def _explain(builder: Builder, *, as_json: bool) -> None:
     """Print what a builder makes, and its switches."""
-    from runtimes.methods.base import switches
+    from runtimes.methods.base import list_options
 
-    kinds = {"asking": switches(builder.asking()), "making": switches(builder.making())}
+    kinds = {"asking": list_options(builder.asking()), "making": list_options(builder.making())}
     if as_json:
         told = {kind: switches_json(some) for kind, some in kinds.items()}
         say_json({"method": builder.name, "summary": builder.summary, "source": builder.source, "switches": told})

@@ -20,7 +20,7 @@ from runtimes.llms.base import LLM
 from runtimes.llms.cache import ReplyCache
 from runtimes.llms.naming import Settings, Spec, choose, close_llms, open_llms, parse_spec
 from runtimes.llms.options import ConnectionOptions
-from runtimes.methods.base import Method, Preset, switches
+from runtimes.methods.base import Method, Preset, list_options
 from runtimes.methods.templates import prompt_hashes
 
 from .assignments import assigned
@@ -93,9 +93,7 @@ class Plan:
 
     def settings(self) -> dict[str, Any]:
         """Return the method, its switches with where their defaults come from, and its prompts, as JSON has them."""
-        told = {
-            switch.name: {"value": switch.value, "default": switch.default, "origin": switch.origin} for switch in switches(self.options)
-        }
+        told = {one.name: {"value": one.value, "default": one.default, "origin": one.origin} for one in list_options(self.options)}
         return {"method": self.method.name, "switches": told, "prompts": prompt_hashes([self.method.name])}
 
 

@@ -6,11 +6,12 @@ al., Large Language Models are Zero-Shot Reasoners, 2022 (arXiv 2205.11916).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
+from corpora.validation import options
 from runtimes.llms.base import Decoding, Message
 
-from .base import Answer, Method, switch
+from .base import Answer, Method, option
 from .drafts import draft
 from .model_output import first_line
 from .requests import Run, generate
@@ -19,19 +20,18 @@ from .templates import template
 _CONCLUSION = "So the answer is:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class CotOptions:
     """How the model is asked."""
 
-    calls: str = switch(
+    calls: Literal["one", "two"] = option(
         "one",
         "paper",
         "one: the answer stands at the reasoning's end; two: a second call takes it from there (zero-shot, no demonstrations)",
-        choices=("one", "two"),
     )
-    shots: int = switch(4, "proposed", "demonstrations before the question, with calls=one; the paper shows several")
-    max_tokens: int = switch(256, "proposed", "tokens of the reasoning, its answer included", least=1)
-    answer_tokens: int = switch(32, "proposed", "tokens of the answer, with calls=two", least=1)
+    shots: int = option(4, "proposed", "demonstrations before the question, with calls=one; the paper shows several")
+    max_tokens: int = option(256, "proposed", "tokens of the reasoning, its answer included", least=1)
+    answer_tokens: int = option(32, "proposed", "tokens of the answer, with calls=two", least=1)
 
 
 def cot(question: str, options: CotOptions) -> Run[Answer]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from corpora.validation import options
 from runtimes.llms.base import Decoding
 
-from .base import Answer, Method, switch
+from .base import Answer, Method, option
 from .requests import Run, generate
 from .templates import template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class DirectOptions:
     """How the model is asked."""
 
-    shots: int = switch(0, "proposed", "demonstrations before the question")
-    max_tokens: int = switch(64, "proposed", "tokens of the answer", least=1)
+    shots: int = option(0, "proposed", "demonstrations before the question")
+    max_tokens: int = option(64, "proposed", "tokens of the answer", least=1)
 
 
 def direct(question: str, options: DirectOptions) -> Run[Answer]:

@@ -5,26 +5,25 @@ Yu et al., Generate rather than Retrieve: Large Language Models are Strong Conte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from corpora.passage import text_key
+from corpora.validation import options
 from runtimes.llms.base import Decoding, Gen
 
-from .base import Answer, Method, switch
+from .base import Answer, Method, option
 from .requests import Run, generate, sample
 from .templates import Blocks, template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class GenReadOptions:
     """How documents are written, and how they are read."""
 
-    documents: int = switch(1, "paper", "documents that are written: one greedily, or several drawn at random", least=1)
-    temperature: float = switch(1.0, "proposed", "of several documents", least=0.01, most=100)
-    top_p: float = switch(0.95, "proposed", "of several documents, by nucleus sampling", least=0.01, most=1)
-    document_tokens: int = switch(300, "paper", "tokens of a document", least=1)
-    shots: int = switch(0, "paper", "demonstrations before each prompt")
-    max_tokens: int = switch(10, "paper", "tokens of the answer", least=1)
+    documents: int = option(1, "paper", "documents that are written: one greedily, or several drawn at random", least=1)
+    temperature: float = option(1.0, "proposed", "of several documents", least=0.01, most=100)
+    top_p: float = option(0.95, "proposed", "of several documents, by nucleus sampling", least=0.01, most=1)
+    document_tokens: int = option(300, "paper", "tokens of a document", least=1)
+    shots: int = option(0, "paper", "demonstrations before each prompt")
+    max_tokens: int = option(10, "paper", "tokens of the answer", least=1)
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:

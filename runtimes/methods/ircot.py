@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from corpora.passage import Passage, text_key
+from corpora.validation import options
 from runtimes.llms.base import Chat, Decoding, Gen, Message
 
-from .base import Answer, Method, Preset, passages_of, switch
+from .base import Answer, Method, Preset, option, passages_of
 from .drafts import Draft, draft
 from .requests import Run, generate, named, note, retrieve
 from .sentences import sentences, words
@@ -23,35 +24,32 @@ from .templates import numbered, template
 _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class IrcotOptions:
     """How far the chain goes, what it searches with, and who reads."""
 
-    k: int = switch(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", least=1)
-    max_passages: int = switch(15, "paper", "passages that are collected in all", least=1)
-    passage_words: int = switch(350, "paper", "words of a passage that are read, from its start; 0: all")
-    max_sentences: int = switch(10, "paper", "sentences of the chain", least=1)
-    conclusions: str = switch(
+    k: int = option(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", least=1)
+    max_passages: int = option(15, "paper", "passages that are collected in all", least=1)
+    passage_words: int = option(350, "paper", "words of a passage that are read, from its start; 0: all")
+    max_sentences: int = option(10, "paper", "sentences of the chain", least=1)
+    conclusions: Literal["skip", "search"] = option(
         "skip",
         "paper",
         "a sentence that begins with thus, so, therefore or the like: skip it and search with the one before it, or search with it",
-        choices=("skip", "search"),
     )
-    if_repeated: str = switch(
+    if_repeated: Literal["skip", "add"] = option(
         "skip",
         "proposed",
         "a sentence that is in the chain already: skip it and take the next one, which ends the chain where there is none; or add it",
-        choices=("skip", "add"),
     )
-    reader: str = switch(
+    reader: Literal["cot", "direct", "none"] = option(
         "cot",
         "paper",
         "who answers at the end: a reader by chain of thought, one that answers directly, or none: what the chain itself concludes",
-        choices=("cot", "direct", "none"),
     )
-    shots: int = switch(3, "proposed", "demonstrations before each prompt; the paper shows up to 20 with longer contexts")
-    sentence_tokens: int = switch(100, "proposed", "tokens that are generated for a sentence", least=1)
-    max_tokens: int = switch(256, "proposed", "tokens of the reader's reasoning and answer", least=1)
+    shots: int = option(3, "proposed", "demonstrations before each prompt; the paper shows up to 20 with longer contexts")
+    sentence_tokens: int = option(100, "proposed", "tokens that are generated for a sentence", least=1)
+    max_tokens: int = option(256, "proposed", "tokens of the reader's reasoning and answer", least=1)
 
 
 @dataclass(slots=True, kw_only=True)

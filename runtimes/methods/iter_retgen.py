@@ -6,39 +6,38 @@ With one round it is retrieve-then-read, by chain of thought if ``form`` says so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from corpora.passage import Passage
+from corpora.validation import options
 from runtimes.llms.base import Decoding
 
-from .base import Answer, Method, Preset, passages_of, switch
+from .base import Answer, Method, Preset, option, passages_of
 from .drafts import Draft, draft
 from .requests import Run, generate, named, retrieve
 from .sentences import words
 from .templates import numbered, template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class IterRetGenOptions:
     """How many rounds, and what is written and searched in each."""
 
-    rounds: int = switch(3, "paper", "times that is retrieved and answered, as in RA-ISF's comparison", least=1)
-    k: int = switch(5, "proposed", "passages of a round, in place of the last one's", least=1)
-    form: str = switch(
-        "cot", "paper", "what is written: a chain of thought that ends in an answer, or the answer alone", choices=("cot", "answer")
+    rounds: int = option(3, "paper", "times that is retrieved and answered, as in RA-ISF's comparison", least=1)
+    k: int = option(5, "proposed", "passages of a round, in place of the last one's", least=1)
+    form: Literal["cot", "answer"] = option(
+        "cot", "paper", "what is written: a chain of thought that ends in an answer, or the answer alone"
     )
-    query: str = switch(
-        "text", "paper", "what follows the question in a query: the last output as a whole, or its answer", choices=("text", "answer")
+    query: Literal["text", "answer"] = option(
+        "text", "paper", "what follows the question in a query: the last output as a whole, or its answer"
     )
-    if_repeated: str = switch(
+    if_repeated: Literal["go_on", "stop"] = option(
         "go_on",
         "paper",
         "a query that was searched with in the last round: go on, or stop, since passages and output will be the same",
-        choices=("go_on", "stop"),
     )
-    shots: int = switch(3, "proposed", "demonstrations before the question; the paper shows several")
-    max_tokens: int = switch(256, "proposed", "tokens of an output", least=1)
+    shots: int = option(3, "proposed", "demonstrations before the question; the paper shows several")
+    max_tokens: int = option(256, "proposed", "tokens of an output", least=1)
 
 
 def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:

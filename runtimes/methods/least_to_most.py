@@ -6,25 +6,25 @@ Zhou et al., Least-to-Most Prompting Enables Complex Reasoning in Large Language
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from corpora.validation import options
 from runtimes.llms.base import Decoding
 
-from .base import Answer, Method, switch
+from .base import Answer, Method, option
 from .requests import Run, generate, named
 from .sentences import words
 from .sub_questions import sub_questions
 from .templates import template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class LeastToMostOptions:
     """How the question is broken down, and how its parts are answered."""
 
-    max_sub_questions: int = switch(5, "proposed", "parts besides the question itself, the first of the list")
-    shots: int = switch(4, "proposed", "demonstrations before each prompt; the paper shows several")
-    max_tokens: int = switch(64, "proposed", "tokens of an answer", least=1)
-    list_tokens: int = switch(256, "proposed", "tokens of the list of parts", least=1)
+    max_sub_questions: int = option(5, "proposed", "parts besides the question itself, the first of the list")
+    shots: int = option(4, "proposed", "demonstrations before each prompt; the paper shows several")
+    max_tokens: int = option(64, "proposed", "tokens of an answer", least=1)
+    list_tokens: int = option(256, "proposed", "tokens of the list of parts", least=1)
 
 
 def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from corpora.validation import options
 from runtimes.llms.base import Decoding
 
-from .base import Answer, Method, passages_of, switch
+from .base import Answer, Method, option, passages_of
 from .requests import Run, generate, retrieve
 from .templates import numbered, template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class RagOptions:
     """What is retrieved, and how the model is asked."""
 
-    k: int = switch(5, "proposed", "passages that are read", least=1)
-    shots: int = switch(0, "proposed", "demonstrations before the question")
-    max_tokens: int = switch(64, "proposed", "tokens of the answer", least=1)
+    k: int = option(5, "proposed", "passages that are read", least=1)
+    shots: int = option(0, "proposed", "demonstrations before the question")
+    max_tokens: int = option(64, "proposed", "tokens of the answer", least=1)
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:

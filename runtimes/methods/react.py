@@ -11,12 +11,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from corpora.passage import Passage
+from corpora.validation import options
 from runtimes.llms.base import Chat, Decoding, Message, Span
 
-from .base import Answer, Method, Preset, passages_of, switch
+from .base import Answer, Method, Preset, option, passages_of
 from .model_output import first_line
 from .requests import Run, generate, look_up, named, retrieve
 from .sentences import spans, words
@@ -27,32 +28,30 @@ _ACTION = re.compile(r"(?:^|\n)[ \t*]*Action(?: \d+)?\**[ \t]*:[ \t*]*", re.IGNO
 _COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # one pair of brackets within
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class ReactOptions:
     """How many steps, and what Search does."""
 
-    max_steps: int = switch(7, "paper", "steps of a thought, an action and an observation", least=1)
-    at_limit: str = switch(
+    max_steps: int = option(7, "paper", "steps of a thought, an action and an observation", least=1)
+    at_limit: Literal["empty", "answer"] = option(
         "empty",
         "paper",
         "when the steps are used up: the answer is empty, or the model is asked for one",
-        choices=("empty", "answer"),
     )
-    page_sentences: int = switch(5, "paper", "sentences that Search shows of a page, from its start", least=1)
-    similar_titles: int = switch(5, "paper", "similar titles that Search names where there is no page", least=1)
-    k: int = switch(20, "proposed", "passages whose titles are the similar ones", least=1)
-    fold_titles: bool = switch(True, "proposed", "a similar title that differs in case and punctuation alone is the page's")
-    if_no_page: str = switch(
-        "name", "paper", "where there is no page: name similar titles, or open the page of the first one", choices=("name", "open")
+    page_sentences: int = option(5, "paper", "sentences that Search shows of a page, from its start", least=1)
+    similar_titles: int = option(5, "paper", "similar titles that Search names where there is no page", least=1)
+    k: int = option(20, "proposed", "passages whose titles are the similar ones", least=1)
+    fold_titles: bool = option(True, "proposed", "a similar title that differs in case and punctuation alone is the page's")
+    if_no_page: Literal["name", "open"] = option(
+        "name", "paper", "where there is no page: name similar titles, or open the page of the first one"
     )
-    if_repeated: str = switch(
+    if_repeated: Literal["go_on", "stop"] = option(
         "go_on",
         "paper",
         "an action that was done before with the same observation: go on, or stop as when the steps are used up",
-        choices=("go_on", "stop"),
     )
-    shots: int = switch(6, "paper", "demonstrations before the question")
-    max_tokens: int = switch(100, "paper", "tokens of a thought with its action", least=1)
+    shots: int = option(6, "paper", "demonstrations before the question")
+    max_tokens: int = option(100, "paper", "tokens of a thought with its action", least=1)
 
 
 class _Step(NamedTuple):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from corpora.passage import Passage
+from corpora.validation import options
 from runtimes.llms.base import Chat, Decoding, Message
 
-from .base import Answer, Method, Preset, passages_of, switch
+from .base import Answer, Method, Preset, option, passages_of
 from .model_output import first_line, labelled
 from .requests import Run, generate, named, retrieve
 from .sentences import words
@@ -28,28 +28,26 @@ _FINALLY = re.compile(r"\bfinal\s+answer[\s*_]*(?:is\b[\s*_]*[:：]?|[:：])[\s*
 _NEXT_QUESTION = "\nQuestion:"  # where a model that goes on after its answer makes up another one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class SelfAskOptions:
     """Who answers follow-up questions, and how many there may be."""
 
-    answered_by: str = switch(
+    answered_by: Literal["reader", "context", "model"] = option(
         "reader",
         "proposed",
         "who answers a follow-up question: a reader of the passages that it finds; the model itself, with the passages in front of the "
         "question (context) or without any (model: the paper's Self-Ask without search engine)",
-        choices=("reader", "context", "model"),
     )
-    k: int = switch(5, "proposed", "passages for a follow-up question", least=1)
-    max_follow_ups: int = switch(5, "proposed", "follow-up questions, after which the final answer is asked for")
-    if_repeated: str = switch(
+    k: int = option(5, "proposed", "passages for a follow-up question", least=1)
+    max_follow_ups: int = option(5, "proposed", "follow-up questions, after which the final answer is asked for")
+    if_repeated: Literal["conclude", "again"] = option(
         "conclude",
         "proposed",
         "a follow-up question that was asked before: ask for the final answer, or answer it again",
-        choices=("conclude", "again"),
     )
-    shots: int = switch(4, "proposed", "demonstrations before the question, none for the reader; the paper shows several")
-    max_tokens: int = switch(256, "proposed", "tokens that are generated at once, and of the final answer", least=1)
-    reader_tokens: int = switch(64, "proposed", "tokens of the reader's answer", least=1)
+    shots: int = option(4, "proposed", "demonstrations before the question, none for the reader; the paper shows several")
+    max_tokens: int = option(256, "proposed", "tokens that are generated at once, and of the final answer", least=1)
+    reader_tokens: int = option(64, "proposed", "tokens of the reader's answer", least=1)
 
 
 class _FollowUp(NamedTuple):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from corpora.errors import InputError
 from corpora.passage import Passage
+from corpora.validation import options
 from runtimes.evaluation.answers.metrics import METRICS, Metric
 from runtimes.llms.base import Chat, Decoding
-from runtimes.methods.base import Answer, Method, switch
+from runtimes.methods.base import Answer, Method, option
 from runtimes.methods.ra_isf import METHOD as RA_ISF
 from runtimes.methods.ra_isf import RaIsfOptions
 from runtimes.methods.ra_isf.judging import with_knowledge, with_passages
@@ -36,48 +36,45 @@ _ABOUT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class RaIsfAsking:
     """What the models are asked."""
 
-    per_set: int = switch(1000, "paper", "questions drawn from each set", least=1)
-    know: str = switch(
+    per_set: int = option(1000, "paper", "questions drawn from each set", least=1)
+    know: Literal["answers", "asked", "off"] = option(
         "answers",
         "paper",
         "what is known: compare the model's own answers with the gold ones (appendix A.1), or have a model say whether it knows (section "
         "4.5, where the labels are GPT-4's); off: no set for this sub-model",
-        choices=("answers", "asked", "off"),
     )
-    relevance: bool = switch(True, "paper", "judge each retrieved passage (appendix A.2)")
-    decompose: bool = switch(True, "paper", "break each question down (appendix A.3)")
-    k: int = switch(5, "paper", "passages judged for a question, as in appendix E", least=1)
-    max_query_tokens: int = switch(64, "paper", "tokens of a search query, taken from the question's end; 0: no limit")
-    remove_question: bool = switch(True, "paper", "leave out passages that contain the question (section 4.3)")
-    shots: int = switch(4, "proposed", "demonstrations before each prompt; the paper says few-shot and no number")
-    answer_form: str = switch(
+    relevance: bool = option(True, "paper", "judge each retrieved passage (appendix A.2)")
+    decompose: bool = option(True, "paper", "break each question down (appendix A.3)")
+    k: int = option(5, "paper", "passages judged for a question, as in appendix E", least=1)
+    max_query_tokens: int = option(64, "paper", "tokens of a search query, taken from the question's end; 0: no limit")
+    remove_question: bool = option(True, "paper", "leave out passages that contain the question (section 4.3)")
+    shots: int = option(4, "proposed", "demonstrations before each prompt; the paper says few-shot and no number")
+    answer_form: Literal["short", "yes_no"] = option(
         "short",
         "proposed",
         "how the model answers what it is to know: shortly, or yes or no as StrategyQA has it",
-        choices=("short", "yes_no"),
     )
-    refer_back: bool = switch(False, "proposed", "sub-questions may point to earlier answers as #1, #2; set the method's switch alike")
-    max_tokens: int = switch(256, "proposed", "tokens of an answer, and of a list of sub-questions", least=1)
+    refer_back: bool = option(False, "proposed", "sub-questions may point to earlier answers as #1, #2; set the method's switch alike")
+    max_tokens: int = option(256, "proposed", "tokens of an answer, and of a list of sub-questions", least=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class RaIsfMaking:
     """What becomes of the replies."""
 
-    same_as: str = switch("squad_em", "proposed", "the metric by which an own answer is the gold one where it is 1; the paper: the same")
-    labels: str = switch(
+    same_as: str = option("squad_em", "proposed", "the metric by which an own answer is the gold one where it is 1; the paper: the same")
+    labels: Literal["words", "code"] = option(
         "words",
         "proposed",
         "targets: what the method's prompts ask for, yes, no and a numbered list; or those of the paper's code, know, unknow, relevance, "
         'irrelevance and {"query": [...]}, which the method reads as well, but not with verdicts by choice or probability',
-        choices=("words", "code"),
     )
-    prompt_shots: int = switch(0, "proposed", "demonstrations in the prompts that are trained on: the method's switch 'shots' later")
-    max_sub_questions: int = switch(5, "proposed", "sub-questions of a question, the first of the list, as the method reads them", least=1)
+    prompt_shots: int = option(0, "proposed", "demonstrations in the prompts that are trained on: the method's switch 'shots' later")
+    max_sub_questions: int = option(5, "proposed", "sub-questions of a question, the first of the list, as the method reads them", least=1)
 
 
 def _method_options(asking: RaIsfAsking) -> RaIsfOptions:

@@ -18,7 +18,7 @@ from runtimes.execution.identity import questions_digest, versions
 from runtimes.execution.opening import Plan, described, opened
 from runtimes.execution.results import Cost
 from runtimes.execution.runs import PREDICTIONS, open_run, refuse_other_settings
-from runtimes.methods.base import check, switches
+from runtimes.methods.base import list_options
 from runtimes.methods.templates import prompt_hashes
 
 from . import making
@@ -81,8 +81,6 @@ def switches_of(builder: Builder, assignments: Sequence[str]) -> Switches:
     parted = [[one for one in assignments if (one.partition("=")[0] in of_making) is is_making] for is_making in (False, True)]
     asking_options = assigned(builder.asking, parted[0], what="switch")
     making_options = assigned(builder.making, parted[1], what="switch")
-    check(asking_options)
-    check(making_options)
     return Switches(parted[0], asking_options, making_options)
 
 
@@ -147,7 +145,7 @@ def make(task: Task, out: Path, decided: dict[str, Any], citations: RowMetric | 
         "switches": {
             one.name: {"value": one.value, "default": one.default, "origin": one.origin}
             for options in (task.asking.options, task.making)
-            for one in switches(options)
+            for one in list_options(options)
         },
         "models": decided["models"],
         "search": decided["search"],

@@ -3,6 +3,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -78,3 +80,8 @@ def test_numpy_s_numbers_and_strings_become_plain_ones() -> None:
     weights = SearchOptions(fuse="weighted", weights={np.str_("bm25"): np.float64(0.5), "minilm": 2}).weights
     assert weights == {"bm25": 0.5, "minilm": 2.0}
     assert {(type(name), type(weight)) for name, weight in (weights or {}).items()} == {(str, float)}
+
+
+def test_the_first_options_of_a_process_are_refused_alike() -> None:
+    script = "from retrievers import SearchOptions\ntry:\n  SearchOptions(k=0)\nexcept Exception as error:\n  print(type(error).__name__)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "OptionError\n"

@@ -16,7 +16,7 @@ from runtimes.execution.records import prediction_json
 from runtimes.execution.wave import Services
 from runtimes.llms.transformers_engine import TransformersEngine
 from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.questions import Question
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
@@ -133,12 +133,12 @@ def test_every_method_has_a_dry_run_and_is_explained(idx: Command, name: str) ->
     method = find_method(name)
     explained = idx("ask", name)
     assert explained.startswith(f"{name}: {method.summary} (")
-    for one in switches(method.options()):
+    for one in list_options(method.options()):
         assert f"\n  {one.name}=" in explained
         assert f"[{one.origin}]" in explained
     about = json.loads(idx("ask", name, "--json"))
     assert (about["method"], about["roles"], list(about["presets"])) == (name, list(method.roles), list(method.presets))
-    assert [one["name"] for one in about["switches"]] == [one.name for one in switches(method.options())]
+    assert [one["name"] for one in about["switches"]] == [one.name for one in list_options(method.options())]
 
 
 def test_each_role_has_the_model_that_it_is_given(sample_home: Path, idx: Command, script: Script) -> None:
@@ -250,12 +250,21 @@ MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "-r", "minilm"], "idx build sample --encoder minilm"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "-r", "bm25+bm25"], "names a retriever twice"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "kk=1"], "unknown switch 'kk': did you mean 'k'"),
-    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "k=0"], "'k' is 0: it must be at least 1"),
-    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "max_tokens=0"], "'max_tokens' is 0: it must be at least 1"),
+    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "k=0"], "k is 0: it should be greater than or equal to 1"),
+    (
+        ["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "max_tokens=0"],
+        "max_tokens is 0: it should be greater than or equal to 1",
+    ),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "shots=99"], "has 3 demonstrations, not 99"),
-    (["ra_isf", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "depth_test=never"], "it can be exceeded, reached, leaf"),
+    (
+        ["ra_isf", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "depth_test=never"],
+        "it should be 'exceeded', 'reached' or 'leaf'",
+    ),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "dept=3"], "unknown search option 'dept': did you mean 'depth'"),
-    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "depth=0"], "depth is 0: it must be at least 1"),
+    (
+        ["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "depth=0"],
+        "depth is 0: it should be greater than or equal to 1",
+    ),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--search", "nprobe=4"], "nprobe is no parameter of 'bm25'"),
     (["ra_isf", "who?", "--llm", "SCRIPT", "--preset", "NQ"], "unknown preset of 'ra_isf' 'NQ': known: default"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--device", "gpu"], "the device 'gpu' is none of"),

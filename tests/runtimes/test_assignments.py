@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
 from corpora.errors import IdxError
+from corpora.validation import options
 from retrievers.options import SearchOptions
 from runtimes.cli.ask import written
 from runtimes.execution.assignments import assigned
 from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import check, switch, switches
+from runtimes.methods.base import list_options, option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class MadeOptions:
-    k: int = switch(5, "paper", "a whole number")
-    share: float = switch(0.5, "paper", "a number")
-    on: bool = switch(True, "paper", "a truth")
-    form: str = switch("a", "paper", "one of two", choices=("a", "b"))
-    free: str = switch("", "paper", "any text")
-    several: tuple[str, ...] = switch((), "paper", "texts")
-
-    def __post_init__(self) -> None:
-        check(self)
+    k: int = option(5, "paper", "a whole number")
+    share: float = option(0.5, "paper", "a number")
+    on: bool = option(True, "paper", "a truth")
+    form: Literal["a", "b"] = option("a", "paper", "one of two")
+    free: str = option("", "paper", "any text")
+    several: tuple[str, ...] = option((), "paper", "texts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +48,9 @@ def test_values_have_the_types_of_their_fields() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_switch_can_be_set_to_what_it_is_shown_as(name: str) -> None:
     options = find_method(name).options
-    shown = [f"{one.name}={written(one.default)}" for one in switches(options())]
+    shown = [f"{one.name}={written(one.default)}" for one in list_options(options())]
     assert assigned(options, shown, what="switch") == options()
-    for one in switches(options()):
+    for one in list_options(options()):
         for choice in one.choices:
             assert getattr(assigned(options, [f"{one.name}={written(choice)}"], what="switch"), one.name) == choice
 
@@ -72,13 +71,13 @@ def test_search_options_over_a_presets() -> None:
         (["shaer=3"], "unknown switch 'shaer': did you mean 'share'"),
         (["k=x"], "the switch 'k' is 'x': it should be a valid integer"),
         (["k=1.5"], "the switch 'k' is '1.5': it should be a valid integer"),
-        (["k=-1"], "the option 'k' is -1: it must be at least 0"),
-        (["share=nan"], "the option 'share' is nan: "),
+        (["k=-1"], "k is -1: it should be greater than or equal to 0"),
+        (["share=nan"], "share is nan: it should be a finite number"),
         (["share=half"], "the switch 'share' is 'half': it should be a valid number"),
         (["on=maybe"], "the switch 'on' is 'maybe': it should be a valid boolean"),
-        (["form=c"], "the option 'form' is 'c': it can be a, b"),
+        (["form=c"], "the switch 'form' is 'c': it should be 'a' or 'b'"),
         (["k=1", "k=2"], "the switch 'k' is set twice"),
-        (['several=["a", 1]'], "the option 'several' is ('a', 1): "),
+        (['several=["a", 1]'], "several.1 is 1: it should be a valid string"),
         (["several=[a"], "is no JSON list of texts"),
     ],
 )

@@ -335,7 +335,7 @@ MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["--questions", "FOLDER/bad.jsonl"], "bad.jsonl, line 2: the field 'question' is None, not a text"),
     (["--out", "FOLDER/bad.jsonl"], "Not a directory: "),
     (["--out", "FOLDER/bad.jsonl/out"], "Not a directory: "),
-    (["--set", "max_tokens=0"], "is 0: it must be at least 1"),
+    (["--set", "max_tokens=0"], "is 0: it should be greater than or equal to 1"),
     (["--llm", "hf:/no/such/folder"], "every role is given to two models"),
     (["--preset", "NQ"], "unknown preset of 'direct' 'NQ': known: none"),
 ]

@@ -2,68 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
-from runtimes.methods.base import switch
+from corpora.validation import options
+from runtimes.methods.base import option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class RaIsfOptions:
     """The paper's hyper-parameters and ablations, and what it leaves open."""
 
-    know: bool = switch(True, "paper", "ask whether the model knows the answer; False: No-SKM, always retrieve")
-    relevance: str = switch(
+    know: bool = option(True, "paper", "ask whether the model knows the answer; False: No-SKM, always retrieve")
+    relevance: Literal["each", "joint", "off"] = option(
         "each",
         "paper",
         "each: one call a passage (Algorithm 1); joint: one call, relevant and sufficient (appendix E); off: No-PRM, no retrieval",
-        choices=("each", "joint", "off"),
     )
-    decompose: bool = switch(True, "paper", "break the question down if no passage is relevant; False: No-QDM, the answer is unknown")
-    k: int = switch(5, "paper", "passages retrieved for a question, as in appendix E", least=1)
-    max_depth: int = switch(3, "paper", "D_th; the question asked has depth 0, its sub-questions 1")
-    depth_test: str = switch(
+    decompose: bool = option(True, "paper", "break the question down if no passage is relevant; False: No-QDM, the answer is unknown")
+    k: int = option(5, "paper", "passages retrieved for a question, as in appendix E", least=1)
+    max_depth: int = option(3, "paper", "D_th; the question asked has depth 0, its sub-questions 1")
+    depth_test: Literal["exceeded", "reached", "leaf"] = option(
         "exceeded",
         "paper",
         "unknown is what is deeper than D_th (exceeded: Algorithm 1, 'iter > D_th', so D_th + 1 decompositions), or at D_th (reached: the "
         "text), or at D_th and neither known nor found (leaf: the text, and No-QDM as D_th = 0)",
-        choices=("exceeded", "reached", "leaf"),
     )
-    answer_from: str = switch(
+    answer_from: Literal["relevant", "all"] = option(
         "relevant",
         "paper",
         "passages that are read: relevant (equation 3), or all if one is relevant (Algorithm 1, line 18)",
-        choices=("relevant", "all"),
     )
-    max_query_tokens: int = switch(64, "paper", "tokens of a search query, taken from the question's end; 0: no limit")
-    remove_question: bool = switch(True, "paper", "leave out passages that contain the question asked (section 4.3)")
-    if_none_answered: str = switch(
+    max_query_tokens: int = option(64, "paper", "tokens of a search query, taken from the question's end; 0: no limit")
+    remove_question: bool = option(True, "paper", "leave out passages that contain the question asked (section 4.3)")
+    if_none_answered: Literal["synthesise", "unknown", "closed_book", "passages"] = option(
         "synthesise",
         "paper",
         "where there is no sub-question or all are unknown: put them together all the same, say unknown, or answer closed-book or from "
         "the passages that were found irrelevant",
-        choices=("synthesise", "unknown", "closed_book", "passages"),
     )
-    repeats: str = switch(
+    repeats: Literal["solve", "drop"] = option(
         "solve",
         "paper",
         "sub-questions that repeat a question above them: solve them like others, or drop them",
-        choices=("solve", "drop"),
     )
-    max_sub_questions: int = switch(5, "proposed", "sub-questions of a question, the first of the list")
-    refer_back: bool = switch(False, "paper", "solve sub-questions in order, with the answer to the first in place of #1, and so on")
-    verdicts: str = switch(
+    max_sub_questions: int = option(5, "proposed", "sub-questions of a question, the first of the list")
+    refer_back: bool = option(False, "paper", "solve sub-questions in order, with the answer to the first in place of #1, and so on")
+    verdicts: Literal["words", "choice", "probability"] = option(
         "words",
         "paper",
         "how yes or no is said: in words, in words by structured output, or by the next token's probability",
-        choices=("words", "choice", "probability"),
     )
-    know_threshold: float = switch(0.5, "proposed", "with verdicts by probability: least P(yes) of a question that is known", most=1)
-    relevance_threshold: float = switch(0.5, "proposed", "with verdicts by probability: least P(yes) of a relevant passage", most=1)
-    answer_form: str = switch(
+    know_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a question that is known", most=1)
+    relevance_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a relevant passage", most=1)
+    answer_form: Literal["short", "sentence", "yes_no"] = option(
         "short",
         "proposed",
         "short, a sentence as in appendix E, or yes_no: yes or no to the question asked, short answers to its sub-questions",
-        choices=("short", "sentence", "yes_no"),
     )
-    shots: int = switch(0, "proposed", "demonstrations before each prompt")
-    max_tokens: int = switch(256, "proposed", "tokens of an answer, and of a list of sub-questions", least=1)
+    shots: int = option(0, "proposed", "demonstrations before each prompt")
+    max_tokens: int = option(256, "proposed", "tokens of an answer, and of a list of sub-questions", least=1)

@@ -11,7 +11,7 @@ from corpora.errors import UnknownNameError
 from indexer.naming import is_index_name
 from retrievers.options import SearchOptions
 from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.methods.templates import prompt_hashes
 
 
@@ -33,12 +33,12 @@ def test_a_method_describes_itself(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_option_says_where_its_default_comes_from(name: str) -> None:
     options = find_method(name).options()
-    for switch in switches(options):
+    for switch in list_options(options):
         assert switch.origin in ("paper", "proposed")
         assert switch.about
         assert switch.value == switch.default
         assert not switch.choices or switch.default in switch.choices
-    assert len(switches(options)) == len(dataclasses.fields(options))
+    assert len(list_options(options)) == len(dataclasses.fields(options))
 
 
 def test_an_unknown_method_has_near_names() -> None:

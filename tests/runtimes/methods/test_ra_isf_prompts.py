@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runtimes.llms.base import AskYesNo, Gen, Generate
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.methods.ra_isf import METHOD, RaIsfOptions
 from runtimes.methods.requests import Request, Retrieve
 from runtimes.methods.templates import template
@@ -73,7 +73,7 @@ def test_the_switches_of_the_paper() -> None:
     assert METHOD.roles == ("answer", "know", "relevance", "decompose")
     (preset,) = METHOD.presets.values()
     assert (preset.corpus, preset.retriever) == ("wiki2018", "contriever")
-    stated = {switch.name: switch.value for switch in switches(RaIsfOptions()) if switch.origin == "paper"}
+    stated = {switch.name: switch.value for switch in list_options(RaIsfOptions()) if switch.origin == "paper"}
     assert stated == {
         **{"know": True, "relevance": "each", "decompose": True, "k": 5, "max_depth": 3, "depth_test": "exceeded"},
         **{"answer_from": "relevant", "max_query_tokens": 64, "remove_question": True, "verdicts": "words"},

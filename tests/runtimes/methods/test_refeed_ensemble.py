@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runtimes.llms.base import Gen, Generate, MeanNll, Message
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.methods.refeed import METHOD, RefeedOptions
 from runtimes.methods.requests import Request, Retrieve
 from runtimes.methods.templates import template
@@ -156,7 +156,7 @@ def test_the_switches_of_the_paper() -> None:
     assert (METHOD.name, METHOD.roles) == ("refeed", ("answer",))
     (preset,) = METHOD.presets.values()
     assert (preset.corpus, preset.retriever) == ("wiki2018", "bm25")
-    stated = {switch.name: switch.value for switch in switches(RefeedOptions()) if switch.origin == "paper"}
+    stated = {switch.name: switch.value for switch in list_options(RefeedOptions()) if switch.origin == "paper"}
     assert stated == {
         **{"diverse": True, "ensemble": True, "form": "answer", "k": 10},
         **{"merge": "max", "dedup": "row", "question_too": False},

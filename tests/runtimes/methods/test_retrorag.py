@@ -13,7 +13,7 @@ from corpora.passage import Passage
 from retrievers import RERANKERS
 from retrievers.options import SearchOptions
 from runtimes.llms.base import AskYesNo, Generate, JsonSchema
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.methods.requests import Request
 from runtimes.methods.retrorag import METHOD, RetroRAGOptions, retrorag
 from tests.runtimes.methods.driving import drive
@@ -331,7 +331,7 @@ def test_rounds_are_named_in_the_trace() -> None:
 
 
 def test_defaults_and_their_origins() -> None:
-    stated = {switch.name: switch.value for switch in switches(RetroRAGOptions()) if switch.origin == "paper"}
+    stated = {switch.name: switch.value for switch in list_options(RetroRAGOptions()) if switch.origin == "paper"}
     assert stated == {
         **{"k": 5, "n_source": 5, "n_inferred": 5, "max_rounds": 5, "threshold": 0.7, "gate": 0.5},
         **{"temperature": 0.01, "monitor_temperature": 1.0},
@@ -342,7 +342,7 @@ def test_defaults_and_their_origins() -> None:
 
 @pytest.mark.parametrize("name", ["k", "n_source", "n_inferred", "max_rounds", "max_inferences"])
 def test_a_size_below_one_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"the option '{name}' is 0: it must be at least 1"):
+    with pytest.raises(InputError, match=f"{name} is 0: it should be greater than or equal to 1"):
         METHOD.run(Q, options(**{name: 0}))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.errors import InputError
 from runtimes.llms.base import JsonSchema, Message, text_of
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions, self_reasoning
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import (
@@ -257,7 +257,7 @@ def test_citations_of_passages_that_are_not_there_are_named_and_can_be_dropped()
 
 
 def test_defaults_and_their_origins() -> None:
-    stated = {switch.name: switch.value for switch in switches(SelfReasoningOptions()) if switch.origin == "paper"}
+    stated = {switch.name: switch.value for switch in list_options(SelfReasoningOptions()) if switch.origin == "paper"}
     assert stated == {
         **{"k": 5, "task": "short", "max_tokens": 2048, "temperature": 0.0, "irrelevant": "rule"},
         **{"rap": True, "eap": True, "tap": True, "reader": False, "shuffle": False, "noise": 0.0},

@@ -167,10 +167,10 @@ def test_noise_that_the_question_finds_itself_is_none() -> None:
     ("values", "says"),
     [
         ({"noise": 0.5}, "noise_questions"),
-        ({"noise": 1.5, "noise_questions": ("Other?",)}, "'noise' is 1.5: it must be at most 1"),
-        ({"noise": -0.1, "noise_questions": ("Other?",)}, "'noise' is -0.1: it must be at least 0"),
-        ({"k": 0}, "'k' is 0"),
-        ({"max_citations": 0}, "'max_citations' is 0"),
+        ({"noise": 1.5, "noise_questions": ("Other?",)}, "noise is 1.5: it should be less than or equal to 1"),
+        ({"noise": -0.1, "noise_questions": ("Other?",)}, "noise is -0.1: it should be greater than or equal to 0"),
+        ({"k": 0}, "k is 0"),
+        ({"max_citations": 0}, "max_citations is 0"),
     ],
 )
 def test_impossible_options_are_refused(values: dict[str, Any], says: str) -> None:

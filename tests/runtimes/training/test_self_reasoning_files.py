@@ -14,7 +14,7 @@ from corpora.passage import Passage
 from runtimes.evaluation.by_models.citations import AlceCitations
 from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from runtimes.llms.base import Gen, Generate, JsonSchema
-from runtimes.methods.base import switches
+from runtimes.methods.base import list_options
 from runtimes.methods.templates import template
 from runtimes.questions import Question
 from runtimes.training.base import Collected, Made, Making
@@ -251,7 +251,7 @@ def test_prompts_with_more_demonstrations_than_there_are(question: Question, tas
 @pytest.mark.parametrize("name", ["citation_recall", "citation_precision", "least_str_em"])
 @pytest.mark.parametrize("value", [-0.1, 1.1, 7.0, float("nan")])
 def test_thresholds_are_shares(name: str, value: float) -> None:
-    with pytest.raises(InputError, match=f"{name} is {value:g}: it is a share between 0 and 1"):
+    with pytest.raises(InputError, match=f"{name} is {value}: it should be "):
         SelfReasoningMaking(**{name: value})  # type: ignore[arg-type]
 
 
@@ -265,7 +265,7 @@ def test_only_long_answers_need_a_model_of_inference() -> None:
 
 
 def test_the_papers_figures_are_the_defaults() -> None:
-    found = {one.name: (one.default, one.origin) for kind in (SelfReasoningAsking(), SelfReasoningMaking()) for one in switches(kind)}
+    found = {one.name: (one.default, one.origin) for kind in (SelfReasoningAsking(), SelfReasoningMaking()) for one in list_options(kind)}
     expected = {"samples": 10_000, "k": 5, "max_tokens": 2048, "citation_recall": 0.8, "citation_precision": 0.8, "size": 2000}
     assert {name: found[name] for name in expected} == {name: (value, "paper") for name, value in expected.items()}
     names = [field.name for kind in (SelfReasoningAsking, SelfReasoningMaking) for field in dataclasses.fields(kind)]

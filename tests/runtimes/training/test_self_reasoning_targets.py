@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -63,17 +63,19 @@ def prompt_of(driven: Driven) -> Chat:
     return plain(call.prompt)
 
 
-def one_of(question: Question, task: str) -> Sample:
+def one_of(question: Question, task: Task) -> Sample:
     answer = {"short": "Lord Byron", "long": "Byron", "fever": "REFUTES"}[task]
     return sample(question, task, answer=answer, analysis="Byron [1][2].")
 
 
+Task = Literal["short", "long", "fever"]
+Process = Literal["rap", "eap", "tap"]
 TASKS = [(SHORT, "short"), (LONG, "long"), (CLAIM, "fever")]
 
 
 @pytest.mark.parametrize("shots", [0, 1])
 @pytest.mark.parametrize(("question", "task"), TASKS)
-def test_the_method_asks_for_the_last_stage_and_returns_what_it_learns(question: Question, task: str, shots: int) -> None:
+def test_the_method_asks_for_the_last_stage_and_returns_what_it_learns(question: Question, task: Task, shots: int) -> None:
     """Driven with the target as the model's reply, the method finds every field that is in it."""
     one = one_of(question, task)
     example = stage_example(one, "rap_eap_tap", ASKING, SelfReasoningMaking(prompt_shots=shots))
@@ -91,7 +93,7 @@ def test_the_method_asks_for_the_last_stage_and_returns_what_it_learns(question:
 
 
 @pytest.mark.parametrize("stages", ["asked", "cut"])
-def test_earlier_stages_are_asked_for_what_they_learn_or_for_everything(stages: str) -> None:
+def test_earlier_stages_are_asked_for_what_they_learn_or_for_everything(stages: Literal["asked", "cut"]) -> None:
     def asked(stage: Stage) -> list[str]:
         example = stage_example(sample(SHORT, "short"), stage, ASKING, SelfReasoningMaking(stages=stages, prompt_shots=1))
         system, _, shot, *_ = example.messages
@@ -106,7 +108,7 @@ def test_earlier_stages_are_asked_for_what_they_learn_or_for_everything(stages: 
 
 
 @pytest.mark.parametrize(("question", "task"), TASKS)
-def test_the_baseline_learns_the_answer_without_a_trajectory(question: Question, task: str) -> None:
+def test_the_baseline_learns_the_answer_without_a_trajectory(question: Question, task: Task) -> None:
     """The method, asked for nothing else, has the same prompt and reads the answer; of a long one the analysis is the answer."""
     one = one_of(question, task)
     example = plain_example(one, ASKING, SelfReasoningMaking())
@@ -135,7 +137,7 @@ def test_the_baseline_may_be_the_method_rag() -> None:
         ("tap", ["relevant", "relevant_reason", "cite_list", "answer"], ["rap", "rap_eap", "rap_eap_tap"]),
     ],
 )
-def test_a_process_is_left_out_as_the_method_leaves_it_out(without: str, fields: list[str], stages: list[str]) -> None:
+def test_a_process_is_left_out_as_the_method_leaves_it_out(without: Process, fields: list[str], stages: list[str]) -> None:
     making = SelfReasoningMaking(without=without)
     assert stages_of(making) == stages
     example = stage_example(sample(SHORT, "short"), "rap_eap_tap", ASKING, making)

@@ -278,9 +278,9 @@ def test_what_would_be_asked_and_what_can_be_set(idx: Command, tmp_path: Path) -
         ("nli={folder}/none", "there is no NLI model '{folder}/none'"),
         ("nli={labels}", "has the labels 'yes', 'no': an NLI model has one called entailment"),
         ("prompt_shots=99", "the prompt 'self_reasoning/long' has "),
-        ("citation_recall=7", "citation_recall is 7: it is a share between 0 and 1"),
-        ("citation_precision=1.01", "citation_precision is 1.01: it is a share between 0 and 1"),
-        ("least_str_em=2", "least_str_em is 2: it is a share between 0 and 1"),
+        ("citation_recall=7", "citation_recall is 7.0: it should be less than or equal to 1"),
+        ("citation_precision=1.01", "citation_precision is 1.01: it should be less than or equal to 1"),
+        ("least_str_em=2", "least_str_em is 2.0: it should be less than or equal to 1"),
     ],
 )
 def test_a_bad_switch_of_making_is_found_before_the_teacher_is_asked(
