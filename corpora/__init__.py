@@ -11,6 +11,7 @@ build         corpus -> store on disk, open again   forecast    what to expect o
 progress      the callback that long work reports to            disk  what kind of disk a folder is on
 amount        bytes as people read them             json_value  JSON that somebody else wrote
 validation    dataclasses of options, checked by pydantic
+resolving     a name or a file -> its corpus, known, built or the user's own
 wiki2018  wiki2020  sample/  custom                 one corpus each; custom: a file of the user's own
 """
 

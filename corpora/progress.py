@@ -1,4 +1,4 @@
-"""How long work reports its progress: one callback, drawn by the command line alone."""
+"""Progress of long work, reported to a callback; only the command line draws it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ Item = TypeVar("Item")
 Progress = Callable[[int, int | None], None]
 """Called with (done, total); the total is None where it is not known."""
 
+Step = Callable[[str, str], Progress]
+"""Called with the name of a step and what it counts ("passages", "B" for bytes); returns what the step reports to."""
+
 
 def silent(done: int, total: int | None) -> None:
     """Report nothing."""
+
+
+def silent_steps(name: str, unit: str) -> Progress:
+    """Report nothing of a step."""
+    return silent
 
 
 def reported(items: Iterable[Item], done: int, total: int | None, progress: Progress, every: int = 1024) -> Iterator[Item]:

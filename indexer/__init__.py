@@ -14,8 +14,10 @@ indexes/   one kind a file or folder              vector_kind what a kind of ind
 placement  where vectors are searched, and why    memory     how much of it a process may have
 page_checks  what is read first is compared with its checksum
 row_range  one index cut into ranges of rows      recall     of an index against exact search
+recall_report  the same for all indexes of a corpus, written beside them and drawn by recall_plot
 jvm        Java, and loops inside it: java_functions
 estimate   what a build will need
+planning   a whole build, from a corpus's name to its indexes: what it needs, and its steps
 catalog    where indexes are, their manifests, and which are usable
 build      build_index() and open_index(): the only writer and reader of index directories
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +11,14 @@ import typer
 
 from . import completion
 from .ray_option import EncoderCpus, ExchangeUrl, RayAddress, cluster_options, on_cluster, vectors_from
-from .screen import coverage, say, say_json
+from .screen import coverage, duration, note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from .task import Task
+    from corpora.artifacts import Manifest
+    from indexer.planning import BuildPlan, BuildSpec
+
+_SHOWN_SKIPPED = 3
+_STEP_WIDTH = 20
 
 Corpus = Annotated[
     str,
@@ -74,35 +79,85 @@ def build(
     from corpora.build import StoreOptions
     from corpora.custom import Reading
     from corpora.errors import InputError
+    from corpora.resolving import is_name, resolve
     from indexer.devices import EmbedOptions
-
-    from .resolve import is_built, understand
-    from .task import Task, VectorOptions, index_names
+    from indexer.planning import BuildSpec, VectorOptions
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: say fail or skip")
     cluster = cluster_options(ray, ray_cpus, exchange)
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, cluster=cluster)
     origin = VectorOptions(origin=vectors_from(cluster, encoder, vectors), allow_missing=allow_missing, verify=verify)
-    named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *index_names(encoder or [], index or [])]
+    named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_vector_indexes(encoder or [], index or [])]
     # With indexes named, --force is for them, and for the store only if it is another one or damaged.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not named)
-    found, options = understand(corpus, name, options, Reading(file_format=file_format, split=split, n_words=words))
-    keeps_store = is_built(corpus) and found.path is not None
-    task = Task(found, options, tuple(named or ["bm25"]), embedding, origin, keeps_store=keeps_store)
-    _run(task, ray, dry_run=dry_run, as_json=as_json)
+    if is_name(corpus) and Path(corpus).is_file():
+        note(f"'{corpus}' is taken for the corpus of that name; for the file write ./{corpus}")
+    resolved = resolve(corpus, name=name, options=options, reading=Reading(file_format=file_format, split=split, n_words=words))
+    spec = BuildSpec(resolved, tuple(named or ["bm25"]), embedding, origin)
+    with on_cluster(ray, cluster):
+        _run(spec, dry_run=dry_run, as_json=as_json)
 
 
-def _run(task: Task, ray: str | None, *, dry_run: bool, as_json: bool) -> None:
-    from .task import carry_out, plan
+def _vector_indexes(encoders: list[str], kinds: list[str]) -> list[str]:
+    """Return the names of encoders' vectors and of indexes of each kind made of them."""
+    from corpora.errors import InputError
+    from corpora.registry import near_names
+    from indexer import VECTOR_INDEXES
+    from indexer.naming import encoder_spec
 
-    with on_cluster(ray, task.embedding.cluster):
-        needs = plan(task, is_dry_run=dry_run)
-        manifests = {} if dry_run else carry_out(task)
+    for kind in kinds:
+        if kind not in VECTOR_INDEXES:
+            raise near_names("kind of index", kind, VECTOR_INDEXES)
+    if kinds and not encoders:
+        raise InputError(f"--index {kinds[0]}: say with --encoder over whose vectors")
+    names = [encoder_spec(encoder).name for encoder in encoders]
+    return [index for name in names for index in (name, *(f"{name}-{kind}" for kind in kinds))]
+
+
+def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
+    from corpora.errors import StorageError
+    from indexer.planning import carry_out, plan
+
+    with steps() as step:
+        planned = plan(spec, step)
+    _show_plan(spec, planned)
     if dry_run:
+        if planned.shortage:
+            note(planned.shortage)
         if as_json:
-            say_json({"corpus": task.name, "needs": [dataclasses.asdict(need) for need in needs]})
-    elif as_json:
-        say_json({"corpus": task.name, "built": {part: dict(manifest.counts) for part, manifest in manifests.items()}})
+            say_json({"corpus": spec.name, "needs": [dataclasses.asdict(need) for need in planned.needs]})
+        return
+    if planned.shortage:
+        raise StorageError(planned.shortage)
+    with steps() as step:
+        manifests = carry_out(spec, step)
+    _show_skipped(spec.name, manifests["passages"])
+    if as_json:
+        say_json({"corpus": spec.name, "built": {part: dict(manifest.counts) for part, manifest in manifests.items()}})
     else:
-        say(f"built '{task.name}': " + ", ".join(f"{part} ({coverage(manifest.counts)})" for part, manifest in manifests.items()))
+        say(f"built '{spec.name}': " + ", ".join(f"{part} ({coverage(manifest.counts)})" for part, manifest in manifests.items()))
+
+
+def _show_plan(spec: BuildSpec, planned: BuildPlan) -> None:
+    from corpora.amount import amount
+
+    note(f"corpus '{spec.name}': {spec.source.corpus.summary}")
+    note(f"about {planned.forecast.n_passages:,} passages of {amount(planned.forecast.passage_bytes)}")
+    if planned.download_bytes:
+        note(f"download {amount(planned.download_bytes)}")
+    if planned.needs:
+        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
+    for need in planned.needs:
+        note(f"{need.step:<{_STEP_WIDTH}}{amount(need.disk_bytes):>12}{amount(need.memory_bytes):>12}{duration(need.time_s):>12}")
+
+
+def _show_skipped(name: str, store: Manifest) -> None:
+    from corpora.build import SKIPPED, skipped_records, store_path
+
+    n_skipped = store.count("skipped")
+    if not n_skipped:
+        return
+    note(f"left out: {n_skipped:,} record{'' if n_skipped == 1 else 's'}, listed in {store_path(name) / SKIPPED}")
+    for file, line, reason in islice(skipped_records(name), _SHOWN_SKIPPED):
+        note(f"    {file}, line {line}: {' '.join(reason.split())}")

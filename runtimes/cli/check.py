@@ -22,8 +22,7 @@ def check(
     Exit status 1 if something is damaged.
     """
     from corpora.errors import InputError
-
-    from .resolve import require_built
+    from corpora.resolving import require_built
 
     require_built(corpus)
     if queries and not recall:
@@ -35,9 +34,12 @@ def check(
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
-    from .recall import measure_recall
+    from indexer.recall_report import measure_recall
 
-    reports = measure_recall(corpus, queries)
+    with steps() as step:
+        reports, plots = measure_recall(corpus, queries, step)
+    for plot in plots:
+        note(plot)
     if as_json:
         say_json({"corpus": corpus, "recall": reports})
         return

@@ -10,15 +10,14 @@ import typer
 def any_corpus(incomplete: str) -> list[str]:
     """Return the corpora that idx knows or has built; where none fits, the shell offers files."""
     from corpora import CORPORA
-
-    from .resolve import built_names
+    from corpora.resolving import built_names
 
     return _fitting(incomplete, [*CORPORA, *built_names()])
 
 
 def built_corpus(incomplete: str) -> list[str]:
     """Return the corpora that are built."""
-    from .resolve import built_names
+    from corpora.resolving import built_names
 
     return _fitting(incomplete, built_names())
 
@@ -68,9 +67,8 @@ def _built_indexes(ctx: typer.Context) -> Sequence[str]:
 
     While the value of an option is typed, the arguments before it are not assigned to parameters yet.
     """
+    from corpora.resolving import built_names
     from indexer.catalog import built_indexes
-
-    from .resolve import built_names
 
     built = built_names()
     before = [ctx.params.get("corpus"), *(ctx.params.get("corpora") or ()), *ctx.args]

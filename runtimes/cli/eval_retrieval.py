@@ -118,11 +118,10 @@ def retrieval(
     per_question: PerQuestion = None,
 ) -> None:
     """Measure retrievers: how often an answer, or a gold passage, is among the first k."""
+    from corpora.resolving import require_built
     from runtimes.evaluation.retrieval.report import Evaluation
     from runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
     from runtimes.questions import Selection
-
-    from .resolve import require_built
 
     output = Output(as_json, as_markdown, html, per_question)
     check_output(output)

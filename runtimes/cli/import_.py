@@ -32,9 +32,8 @@ def lucene(
 ) -> None:
     """Adopt a Lucene index."""
     from corpora.build import open_store
+    from corpora.resolving import require_built
     from indexer.indexes.lucene_import import import_lucene
-
-    from .resolve import require_built
 
     require_built(corpus)
     with steps() as step:
@@ -64,11 +63,10 @@ def embeddings(
 ) -> None:
     """Adopt published embeddings as the vectors of an encoder."""
     from corpora.build import open_store
+    from corpora.resolving import require_built
     from indexer.embedding_formats import find_embeddings, hashed
     from indexer.naming import encoder_spec
     from indexer.published import ImportOptions, import_vectors
-
-    from .resolve import require_built
 
     require_built(corpus)
     spec = encoder_spec(encoder)

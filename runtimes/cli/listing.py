@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List corpora, their indexes and sizes."""
     from corpora.home import corpus_names, home
-
-    from .resolve import known_corpora
+    from corpora.resolving import known_corpora
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
     known = set(summaries)

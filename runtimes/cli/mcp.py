@@ -65,9 +65,8 @@ def mcp(
 
 def _source(corpora: list[str], retrievers: list[str], device: str, url: str | None, api_key: str | None) -> Source:
     from corpora.errors import InputError
+    from corpora.resolving import built_names, require_built
     from runtimes.mcp.sources import LocalSource, RemoteSource
-
-    from .resolve import built_names, require_built
 
     retrievers = list(dict.fromkeys(retrievers))
     if url is not None:

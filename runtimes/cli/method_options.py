@@ -90,12 +90,11 @@ def plan_of(
     Raises:
         InputError, UnknownNameError, ArtifactMissing: something named is not there or does not go with the rest.
     """
+    from corpora.resolving import require_built
     from indexer.base import check_device
     from runtimes.execution.assignments import assigned
     from runtimes.execution.opening import Plan
     from runtimes.llms.options import ConnectionOptions
-
-    from .resolve import require_built
 
     check_device(device)
     plan = Plan(

@@ -37,11 +37,10 @@ def remove(
     from corpora.build import store_path
     from corpora.errors import ArtifactMissing
     from corpora.home import corpus_path, downloads_path
+    from corpora.resolving import require_built
     from corpora.staging import staging_path
     from indexer.catalog import built_indexes, index_path
     from indexer.naming import canonical_name, index_names
-
-    from .resolve import require_built
 
     if index:
         require_built(corpus)

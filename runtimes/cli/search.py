@@ -100,9 +100,8 @@ def _check(queries: Sequence[str], device: str) -> None:
 def _search_here(
     corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions, *, device: str, reranker: str | None
 ) -> Ranking:
+    from corpora.resolving import require_built
     from retrievers.opening import open_searcher
-
-    from .resolve import require_built
 
     require_built(corpus)
     return open_searcher(corpus, retriever, device=device, reranker=reranker).search_groups([queries], options)[0]

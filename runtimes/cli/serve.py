@@ -80,8 +80,7 @@ def serve(
 def _corpora(named: list[str] | None) -> tuple[str, ...]:
     """Return the corpora to serve."""
     from corpora.errors import InputError
-
-    from .resolve import built_names, require_built
+    from corpora.resolving import built_names, require_built
 
     names = tuple(dict.fromkeys(named or built_names()))
     if not names:

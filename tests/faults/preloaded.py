@@ -14,8 +14,8 @@ import indexer.encoders.transformer
 import indexer.indexes.bm25
 import indexer.indexes.faiss_hnsw
 import indexer.indexes.faiss_ivf
+import indexer.planning  # noqa: F401
 import indexer.published
-import runtimes.cli.task  # noqa: F401
 
 corpora.store.writer._BATCH_PASSAGES = 100
 for module in (indexer.build, indexer.published):

@@ -340,7 +340,7 @@ def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypa
 
 def test_faiss_is_imported_where_it_is_used_and_set_up_once() -> None:
     assert load_faiss().cvar.distance_compute_blas_threshold == 2
-    command = "import sys, retrievers.opening, runtimes.cli.task; print('faiss' in sys.modules)"
+    command = "import sys, retrievers.opening, indexer.planning; print('faiss' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stdout == "False\n"
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.errors import MissingExtraError
-from indexer.recall import BATCH, Point
+
+from .recall import BATCH, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,28 +1,44 @@
-"""What a CORPUS on the command line means: a corpus that idx knows, one that is built already, or a file of the user's own."""
+"""From a name to a corpus: one that idx knows, one that is built already, or a file of the user's own."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from corpora import CORPORA
-from corpora.artifacts import MANIFEST, is_finished, manifest_from_json
-from corpora.build import StoreOptions, store_path
-from corpora.corpus import Corpus
-from corpora.custom import Reading, custom_corpus
-from corpora.errors import ArtifactMissing, IdxError, InputError
-from corpora.home import corpus_names, split_name
-from corpora.registry import load, near_names
-
-from .screen import note
+from . import CORPORA
+from .artifacts import MANIFEST, is_finished, manifest_from_json
+from .build import StoreOptions, store_name, store_path
+from .corpus import Corpus
+from .custom import Reading, custom_corpus
+from .errors import ArtifactMissing, IdxError, InputError
+from .home import corpus_names, split_name
+from .registry import load, near_names
 
 
-def known_corpora() -> Iterator[Corpus]:
-    """Yield the corpora that idx knows by name."""
-    for name in CORPORA:
-        yield known_corpus(name)
+class Resolved(NamedTuple):
+    """A corpus and the options that build it.
+
+    Attributes:
+        corpus: what its store holds.
+        options: of the store.
+        keeps_store: a store built from a user's file was named, not its file: what is there is used as it is.
+    """
+
+    corpus: Corpus
+    options: StoreOptions
+    keeps_store: bool = False
+
+    @property
+    def name(self) -> str:
+        """The corpus's name on disk."""
+        return store_name(self.corpus, self.options.limit)
+
+
+def known_corpora() -> list[Corpus]:
+    """Return the corpora that idx knows by name."""
+    return [known_corpus(name) for name in CORPORA]
 
 
 def known_corpus(name: str) -> Corpus:
@@ -36,19 +52,14 @@ def is_known(name: str) -> bool:
     return name.partition("@")[0] in CORPORA
 
 
-def is_built(name: str) -> bool:
-    """Return whether a corpus of that name is built, usable or not."""
-    return name in built_names()
-
-
 def built_names() -> list[str]:
     """Return the names of all corpora that are built, usable or not."""
     return [name for name in corpus_names() if is_finished(store_path(name))]
 
 
 def require_built(name: str) -> None:
-    """Raise the error that helps most unless a corpus of that name is built."""
-    if is_built(name):
+    """Raise the error that helps most unless a corpus of that name is built, usable or not."""
+    if name in built_names():
         return
     split_name(name)
     if is_known(name):
@@ -56,33 +67,47 @@ def require_built(name: str) -> None:
     raise near_names("corpus", name, {*CORPORA, *built_names()})
 
 
-def understand(corpus: str, name: str | None, options: StoreOptions, reading: Reading) -> tuple[Corpus, StoreOptions]:
-    """Return the corpus that is meant and the options that build it.
+def is_name(corpus: str) -> bool:
+    """Return whether ``corpus`` is the name of a corpus that is known or built, and not to be taken for a file's."""
+    return is_known(corpus) or corpus in built_names()
+
+
+def resolve(
+    corpus: str,
+    *,
+    name: str | None = None,
+    options: StoreOptions = StoreOptions(),  # noqa: B008 - it cannot be changed
+    reading: Reading = Reading(),  # noqa: B008
+) -> Resolved:
+    """Return the corpus that is meant, and how its store is built.
+
+    Args:
+        corpus: the name of a known or a built corpus, or the path of a file.
+        name: of a corpus from a file; otherwise the file's.
+        options: of the store.
+        reading: how a file is read.
 
     Raises:
         InputError, UnknownNameError: there is no such corpus or file, or an option does not go with it.
     """
-    is_name = is_known(corpus) or is_built(corpus)
-    if is_name and Path(corpus).is_file():
-        note(f"'{corpus}' is taken for the corpus of that name; for the file write ./{corpus}")
-    if is_name:
+    if is_name(corpus):
         _refuse_file_options(corpus, name, reading)
         return _known(corpus, options) if is_known(corpus) else _built(corpus, options)
     if not Path(corpus).exists():
         raise _unknown(corpus)
     if options.source:
         raise InputError(f"--source is for known corpora; '{corpus}' is a file itself")
-    return _from_file(Path(corpus), name, reading), options
+    return Resolved(_from_file(Path(corpus), name, reading), options)
 
 
-def _known(corpus: str, options: StoreOptions) -> tuple[Corpus, StoreOptions]:
+def _known(corpus: str, options: StoreOptions) -> Resolved:
     base, limit = split_name(corpus)
     if limit is not None and options.limit not in (None, limit):
         raise InputError(f"'{corpus}' has {limit:,} passages, --limit says {options.limit:,}")
-    return known_corpus(base), dataclasses.replace(options, limit=limit or options.limit)
+    return Resolved(known_corpus(base), dataclasses.replace(options, limit=limit or options.limit))
 
 
-def _built(name: str, options: StoreOptions) -> tuple[Corpus, StoreOptions]:
+def _built(name: str, options: StoreOptions) -> Resolved:
     """Return the corpus that was once built from a file, as its manifest tells."""
     base, limit = split_name(name)
     if options.source or options.limit not in (None, limit):
@@ -99,7 +124,8 @@ def _built(name: str, options: StoreOptions) -> tuple[Corpus, StoreOptions]:
     was_skipping = parameters.get("on_error") == "skip"
     if options.skip_bad and not was_skipping:
         raise InputError(f"'{name}' was built without --on-error skip: {name_source(base)}")
-    return custom_corpus(Path(source), base, reading), dataclasses.replace(options, limit=limit, skip_bad=was_skipping)
+    options = dataclasses.replace(options, limit=limit, skip_bad=was_skipping)
+    return Resolved(custom_corpus(Path(source), base, reading), options, keeps_store=True)
 
 
 def name_source(corpus: str) -> str:

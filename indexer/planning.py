@@ -1,0 +1,260 @@
+"""Everything that ``idx build`` does: what a build takes, and its steps, from a corpus to its indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from corpora import sample
+from corpora.artifacts import Manifest, is_finished
+from corpora.build import build_store, kept_store, open_store, store_path
+from corpora.errors import ArtifactMismatch, InputError, StorageError
+from corpora.forecast import Forecast, forecast_corpus, forecast_store
+from corpora.progress import Step, silent_steps
+from corpora.resolving import Resolved, name_source
+from corpora.staging import staged_bytes
+from corpora.store import PassageStore
+
+from . import ENCODERS
+from .build import build_index, build_vectors
+from .catalog import index_manifest, index_path
+from .devices import EmbedOptions
+from .embed import EmbedProgress
+from .encoders.spec import EncoderSpec
+from .estimate import (
+    SAMPLE_PASSAGES,
+    Need,
+    bm25_need,
+    disk_shortage,
+    import_need,
+    lucene_need,
+    store_need,
+    vector_index_need,
+    vectors_need,
+)
+from .naming import canonical_name, encoder_spec, is_index_name, unknown_name, vector_index_name
+from .published import ImportOptions, import_vectors, verify_vectors
+from .published_addresses import PUBLISHED, PublishedVectors, fetch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorOptions:
+    """The origin of an encoder's vectors.
+
+    Attributes:
+        origin: "published" or "encode"; None: published ones, if there are any of the whole corpus.
+        allow_missing: take published vectors that lack some passages.
+        verify: how many passages are encoded again and compared with published vectors.
+    """
+
+    origin: str | None = None
+    allow_missing: bool = False
+    verify: int = 0
+
+    def __post_init__(self) -> None:
+        if self.origin not in (None, "published", "encode"):
+            raise InputError(f"--vectors {self.origin}: say published or encode")
+        if self.origin == "encode" and (self.allow_missing or self.verify):
+            raise InputError("--allow-missing and --verify are for published vectors, not for --vectors encode")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSpec:
+    """A corpus and the indexes to be built over it.
+
+    Attributes:
+        source: the corpus, and how its store is built; see ``corpora.resolving.resolve``.
+        indexes: names of indexes; those that are made of an encoder's vectors bring it along.
+        embedding: how encoders embed.
+        vectors: where their vectors come from.
+    """
+
+    source: Resolved
+    indexes: tuple[str, ...] = ("bm25",)
+    embedding: EmbedOptions = EmbedOptions()
+    vectors: VectorOptions = VectorOptions()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "indexes", _with_vectors(self.indexes))
+
+    @property
+    def name(self) -> str:
+        """The corpus's name on disk."""
+        return self.source.name
+
+    def published(self, encoder: str) -> PublishedVectors | None:
+        """Return which published vectors are to be taken for an encoder; None if the passages are to be embedded, or its vectors are there.
+
+        Raises:
+            ArtifactMismatch: its vectors are there and are not what was asked for.
+            InputError: none are published, or those that are lack passages and that is not allowed.
+        """
+        if self.is_kept(encoder):
+            origin = index_manifest(self.name, encoder, None).recipe.parameters.get("origin", "encoded")
+            if origin != {"published": "imported", "encode": "encoded"}.get(self.vectors.origin or "", origin):
+                raise ArtifactMismatch(f"the vectors of '{encoder}' over '{self.name}' are there, {origin}: --force replaces them")
+            return None
+        corpus, is_subset = self.source.corpus.name, self.source.options.limit is not None
+        if self.vectors.origin == "encode" or (self.vectors.origin is None and is_subset):
+            return None
+        published = PUBLISHED.get((corpus, encoder))
+        if published is None and self.vectors.origin == "published":
+            known = ", ".join(name for of, name in PUBLISHED if of == corpus) or "no encoder"
+            raise InputError(f"of '{corpus}' the vectors of {known} are published, not of '{encoder}': say --vectors encode")
+        if published is not None and published.n_missing and not (is_subset or self.vectors.allow_missing):
+            raise InputError(
+                f"the published vectors of '{encoder}' lack {published.n_missing} passages of '{corpus}', which no search would "
+                "find: say --allow-missing to take them all the same, or --vectors encode"
+            )
+        return published
+
+    def import_options(self, encoder: str) -> ImportOptions:
+        """Return how published vectors are imported; raises ``InputError`` for a type that they are not stored in."""
+        return ImportOptions(
+            allow_missing=self.vectors.allow_missing,
+            verify=self.vectors.verify,
+            dtype=self.embedding.dtype,
+            device=self.embedding.device,
+            force=self.replaces(encoder),
+        )
+
+    def replaces(self, index: str) -> bool:
+        """Return whether an index that is there is to be replaced; vectors are not where an index made of them is named."""
+        made = filter(None, map(vector_index_name, self.indexes))
+        return self.source.options.replace and all(name.encoder != index for name in made)
+
+    def is_kept(self, index: str) -> bool:
+        """Return whether an index is there and not to be replaced."""
+        return is_finished(index_path(self.name, index)) and not self.replaces(index)
+
+    def kept_store(self) -> Manifest | None:
+        """Return the manifest of the store that is there and stays, None if it has to be built; raises as ``kept_store`` does."""
+        return kept_store(self.source.corpus, self.source.options, holds_source=not self.source.keeps_store)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """What a build takes.
+
+    Attributes:
+        forecast: of the corpus.
+        download_bytes: still to be downloaded.
+        needs: of each step that is not done yet.
+        shortage: what the disk lacks; None if all fits.
+    """
+
+    forecast: Forecast
+    download_bytes: int
+    needs: list[Need]
+    shortage: str | None
+
+
+def _with_vectors(names: Sequence[str]) -> tuple[str, ...]:
+    """Return indexes by their own names, each once, and before those made of an encoder's vectors the encoder."""
+    indexes = list[str]()
+    for name in names:
+        made = vector_index_name(name)
+        if not is_index_name(name):
+            raise unknown_name("index", name)
+        indexes += [made.encoder, str(made)] if made else [canonical_name(name)]
+    return tuple(dict.fromkeys(indexes))
+
+
+def plan(spec: BuildSpec, step: Step = silent_steps) -> BuildPlan:
+    """Estimate what each step of a build takes that is not done yet.
+
+    Raises:
+        InputError, MissingExtraError: something named is not there.
+    """
+    has_store = spec.kept_store() is not None
+    source = spec.source.corpus.path
+    if not has_store and spec.source.keeps_store and source is not None and not source.is_file():
+        raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {name_source(spec.source.corpus.name)}")
+    forecast = forecast_store(open_store(spec.name)) if has_store else forecast_corpus(spec.source.corpus, spec.source.options)
+    needs = list(_needs(spec, forecast, step, has_store=has_store))
+    download_bytes = forecast.download_bytes + _published_bytes(spec)
+    n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_path(spec.name, index) for index in spec.indexes))))
+    return BuildPlan(forecast, download_bytes, needs, disk_shortage(needs, download_bytes - n_staged))
+
+
+def _published_bytes(spec: BuildSpec) -> int:
+    """Return about how many bytes of published vectors are still to be downloaded."""
+    found = {encoder: spec.published(encoder) for encoder in spec.indexes if encoder in ENCODERS}
+    return sum(published.missing_bytes(spec.source.corpus.name, encoder) for encoder, published in found.items() if published is not None)
+
+
+def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
+    """Plan a build and carry it out; see there.
+
+    Raises:
+        StorageError: the disk is too small.
+    """
+    shortage = plan(spec, step).shortage
+    if shortage:
+        raise StorageError(shortage)
+    return carry_out(spec, step)
+
+
+def carry_out(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
+    """Build what is not there yet; return the manifests of the passages and of each index.
+
+    Raises:
+        IdxError: whatever stopped it; called again, it goes on.
+    """
+    manifests = {"passages": _store(spec, step)}
+    store = open_store(spec.name)
+    for index in spec.indexes:
+        manifests[index] = (
+            _vectors(spec, index, store, step)
+            if index in ENCODERS
+            else build_index(spec.name, index, store, force=spec.replaces(index), progress=step(index, "passages"))
+        )
+    return manifests
+
+
+def _store(spec: BuildSpec, step: Step) -> Manifest:
+    kept = spec.kept_store() if spec.source.keeps_store else None
+    return kept or build_store(
+        spec.source.corpus, spec.source.options, fetching=step("fetching", "B"), storing=step("passages", "passages")
+    )
+
+
+def _vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Manifest:
+    """Embed the passages, or fetch and import what is published."""
+    encoder, published = encoder_spec(name), spec.published(name)
+    if published is not None:
+        source = fetch(spec.source.corpus.name, name, published, step(f"fetching {name}", "B"))
+        return import_vectors(spec.name, encoder, store, source, spec.import_options(name), step(name, "passages"))
+    progress = EmbedProgress(step(name, "passages"), step(f"{name}, tokens", "tokens"), lambda node: step(f"{name} on {node}", "passages"))
+    manifest = build_vectors(spec.name, encoder, store, spec.embedding, force=spec.replaces(name), progress=progress)
+    if spec.vectors.verify:
+        verify_vectors(spec.name, encoder, store, spec.vectors.verify, spec.embedding.device)
+    return manifest
+
+
+def _needs(spec: BuildSpec, forecast: Forecast, step: Step, *, has_store: bool) -> Iterator[Need]:
+    """Yield what each step that is not done yet needs."""
+    if not has_store:
+        yield store_need(forecast.n_passages, forecast.passage_bytes)
+    for index in spec.indexes:
+        if spec.is_kept(index):
+            continue
+        made = vector_index_name(index)
+        if index in ENCODERS:
+            yield _vectors_need(spec, encoder_spec(index), forecast, step)
+        elif made is not None:
+            yield vector_index_need(made, forecast.n_passages)
+        else:
+            need = lucene_need if index == "lucene" else bm25_need
+            yield need(forecast.n_passages, forecast.passage_bytes)
+
+
+def _vectors_need(spec: BuildSpec, encoder: EncoderSpec, forecast: Forecast, step: Step) -> Need:
+    published = spec.published(encoder.name)
+    if published is not None:
+        return import_need(forecast.n_passages, encoder, published, spec.import_options(encoder.name))
+    # While nothing of the corpus is here, the encoder is timed on passages of the sample corpus.
+    passages = forecast.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
+    encoder.folder("passage", step(f"checkpoint of {encoder.name}", "B"))  # before the clock runs
+    return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder, spec.embedding)

@@ -1,0 +1,63 @@
+"""Builds from Python, without the command line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corpora.build import StoreOptions
+from corpora.custom import Reading
+from corpora.errors import StorageError, UnknownNameError
+from corpora.progress import Progress
+from corpora.resolving import resolve
+from indexer import estimate
+from indexer.planning import BuildSpec, build, carry_out, plan
+from tests.conftest import ROOT
+
+BUILD = """
+import sys
+from corpora.resolving import resolve
+from indexer.planning import BuildSpec, build
+found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-flat")))
+print(*found, {part: manifest.count("rows") for part, manifest in found.items()}["minilm-ivf"])
+print([name for name in sys.modules if name.partition(".")[0] in ("runtimes", "retrievers", "typer", "rich")])
+"""
+
+
+def test_python_builds_all_that_the_command_line_does_without_the_packages_above() -> None:
+    ran = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, check=True, cwd=ROOT)
+    names, modules = ran.stdout.splitlines()
+    assert names == "passages bm25 minilm minilm-ivf minilm-flat 100"
+    assert modules == "[]"
+
+
+def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "title": "Thimphu", "text": "the capital of Bhutan"}\n')
+    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl"), name="mine", options=StoreOptions(limit=1), reading=Reading(split="none")))
+    steps = dict[str, tuple[int, int | None]]()
+
+    def step(name: str, unit: str) -> Progress:
+        return lambda done, total: steps.update({f"{name}, {unit}": (done, total)})
+
+    assert [need.step for need in plan(spec).needs] == ["passages", "bm25"]
+    manifests = carry_out(spec, step)
+    assert {part: manifest.count("rows") for part, manifest in manifests.items()} == {"passages": 1, "bm25": 1}
+    assert steps.keys() >= {"passages, passages", "bm25, passages"}
+    assert plan(BuildSpec(resolve("mine@1"))).needs == []
+
+
+def test_a_build_for_which_the_disk_is_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    full = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(estimate, "disk_usage", lambda folder: full)
+    with pytest.raises(StorageError, match="set IDX_HOME to a larger disk"):
+        build(BuildSpec(resolve("sample")))
+    assert not home.exists()
+
+
+def test_an_index_that_there_cannot_be_is_refused_with_near_names() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'minilm-ivf'"):
+        BuildSpec(resolve("sample"), ("minilm-ifv",))
