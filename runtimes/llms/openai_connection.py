@@ -1,20 +1,25 @@
 """A connection to an OpenAI-compatible endpoint: bodies out, answers in, tried again where that can help.
 
-Tried again: nobody listens, the connection breaks or the answer breaks off, no answer in time, 408, 409, 429 and 5xx, and answers that are
-no JSON or have no choices. Between tries it waits ``first_pause``, then twice as long each time, less up to half by chance; or as long as
-the endpoint says in ``Retry-After``. A spent quota and all other refusals are final.
+Tried again: nobody listens, the connection breaks or the answer breaks off, no answer in time, 408, 409, 425, 429 and 5xx, and answers
+that are no JSON or have no choices. Between tries it waits ``first_pause``, then twice as long each time, less up to half by chance; or as
+long as the endpoint says in ``Retry-After``. A spent quota and all other refusals are final.
 """
 
 from __future__ import annotations
 
 import email.utils
+import json
 import os
 import random
 import threading
 import time
+from functools import partial
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
-import openai
+import urllib3
+from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+from urllib3.util import parse_url
 
 from corpora.errors import InputError
 from corpora.json_value import json_value
@@ -39,6 +44,18 @@ class Refused(LLMError):
         self.refusal = refusal
 
 
+class Overloaded(LLMError):
+    """The endpoint cannot answer now; ``retry_after_s`` is how long it asks to wait, None if it does not say."""
+
+    def __init__(self, message: str, retry_after_s: float | None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Unreachable(LLMError):
+    """Nobody listens at the endpoint."""
+
+
 _LOGPROB = int | float | None
 _TOKEN = {"token": str, "logprob": _LOGPROB, "top_logprobs": [{"token": str, "logprob": int | float}]}
 _LOGPROBS = {
@@ -53,10 +70,6 @@ _ANSWER = {"choices": [_CHOICE], "usage": {}}
 """What is read of an answer, chat's or completions'."""
 
 
-class Unreachable(LLMError):
-    """Nobody listens at the endpoint."""
-
-
 class Connection:
     """Sends bodies to an endpoint; may be used by several threads at once; close it.
 
@@ -66,14 +79,12 @@ class Connection:
         options: how it is used.
 
     Raises:
-        InputError: the URL cannot be one.
+        InputError: the URL or the key cannot be one.
     """
 
     def __init__(self, name: str, url: str, options: ConnectionOptions) -> None:
-        self._name, self._url, self._options = name, url, options
-        if not url.startswith(("http://", "https://")):
-            raise InputError(f"{url!r} is no address of an endpoint: give one like http://127.0.0.1:8000/v1")
-        self._client = _client(url, options)
+        self._name, self._url, self._options = name, url.rstrip("/"), options
+        self._pool = _pool(url, options)
         self._closed, self._random = threading.Event(), random.Random()
 
     def post(self, path: str, body: Body) -> dict[str, Any]:
@@ -84,29 +95,24 @@ class Connection:
             Unreachable: nobody listens.
             LLMError: there was no usable answer in any of the tries.
         """
+        content = json.dumps(body).encode()
         for attempt in range(self._options.retries + 1):
-            last = attempt == self._options.retries
             try:
-                answer = self._client.post(path, cast_to=object, body=body)
-                return _checked(answer)
-            except openai.APITimeoutError as error:
-                failure, pause = LLMError(f"{self._name} has not answered within {self._options.timeout:g} s"), None
-                cause: Exception = error
-            except openai.APIConnectionError as error:
-                failure, pause, cause = self._broken(error), None, error
-            except openai.APIStatusError as error:
-                failure, pause, cause = self._status(error), _retry_after(error), error
-            except (ValueError, RecursionError) as error:  # what JSON that is none raises
-                failure, pause, cause = LLMError(f"{self._name} gives no usable answer: {first_line(error)}"), None, error
-            if last or isinstance(failure, Refused) or self._closed.wait(self._pause(attempt) if pause is None else pause):
-                raise _with_tries(failure, attempt + 1) from cause
+                return self._post_once(path, content)
+            except LLMError as failure:
+                pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
+                is_last = attempt == self._options.retries or isinstance(failure, Refused)
+                if is_last or self._closed.wait(self._pause(attempt) if pause is None else pause):
+                    if attempt:
+                        failure.args = (f"{failure} ({attempt + 1} tries)",)
+                    raise
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
 
     def models(self) -> list[dict[str, Any]]:
         """Return what the endpoint says of its models; nothing if it does not say."""
         try:
-            answer = self._client.get("/models", cast_to=object, options={"timeout": _PROBE_S})
-        except (openai.APIError, ValueError, RecursionError):
+            answer = json_value(self._pool.request("GET", f"{self._url}/models", timeout=_PROBE_S, retries=False).data)
+        except (HTTPError, ValueError):
             return []
         data = answer.get("data") if isinstance(answer, dict) else None
         return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
@@ -114,34 +120,57 @@ class Connection:
     def close(self) -> None:
         """End what is waiting for its next try, and let go of the connections."""
         self._closed.set()
-        self._client.close()
+        self._pool.clear()
+
+    def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
+        try:
+            response = self._pool.request("POST", self._url + path, body=content, retries=False)
+        except NewConnectionError as error:
+            cause = first_line(error.__cause__ or error)
+            raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or mend the address after @") from error
+        except TimeoutError as error:
+            raise LLMError(f"{self._name} has not answered within {self._options.timeout:g} s") from error
+        except HTTPError as error:
+            raise LLMError(f"the connection to {self._name} broke: {first_line(error.__cause__ or error)}") from error
+        if response.status >= 300:
+            raise self._failure(response)
+        try:
+            return _checked(json_value(response.data))
+        except ValueError as error:
+            raise LLMError(f"{self._name} gives no usable answer: {first_line(error)}") from error
+
+    def _failure(self, response: urllib3.BaseHTTPResponse) -> LLMError:
+        """Return (not raise) the error for an answer with a status of 300 or more."""
+        try:
+            said = refusal(response.status, json_value(response.data))
+        except ValueError:
+            text = response.data.decode(errors="replace")
+            said = refusal(response.status, text or response.headers.get("Location") or response.reason)
+        if said.status in (401, 403):
+            return Refused(f"{self._name} refuses the key ({said.status}: {said.message}): set OPENAI_API_KEY", said)
+        is_spent = said.code == "insufficient_quota"
+        if (said.status in _AGAIN or said.status >= 500) and said.status != 501 and not is_spent:
+            return Overloaded(f"{self._name} answers {said.status}: {said.message}", _retry_after(response))
+        return Refused(f"{self._name} refuses the request ({said.status}: {said.message})", said)
 
     def _pause(self, attempt: int) -> float:
         longest = min(self._options.first_pause * 2.0**attempt, _LONGEST_PAUSE_S)
         return longest * self._random.uniform(0.5, 1.0)
 
-    def _broken(self, error: openai.APIConnectionError) -> LLMError:
-        cause = error.__cause__ or error
-        if type(cause).__name__ == "ConnectError":  # httpx's; which httpx it is depends on the package's version
-            return Unreachable(f"nobody listens at {self._url} ({first_line(cause)}): start the server, or mend the address after @")
-        return LLMError(f"the connection to {self._name} broke: {first_line(cause)}")
 
-    def _status(self, error: openai.APIStatusError) -> LLMError:
-        said = refusal(error.status_code, error.body if error.body is not None else error.message)
-        if error.status_code in (401, 403):
-            return Refused(f"{self._name} refuses the key ({error.status_code}: {said.message}): set OPENAI_API_KEY", said)
-        is_spent = said.code == "insufficient_quota"
-        if (error.status_code in _AGAIN or error.status_code >= 500) and error.status_code != 501 and not is_spent:
-            return LLMError(f"{self._name} answers {error.status_code}: {said.message}")
-        return Refused(f"{self._name} refuses the request ({error.status_code}: {said.message})", said)
-
-
-def _client(url: str, options: ConnectionOptions) -> openai.OpenAI:
-    key = options.api_key or os.environ.get("OPENAI_API_KEY") or "none"
+def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
     try:
-        return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=options.timeout)
-    except (openai.OpenAIError, ValueError) as error:
-        raise InputError(f"{url!r} cannot be used as an endpoint: {first_line(error)}") from error
+        scheme, _, host, *_ = parse_url(url)
+    except HTTPError:
+        scheme = host = None
+    if scheme not in ("http", "https") or not host:
+        raise InputError(f"{url!r} is no address of an endpoint: give one like http://127.0.0.1:8000/v1")
+    key = options.api_key or os.environ.get("OPENAI_API_KEY") or "none"
+    if not (key.isascii() and key.isprintable()):
+        raise InputError("an API key has printable ASCII characters only")
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
+    opened = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
+    return opened(headers=headers, timeout=options.timeout, maxsize=options.concurrency)
 
 
 def _checked(answer: object) -> dict[str, Any]:
@@ -150,7 +179,6 @@ def _checked(answer: object) -> dict[str, Any]:
     Raises:
         ValueError: it has none.
     """
-    answer = json_value(answer) if isinstance(answer, str) else answer  # servers that do not say that it is JSON
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(answer, dict) or not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise ValueError(f"no choices in {answer!r:.80}")
@@ -161,9 +189,9 @@ def _checked(answer: object) -> dict[str, Any]:
     return answer
 
 
-def _retry_after(error: openai.APIStatusError) -> float | None:
+def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
     """Return how many seconds the endpoint asks to wait; None if it does not."""
-    said = error.response.headers.get("retry-after")
+    said = response.headers.get("Retry-After")
     if said is None:
         return None
     try:
@@ -174,9 +202,3 @@ def _retry_after(error: openai.APIStatusError) -> float | None:
             return None
         seconds = email.utils.mktime_tz(date) - time.time()
     return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
-
-
-def _with_tries(failure: LLMError, tries: int) -> LLMError:
-    if tries > 1:
-        failure.args = (f"{failure} ({tries} tries)",)
-    return failure
