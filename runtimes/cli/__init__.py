@@ -7,6 +7,7 @@ Heavy packages are imported inside the commands, so that ``idx --help`` answers 
 listing  build  check  remove  import_   corpora and their indexes    resolve  task  recall   which, what is done, how well they find
 search  serve  mcp                       searches                     screen  trace           what is shown
 ask  run  train_data                     methods                      method_options  question_options  ray_option   options of several
+                                                       option_groups: dataclasses as options
 eval_answers  eval_retrieval  eval_compare   scores                   eval_options            what they do alike
 """
 

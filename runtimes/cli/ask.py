@@ -9,28 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .method_options import (
-    METHOD,
-    ApiKey,
-    AsJson,
-    Concurrency,
-    Context,
-    Corpus,
-    Device,
-    DryRun,
-    Llm,
-    PresetName,
-    Reranker,
-    Retries,
-    Retriever,
-    Search,
-    Seed,
-    Set,
-    Timeout,
-    Url,
-    leaving_at_once,
-    plan_of,
-)
+from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, leaving_at_once, plan_of
+from .option_groups import flatten
 from .screen import is_unicode, note, say, say_json
 
 if TYPE_CHECKING:
@@ -42,23 +22,12 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 300
 
 
+@flatten()
 def ask(
     method: Annotated[str | None, METHOD] = None,
     question: Annotated[str | None, typer.Argument(help="The question; without one the method is explained.")] = None,
-    llm: Llm = None,
-    corpus: Corpus = None,
-    retriever: Retriever = None,
-    switch: Set = None,
-    preset: PresetName = None,
-    search: Search = None,
-    reranker: Reranker = None,
-    url: Url = None,
-    api_key: ApiKey = None,
-    device: Device = "auto",
-    concurrency: Concurrency = 16,
-    timeout: Timeout = 120.0,
-    retries: Retries = 5,
-    context: Context = None,
+    *,
+    plan_options: PlanOptions,
     cache: Annotated[Path | None, typer.Option(help="A file in which replies of endpoints are kept.")] = None,
     seed: Seed = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
@@ -67,7 +36,6 @@ def ask(
 ) -> None:
     """Answer a question by a method."""
     from corpora.errors import InputError
-    from runtimes.execution.opening import Place, place_of
     from runtimes.methods import METHODS, find_method
 
     if method is None:
@@ -79,9 +47,7 @@ def ask(
         return
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
-    named = Place(corpus=corpus, retriever=retriever, url=url, api_key=api_key, reranker=reranker)
-    place = place_of(found, preset, named, search or ())
-    plan = plan_of(found, llm, switch, place, device, concurrency, timeout, retries, context, dry_run)
+    plan = plan_of(found, plan_options, dry_run=dry_run)
     _show(plan, _answered(plan, question, cache, seed), trace=trace, as_json=as_json)
 
 

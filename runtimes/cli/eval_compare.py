@@ -7,72 +7,31 @@ from typing import Annotated
 
 import typer
 
-from .eval_options import (
-    AsJson,
-    AsMarkdown,
-    Citations,
-    Datasets,
-    Device,
-    Html,
-    JudgeModel,
-    Level,
-    Metrics,
-    Output,
-    PerQuestion,
-    Questions,
-    Scoring,
-    Seed,
-    Sentences,
-    Votes,
-    check_output,
-    finish,
-    scored_runs,
-)
-from .question_options import QuestionFormat
+from .eval_options import Level, Output, Scoring, Seed, check_output, finish, scored_runs
+from .option_groups import flatten
 
 
+@flatten()
 def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUN", help='Folders of "idx run", or files of predictions; the others are compared with the first.'),
     ],
-    questions: Questions = None,
-    question_format: QuestionFormat = None,
-    metrics: Metrics = None,
-    dataset: Datasets = None,
+    *,
+    how: Scoring,
     every_pair: Annotated[bool, typer.Option("--every-pair", help="Compare each run with each other.")] = False,
     every_paper: Annotated[
         bool, typer.Option("--every-figure", help="Quote all of the papers' figures on a data set, not only those of the runs' methods.")
     ] = False,
-    citations: Citations = None,
-    sentences: Sentences = "punkt",
-    judge: JudgeModel = None,
-    votes: Votes = 5,
-    device: Device = "auto",
     level: Level = 0.95,
     seed: Seed = 0,
-    as_json: AsJson = False,
-    as_markdown: AsMarkdown = False,
-    html: Html = None,
-    per_question: PerQuestion = None,
+    output: Output,
 ) -> None:
     """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, the papers' figures."""
     from runtimes.evaluation.answers.metrics import METRICS
     from runtimes.evaluation.reports.comparison_report import compare as compared
     from runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
 
-    output = Output(as_json=as_json, as_markdown=as_markdown, html=html, per_question=per_question)
     check_output(output)
-    how = Scoring(
-        questions=questions,
-        form=question_format,
-        metrics=metrics,
-        datasets=dataset,
-        citations=citations,
-        sentences=sentences,
-        judge=judge,
-        votes=votes,
-        device=device,
-    )
     found = compared(scored_runs(runs, how), every_pair=every_pair, every_paper=every_paper, level=level, seed=seed)
     finish(comparison_report(found), output, lambda: comparison_json(found, METRICS), records=question_records(found.runs), runs=found.runs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,7 @@ from corpora.durable import write_durably
 from corpora.errors import InputError
 
 from .method_options import leaving_at_once
+from .question_options import QuestionFormat
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
@@ -23,56 +25,50 @@ if TYPE_CHECKING:
     from runtimes.evaluation.reports.report import Report
     from runtimes.questions import Question
 
-Questions = Annotated[
-    str | None,
-    typer.Option(
-        help='A file of questions with gold answers, or "sample"; unless named the run\'s own file, if it is here, else its predictions.'
-    ),
-]
-Metrics = Annotated[
-    str | None, typer.Option(help="Names of metrics, joined by commas, or all; those of the questions' data set unless named.")
-]
-Datasets = Annotated[
-    list[str] | None, typer.Option("--dataset", help="What the questions are called, as NQ or HotpotQA; by their file's name unless said.")
-]
-Citations = Annotated[
-    str | None, typer.Option(help="Also ALCE's citation recall and precision, by this NLI model: true, small, hf:NAME, or a folder.")
-]
-Sentences = Annotated[str, typer.Option(help="How answers are cut into sentences for --citations: punkt, as ALCE does, or simple.")]
-JudgeModel = Annotated[str | None, typer.Option("--judge", help="Also the verdict of a language model, as BACKEND:MODEL[@URL].")]
-Votes = Annotated[int, typer.Option(min=1, help="How often the judge is asked about an answer.")]
-Device = Annotated[str, typer.Option(help="Where the NLI model and a local judge run: auto, cpu, cuda, cuda:1, mps.")]
 Level = Annotated[float, typer.Option(min=0.5, max=0.999, help="Of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of resamples and random swaps.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
-Html = Annotated[Path | None, typer.Option(help="Also write the report with plots as one HTML file.")]
-PerQuestion = Annotated[Path | None, typer.Option(help="Also write the values of every question, as JSON Lines.")]
 
 _EVERY_METRIC = "all"
 
 
-class Scoring(NamedTuple):
-    """How runs are scored, as the options have it; None: not asked for, or found out by itself."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How runs are scored; None: not asked for, or found out by itself."""
 
-    questions: str | None
-    form: str | None
-    metrics: str | None
-    datasets: Sequence[str] | None
-    citations: str | None
-    sentences: str
-    judge: str | None
-    votes: int
-    device: str
+    questions: Annotated[
+        str | None,
+        typer.Option(
+            help='A file of questions with gold answers, or "sample"; unless named the run\'s own file, if it is here, else its '
+            "predictions."
+        ),
+    ] = None
+    question_format: QuestionFormat = None
+    metrics: Annotated[
+        str | None, typer.Option(help="Names of metrics, joined by commas, or all; those of the questions' data set unless named.")
+    ] = None
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", help="What the questions are called, as NQ or HotpotQA; by their file's name unless said."),
+    ] = None
+    citations: Annotated[
+        str | None, typer.Option(help="Also ALCE's citation recall and precision, by this NLI model: true, small, hf:NAME, or a folder.")
+    ] = None
+    sentences: Annotated[str, typer.Option(help="How answers are cut into sentences for --citations: punkt, as ALCE does, or simple.")] = (
+        "punkt"
+    )
+    judge: Annotated[str | None, typer.Option("--judge", help="Also the verdict of a language model, as BACKEND:MODEL[@URL].")] = None
+    votes: Annotated[int, typer.Option(min=1, help="How often the judge is asked about an answer.")] = 5
+    device: Annotated[str, typer.Option(help="Where the NLI model and a local judge run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
 
 
-class Output(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
     """Where to and as what the findings are written."""
 
-    as_json: bool
-    as_markdown: bool
-    html: Path | None
-    per_question: Path | None
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False
+    html: Annotated[Path | None, typer.Option(help="Also write the report with plots as one HTML file.")] = None
+    per_question: Annotated[Path | None, typer.Option(help="Also write the values of every question, as JSON Lines.")] = None
 
 
 def scored_runs(paths: Sequence[Path], how: Scoring) -> list[Run]:
@@ -88,12 +84,12 @@ def scored_runs(paths: Sequence[Path], how: Scoring) -> list[Run]:
     from runtimes.evaluation.run_facts import dataset_name, run_facts
     from runtimes.evaluation.scoring import score
 
-    datasets = _one_each(how.datasets or [], len(paths))
+    datasets = _one_each(how.dataset or [], len(paths))
     runs = list[Run]()
     with leaving_at_once(), _row_metrics(how) as row_metrics:
         for path, name, dataset in zip(paths, _names(paths), datasets, strict=True):
             predictions = read(path)
-            asked = asked_of(predictions, how.questions, how.form)
+            asked = asked_of(predictions, how.questions, how.question_format)
             metrics = chosen_metrics(how.metrics, asked.questions)
             if not metrics and not row_metrics:
                 raise InputError(f"no metric applies to the questions of {path}, which have no gold answers: name others with --questions")

@@ -12,9 +12,10 @@ import typer
 from corpora.errors import InputError
 
 from . import completion
-from .eval_options import AsJson, AsMarkdown, Html, Level, Output, PerQuestion, Seed, check_output, write_files
+from .eval_options import Level, Output, Seed, check_output, write_files
 from .method_options import Reranker, Search
-from .question_options import ProtocolName, QuestionFormat, Questions, SampleSeed, SampleSize, asked
+from .option_groups import flatten
+from .question_options import QuestionOptions, Questions, asked
 from .screen import say, say_json, steps
 
 if TYPE_CHECKING:
@@ -91,16 +92,15 @@ class _Result(NamedTuple):
     seconds: float | None = None
 
 
+@flatten()
 def retrieval(
     corpus: Corpus,
     questions: Questions,
     retriever: Retrievers = None,
     run: Runs = None,
     groups: Groups = None,
-    question_format: QuestionFormat = None,
-    protocol: ProtocolName = None,
-    sample: SampleSize = None,
-    sample_seed: SampleSeed = 0,
+    *,
+    question_options: QuestionOptions,
     cut: Cuts = None,
     match: Match = "string",
     with_title: WithTitle = False,
@@ -112,25 +112,20 @@ def retrieval(
     device: Device = "auto",
     level: Level = 0.95,
     seed: Seed = 0,
-    as_json: AsJson = False,
-    as_markdown: AsMarkdown = False,
-    html: Html = None,
-    per_question: PerQuestion = None,
+    output: Output,
 ) -> None:
     """Measure retrievers: how often an answer, or a gold passage, is among the first k."""
     from corpora.resolving import require_built
     from runtimes.evaluation.retrieval.report import Evaluation
     from runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
-    from runtimes.questions import Selection
 
-    output = Output(as_json, as_markdown, html, per_question)
     check_output(output)
     require_built(corpus)
     cuts = tuple(sorted(set(cut or CUTS)))
     scoring = Scoring(cuts, match, with_title, tuple(measure or MEASURES))
     check_scoring(scoring)
     where = _Where(corpus, _options(search, cuts[-1]), reranker, device)
-    task = _task(asked(questions, question_format, Selection(protocol, sample, sample_seed)), where, groups, qrels)
+    task = _task(asked(questions, question_options.question_format, question_options.selection()), where, groups, qrels)
     results = _results(task, retriever or ([] if run else ["bm25"]), run or [])
     scored = [_scored(result, task, scoring, run_out) for result in results]
     _show(Evaluation(corpus, task.questions, scoring, scored, task.odd, level, seed), output)

@@ -1,11 +1,12 @@
-"""What commands that ask models are told alike: the method and its switches, models, where to search, how to go on."""
+"""Options of the commands that ask models: the method, models, where to search, how to continue."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 from . import completion
 
 if TYPE_CHECKING:
-    from runtimes.execution.opening import Place, Plan
+    from runtimes.execution.opening import Plan
     from runtimes.methods.base import Method
 
 METHOD = typer.Argument(
@@ -23,32 +24,6 @@ METHOD = typer.Argument(
     autocompletion=completion.method,
 )
 MethodName = Annotated[str, METHOD]
-Llm = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--llm",
-        metavar="[ROLE=]BACKEND:MODEL[@URL]",
-        help="A model for all roles, or for one: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
-    ),
-]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="SWITCH=VALUE", help="A switch of the method; may be repeated.")]
-PresetName = Annotated[str | None, typer.Option("--preset", help="Search as the method's paper did, but for what is named besides.")]
-Corpus = Annotated[
-    str | None,
-    typer.Option(
-        "--corpus", metavar="CORPUS", help="A built corpus, or with --url one that is served.", autocompletion=completion.built_corpus
-    ),
-]
-Retriever = Annotated[
-    str | None,
-    typer.Option(
-        "--retriever",
-        "-r",
-        metavar="NAME",
-        help="An index as idx list names it, or several joined with +; bm25 unless named.",
-        autocompletion=completion.retriever,
-    ),
-]
 Search = Annotated[
     list[str] | None,
     typer.Option(
@@ -56,13 +31,6 @@ Search = Annotated[
     ),
 ]
 Reranker = Annotated[str | None, typer.Option(help="A cross-encoder for --search rerank=cross-encoder; simlm unless named.")]
-Url = Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")]
-ApiKey = Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The key that this server wants; a model's is OPENAI_API_KEY.")]
-Device = Annotated[str, typer.Option(help="Where local models, encoders and indexes run: auto, cpu, cuda, cuda:1, mps.")]
-Concurrency = Annotated[int, typer.Option(min=1, help="Requests to an endpoint at a time.")]
-Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds that an endpoint may take to answer.")]
-Retries = Annotated[int, typer.Option(min=0, help="How often a request to an endpoint is sent again.")]
-Context = Annotated[int | None, typer.Option(min=1, help="Tokens that an endpoint's model takes, if it does not say so itself.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all random draws.")]
 Cache = Annotated[Path | None, typer.Option(help="Where replies of endpoints are kept; replies.sqlite in the folder unless named.")]
 InFlight = Annotated[int, typer.Option(min=1, help="Questions that are worked on at once; the results do not depend on it.")]
@@ -72,19 +40,52 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask no model but script
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def plan_of(
-    method: Method,
-    llms: Sequence[str] | None,
-    assignments: Sequence[str] | None,
-    place: Place | None,
-    device: str,
-    concurrency: int,
-    timeout: float,
-    retries: int,
-    context: int | None,
-    dry_run: bool,
-    base: Mapping[str, Any] | None = None,
-) -> Plan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What is asked of which models, and where is searched."""
+
+    llm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--llm",
+            metavar="[ROLE=]BACKEND:MODEL[@URL]",
+            help="A model for all roles, or for one: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
+        ),
+    ] = None
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            "--corpus", metavar="CORPUS", help="A built corpus, or with --url one that is served.", autocompletion=completion.built_corpus
+        ),
+    ] = None
+    retriever: Annotated[
+        str | None,
+        typer.Option(
+            "--retriever",
+            "-r",
+            metavar="NAME",
+            help="An index as idx list names it, or several joined with +; bm25 unless named.",
+            autocompletion=completion.retriever,
+        ),
+    ] = None
+    switch: Annotated[list[str] | None, typer.Option("--set", metavar="SWITCH=VALUE", help="A switch of the method; may be repeated.")] = (
+        None
+    )
+    preset: Annotated[str | None, typer.Option("--preset", help="Search as the method's paper did, but for what is named besides.")] = None
+    search: Search = None
+    reranker: Reranker = None
+    url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None
+    api_key: Annotated[
+        str | None, typer.Option(envvar="IDX_API_KEY", help="The key that this server wants; a model's is OPENAI_API_KEY.")
+    ] = None
+    device: Annotated[str, typer.Option(help="Where local models, encoders and indexes run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests to an endpoint at a time.")] = 16
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that an endpoint may take to answer.")] = 120.0
+    retries: Annotated[int, typer.Option(min=0, help="How often a request to an endpoint is sent again.")] = 5
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens that an endpoint's model takes, if it does not say so itself.")] = None
+
+
+def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
     """Return what is to be run, checked as far as that goes without opening anything; ``base`` are switches unless they are set.
 
     Raises:
@@ -93,17 +94,21 @@ def plan_of(
     from corpora.resolving import require_built
     from indexer.base import check_device
     from runtimes.execution.assignments import assigned
-    from runtimes.execution.opening import Plan
+    from runtimes.execution.opening import Place, Plan, place_of
     from runtimes.llms.options import ConnectionOptions
 
-    check_device(device)
+    named = Place(corpus=options.corpus, retriever=options.retriever, url=options.url, api_key=options.api_key, reranker=options.reranker)
+    place = place_of(method, options.preset, named, options.search or ())
+    check_device(options.device)
     plan = Plan(
         method=method,
-        options=assigned(method.options, assignments or (), what="switch", base=base),
-        llms=llms or (),
+        options=assigned(method.options, options.switch or (), what="switch", base=base),
+        llms=options.llm or (),
         place=place,
-        connection=ConnectionOptions(concurrency=concurrency, timeout=timeout, retries=retries, context=context),
-        device=device,
+        connection=ConnectionOptions(
+            concurrency=options.concurrency, timeout=options.timeout, retries=options.retries, context=options.context
+        ),
+        device=options.device,
         is_dry=dry_run,
     )
     plan.check()

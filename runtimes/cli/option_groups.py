@@ -15,7 +15,7 @@ def flatten(**written: Any) -> Callable[[Callable[..., None]], Callable[..., Non
     """Have typer show the fields of the dataclasses among a command's parameters, and make these of what is given.
 
     Args:
-        written: annotations of fields in place of their own.
+        written: annotations of fields in place of their own; a function behind the option makes the field's value of what is given.
 
     A field is annotated as typer's parameters are. One that has pydantic's ``Field`` instead becomes the option ``--its-name``, or ``-k``
     if its name is one letter; its help is the first sentence of the description.
@@ -27,7 +27,10 @@ def _flat(command: Callable[..., None], written: dict[str, Any]) -> Callable[...
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {one.name: one.annotation for one in parameters if dataclasses.is_dataclass(one.annotation)}
 
+    made_by = {name: about for name, annotation in written.items() for about in get_args(annotation)[2:]}
+
     def flat(**values: Any) -> None:  # noqa: ANN401 - of any option
+        values |= {name: make(values[name]) for name, make in made_by.items()}
         made = {name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind)}) for name, kind in groups.items()}
         command(**values, **made)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,11 +26,24 @@ QuestionFormat = Annotated[
         help="The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; known by its content unless named.",
     ),
 ]
-ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help="Only the questions a paper was evaluated on, such as retrorag-hotpotqa.")
-]
-SampleSize = Annotated[int | None, typer.Option("--sample", min=1, help="Only N questions, drawn at random.")]
-SampleSeed = Annotated[int, typer.Option("--sample-seed", min=0, help="Of this sample.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions:
+    """How questions are read, and which of them are meant."""
+
+    question_format: QuestionFormat = None
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="Only the questions a paper was evaluated on, such as retrorag-hotpotqa.")
+    ] = None
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Only N questions, drawn at random.")] = None
+    sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Of this sample.")] = 0
+
+    def selection(self) -> Selection:
+        """Return which questions are meant."""
+        from runtimes.questions import Selection
+
+        return Selection(self.protocol, self.sample, self.sample_seed)
 
 
 def asked(named: str, format: str | None, selection: Selection) -> list[Question]:

@@ -12,33 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .ask import cost_line
-from .method_options import (
-    ApiKey,
-    AsJson,
-    Cache,
-    Concurrency,
-    Context,
-    Corpus,
-    Device,
-    DryRun,
-    InFlight,
-    Llm,
-    MethodName,
-    PresetName,
-    Reranker,
-    Retries,
-    Retriever,
-    RetryFailed,
-    Search,
-    Seed,
-    Set,
-    Steps,
-    Timeout,
-    Url,
-    leaving_at_once,
-    plan_of,
-)
-from .question_options import ProtocolName, QuestionFormat, Questions, SampleSeed, SampleSize, asked
+from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, leaving_at_once, plan_of
+from .option_groups import flatten
+from .question_options import QuestionOptions, Questions, asked
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
@@ -70,30 +46,16 @@ class _Task(NamedTuple):
     retries_failed: bool
 
 
+@flatten()
 def run(
     method: MethodName,
     questions: Questions,
     out: Annotated[Path, typer.Option(help="A folder for run.json and predictions.jsonl; a run that is there is resumed.")],
-    llm: Llm = None,
-    corpus: Corpus = None,
-    retriever: Retriever = None,
-    switch: Set = None,
-    preset: PresetName = None,
-    search: Search = None,
-    reranker: Reranker = None,
-    url: Url = None,
-    api_key: ApiKey = None,
-    device: Device = "auto",
-    concurrency: Concurrency = 16,
-    timeout: Timeout = 120.0,
-    retries: Retries = 5,
-    context: Context = None,
+    *,
+    plan_options: PlanOptions,
     cache: Cache = None,
     seed: Seed = 0,
-    question_format: QuestionFormat = None,
-    protocol: ProtocolName = None,
-    sample: SampleSize = None,
-    sample_seed: SampleSeed = 0,
+    question_options: QuestionOptions,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     in_flight: InFlight = 64,
     with_steps: Steps = True,
@@ -105,16 +67,12 @@ def run(
 
     Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
     """
-    from runtimes.execution.opening import Place, place_of
     from runtimes.methods import find_method
-    from runtimes.questions import Selection
 
     found: Method = find_method(method)
-    named = Place(corpus=corpus, retriever=retriever, url=url, api_key=api_key, reranker=reranker)
-    place = place_of(found, preset, named, search or ())
-    selection = Selection(protocol, sample, sample_seed)
-    every = asked(questions, question_format, selection)
-    plan = plan_of(found, llm, switch, place, device, concurrency, timeout, retries, context, dry_run, _noise(found, switch, every))
+    selection = question_options.selection()
+    every = asked(questions, question_options.question_format, selection)
+    plan = plan_of(found, plan_options, dry_run=dry_run, base=_noise(found, plan_options.switch, every))
     task = _Task(plan, every, selection, every[:limit], out, seed, in_flight, with_steps, retry_failed)
     if dry_run:
         show_first(plan, task.asked[0], {"settings": _settings(task), "questions": len(task.asked)}, seed=seed, as_json=as_json)

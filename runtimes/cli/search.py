@@ -54,9 +54,8 @@ def _factors(weights: list[str] | None) -> dict[str, float] | None:
 
 Weights = Annotated[
     list[str] | None,
-    typer.Option(
-        "--weight", callback=_factors, metavar="RETRIEVER=FACTOR", help="With weighted fusion: a retriever's factor, 1 unless given."
-    ),
+    typer.Option("--weight", metavar="RETRIEVER=FACTOR", help="With weighted fusion: a retriever's factor, 1 unless given."),
+    _factors,
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,30 +12,8 @@ import typer
 
 from . import completion
 from .ask import cost_line, say_methods, say_switches, switches_json
-from .method_options import (
-    ApiKey,
-    AsJson,
-    Cache,
-    Concurrency,
-    Context,
-    Corpus,
-    Device,
-    DryRun,
-    InFlight,
-    Llm,
-    PresetName,
-    Reranker,
-    Retries,
-    Retriever,
-    RetryFailed,
-    Search,
-    Seed,
-    Steps,
-    Timeout,
-    Url,
-    leaving_at_once,
-    plan_of,
-)
+from .method_options import AsJson, Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, leaving_at_once, plan_of
+from .option_groups import flatten
 from .question_options import asked
 from .run import REPLIES, show_first
 from .screen import note, say, say_json, steps
@@ -79,28 +58,17 @@ _Near = Annotated[
 ]
 
 
+@flatten(switch=_Set)
 def train_data(
     method: _Name = None,
     questions: _Questions = None,
     against: _Against = None,
     question_format: _Format = None,
     out: _Out = None,
-    llm: Llm = None,
-    corpus: Corpus = None,
-    retriever: Retriever = None,
-    switch: _Set = None,
+    *,
+    plan_options: PlanOptions,
     leaks: _Leaks = "refuse",
     near: _Near = 0.8,
-    preset: PresetName = None,
-    search: Search = None,
-    reranker: Reranker = None,
-    url: Url = None,
-    api_key: ApiKey = None,
-    device: Device = "auto",
-    concurrency: Concurrency = 16,
-    timeout: Timeout = 120.0,
-    retries: Retries = 5,
-    context: Context = None,
     cache: Cache = None,
     seed: Seed = 0,
     in_flight: InFlight = 64,
@@ -113,7 +81,6 @@ def train_data(
 
     Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
     """
-    from runtimes.execution.opening import Place, place_of
     from runtimes.training import find_builder
     from runtimes.training.collecting import Asking
 
@@ -122,10 +89,8 @@ def train_data(
         return
     builder: Builder = find_builder(method)
     train, test = _read_sets(questions, against or (), question_format or ())
-    draft = _drafted(builder, switch or (), train, test, leaks, near, seed)
-    named = Place(corpus=corpus, retriever=retriever, url=url, api_key=api_key, reranker=reranker)
-    place = place_of(draft.asker, preset, named, search or ())
-    plan = plan_of(draft.asker, llm, draft.switches.of_asking, place, device, concurrency, timeout, retries, context, dry_run)
+    draft = _drafted(builder, plan_options.switch or (), train, test, leaks, near, seed)
+    plan = plan_of(draft.asker, dataclasses.replace(plan_options, switch=draft.switches.of_asking), dry_run=dry_run)
     asking = Asking(builder, plan.options, seed, in_flight, retry_failed, with_steps)
     _go(draft, plan, asking, out, cache, as_json=as_json)
 
