@@ -1,4 +1,4 @@
-"""The formats in which embeddings are published -> blocks of ids and vectors, one after the other, never a whole file in memory.
+"""The formats in which embeddings are published -> blocks of ids and vectors, one after the other.
 
     contriever  (ids, float array) pickled, one file or several, in a tar as published or in a folder
     dpr         a list of (id, float array) pickled, one file or several (``wiki_passages_0`` and so on) in a folder
@@ -6,7 +6,8 @@
     pyserini    a folder, or a tar of one, with a flat FAISS ``index`` and ``docid``, one id a line
     flat        a flat FAISS index without ids, in one file or in parts (FlashRAG, Search-R1): as ``array``
 
-Nothing is extracted and nothing in a file is run. (Sources: facebookresearch/contriever, generate_passage_embeddings.py;
+Nothing is extracted and nothing in a file is run. Of ``dpr`` one file is held in memory at a time; of the others the vectors are read as
+they are needed. (Sources: facebookresearch/contriever, generate_passage_embeddings.py;
 facebookresearch/DPR, generate_dense_embeddings.py; princeton-nlp/ALCE, retrieval.py; facebookresearch/faiss, faiss/impl/index_write.cpp.)
 """
 
@@ -30,7 +31,7 @@ from corpora.errors import InputError, StorageError
 from corpora.progress import Progress, silent
 
 from .base import StoredVectors
-from .pickles import Array, Extent, PickleReader
+from .pickles import Array, Extent, read_pickle
 
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat")
 
@@ -222,24 +223,20 @@ def _pickle_files(source: Embeddings) -> Iterator[tuple[str, IO[bytes]]]:
 
 def _pickle(file: IO[bytes], name: str, first: int) -> Iterator[tuple[str, Block]]:
     """Yield the blocks of one pickle, each with the format that it is in."""
-    reader = PickleReader(file, name)
-    ids = list[str]()
-    for items in reader.items():
-        if all(isinstance(item, str | int) for item in items):
-            ids.extend(map(str, items))
-        else:
-            yield "dpr", _pairs(items, name)
-    match reader.value:
-        case [] if not ids:
-            return
+    match read_pickle(file, name):
         case Array() as array:
             for start, vectors in _rows_of(array, file, name):
                 yield "array", Block(None, first + start, vectors)
-        case ([], Array(shape=(n_vectors, _)) as array) if n_vectors == len(ids):
+        case (list() as ids, Array(shape=(n_vectors, _)) as array) if n_vectors == len(ids) and all(
+            isinstance(id_, str | int) for id_ in ids
+        ):
             for start, vectors in _rows_of(array, file, name):
-                yield "contriever", Block(ids[start : start + len(vectors)], first + start, vectors)
-        case ([], Array(shape=shape)):
+                yield "contriever", Block(list(map(str, ids[start : start + len(vectors)])), first + start, vectors)
+        case (list() as ids, Array(shape=shape)):
             raise InputError(f"{name} has {len(ids):,} ids for an array of shape {shape}")
+        case list() as pairs:
+            for start in range(0, len(pairs), _BLOCK_ROWS):
+                yield "dpr", _pairs(pairs[start : start + _BLOCK_ROWS], name)
         case _:
             raise InputError(f"{name} holds neither (ids, array), nor a list of (id, array), nor an array")
 

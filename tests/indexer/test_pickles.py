@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from corpora.errors import InputError
-from indexer.pickles import Array, Extent, PickleReader
+from indexer.pickles import Array, Extent, read_pickle
 
 PROTOCOLS = (3, 4, 5)  # those in which bytes are bytes
 
 
-def read(content: bytes) -> tuple[list[Any], Any]:
-    reader = PickleReader(io.BytesIO(content), "made.pkl")
-    return [item for items in reader.items() for item in items], reader.value
+def read(content: bytes) -> Any:  # noqa: ANN401 - whatever the pickle holds
+    return read_pickle(io.BytesIO(content), "made.pkl")
 
 
 def array_of(found: Array, content: bytes) -> np.typing.NDArray[np.floating[Any]]:
@@ -33,8 +32,7 @@ def array_of(found: Array, content: bytes) -> np.typing.NDArray[np.floating[Any]
 def test_an_array_comes_back(protocol: int, dtype: str, n: int) -> None:
     made = np.random.default_rng(1).normal(size=(n, 32)).astype(dtype)
     content = pickle.dumps(made, protocol)
-    items, found = read(content)
-    assert items == []
+    found = read(content)
     assert isinstance(found.data, Extent) == (made.nbytes >= 1 << 20)  # large ones stay in the file
     np.testing.assert_array_equal(array_of(found, content), made)
 
@@ -44,24 +42,20 @@ def test_ids_and_array_come_back(protocol: int) -> None:
     made = np.random.default_rng(1).normal(size=(2500, 8)).astype(np.float16)
     ids = [str(n) for n in range(2498)] + ["é", "\U0001f600" * 100]
     content = pickle.dumps((ids, made), protocol)
-    items, (rest, array) = read(content)
-    assert (items, rest) == (ids, [])
+    found, array = read(content)
+    assert found == ids
     np.testing.assert_array_equal(array_of(array, content), made)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("n", [1, 2, 2500])
-def test_pairs_come_some_at_a_time(protocol: int, n: int) -> None:
+def test_pairs_come_back(protocol: int, n: int) -> None:
     made = np.random.default_rng(1).normal(size=(n, 8)).astype(np.float32)
     pairs = [(f"wiki:{number}" if number % 2 else number, vector) for number, vector in enumerate(made)]
     content = pickle.dumps(pairs, protocol)
-    reader = PickleReader(io.BytesIO(content), "made.pkl")
-    parts = list(reader.items())
-    assert max(map(len, parts)) <= 1000
-    found = [item for part in parts for item in part]
+    found = read(content)
     assert [id_ for id_, _ in found] == [id_ for id_, _ in pairs]
     np.testing.assert_array_equal([array_of(vector, content) for _, vector in found], made)
-    assert reader.value == []
 
 
 class Payload:
@@ -85,6 +79,7 @@ def test_a_payload_is_refused_and_not_run(protocol: int, tmp_path: Path) -> None
     assert target.exists()  # it would have run
 
 
+DEEP = b")" + b"\x85" * 200_000  # a tuple in a tuple in a tuple: to hash, compare or show it takes a stack as deep
 STRING, TUPLE2, STOP = b"\x8c", b"\x86", b"."
 
 
@@ -99,22 +94,23 @@ def text(value: str) -> bytes:
         (b"cos\nsystem\n.", "'os.system'"),
         (b"cnumpy\nload\n.", "'numpy.load'"),
         (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nmatrix\n.", "'numpy.matrix'"),
-        (b"cnumpy\nndarray\n(K\x01t\x85R.", "a call of something other than numpy's arrays"),
-        (b"(ios\nsystem\n.", "the instruction INST"),
+        (b"cnumpy\nndarray\n(K\x01t\x85R.", "no pickle of embeddings"),
+        (b"(ios\nsystem\n.", "holds an instruction"),
         (b"(cos\nsystem\nX\x02\x00\x00\x00lso.", "'os.system'"),
-        (b"\x80\x02(K\x01o.", "the instruction OBJ"),
-        (b"Pid\n.", "the instruction PERSID"),
-        (b"K\x01Q.", "the instruction BINPERSID"),
-        (b"\x82\x01.", "the instruction EXT1"),
-        (b")\x81.", "the instruction NEWOBJ"),
-        (b"\x97.", "the instruction NEXT_BUFFER"),
-        (b"\x80\x09N.", "protocol 9"),
+        (b"\x80\x02(K\x01o.", "holds an instruction"),
+        (b"Pid\n.", "holds an instruction"),
+        (b"K\x01Q.", "holds an instruction"),
+        (b"\x82\x01.", "holds an instruction"),
+        (b")\x81.", "holds an instruction"),
+        (b"\x97.", "holds an instruction"),
+        (b"\x80\x09N.", "no pickle of embeddings"),
         (pickle.dumps(np.array(["a"], dtype=object)), r"an array of '\|O8'"),
         (pickle.dumps(np.arange(3)), "an array of '<i8'"),
         (pickle.dumps(np.asfortranarray(np.zeros((3, 2), dtype=np.float32))), "stored column by column"),
-        (pickle.dumps({"1": 2}), "the instruction EMPTY_DICT"),
+        (pickle.dumps({"1": 2}), "holds an instruction"),
         (b"c" + b"x" * 1000, "a name without end"),
-        (pickle.dumps([np.zeros(3, dtype=np.float32)] * 2), "one array twice"),
+        (b"}" + DEEP + b"K\x01s.", "holds an instruction"),  # the hash of a key takes a stack as deep
+        (b"Nr\xff\xff\xff\x7fR.", "no pickle of embeddings"),  # memory for the places before it is not set aside
     ],
 )
 def test_what_embeddings_do_not_need_is_refused(content: bytes, what: str) -> None:
@@ -124,11 +120,11 @@ def test_what_embeddings_do_not_need_is_refused(content: bytes, what: str) -> No
 
 @pytest.mark.parametrize(
     "content",
-    [b"\x80\x04.", b"\x80\x04K\x01K\x02.", b"(K\x01.", b"e.", b"K\x01a.", b"K\x01\x86.", b"h\x07.", b"R.", b"K\x01K\x02R.", b"b.", b"\x93."]
+    [b"\x80\x04.", b"e.", b"K\x01a.", b"K\x01\x86.", b"h\x07.", b"R.", b"K\x01K\x02R.", b"b.", b"\x93."]
     + [b"K\x01K\x01\x93.", b"\x8c\x01\xff.", b"cnumpy\ndtype\n)R.", b"cnumpy.core.multiarray\n_reconstruct\nNR."],
 )
 def test_nonsense_is_refused(content: bytes) -> None:
-    with pytest.raises(InputError, match=r"no pickle of embeddings, or damaged, at byte|which embeddings do not need"):
+    with pytest.raises(InputError, match="no pickle of embeddings, or damaged|which embeddings do not need"):
         read(content)
 
 
@@ -140,7 +136,7 @@ def test_a_pickle_cut_off_anywhere_is_refused() -> None:
             with pytest.raises(InputError, match="is cut off"):
                 read(content[:end])
     large = pickle.dumps(np.zeros((1 << 20, 1), dtype=np.float16))
-    with pytest.raises(InputError, match=r"is cut off: 2,097,152 bytes should follow byte \d+, it ends at 2,000,000"):
+    with pytest.raises(InputError, match="is cut off: 2,097,152 bytes should follow, it ends at 2,000,000"):
         read(large[:2_000_000])
 
 
@@ -148,10 +144,9 @@ def test_a_pickle_cut_off_anywhere_is_refused() -> None:
 def test_a_length_that_is_not_there_takes_no_memory(begin: bytes, tmp_path: Path) -> None:
     (tmp_path / "made.pkl").write_bytes(begin + struct.pack("<Q", 1 << 60) + b"x.")
     with (tmp_path / "made.pkl").open("rb") as file, pytest.raises(InputError, match="is cut off"):  # a real file makes room at once
-        list(PickleReader(file, "made.pkl").items())
+        read_pickle(file, "made.pkl")
 
 
-DEEP = b")" + b"\x85" * 200_000  # a tuple in a tuple in a tuple: to hash, compare or show it takes a stack as deep
 F4 = b"cnumpy\ndtype\n" + text("f4") + b"\x85R"
 ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n\x85R"
 HUGE = b"\x8a\xff" + b"\xff" * 254 + b"\x7f"
@@ -179,12 +174,11 @@ def array_pickle(shape: bytes = b"K\x01\x85", dtype: bytes = F4, data: bytes = b
         (DEEP + DEEP + b"\x93.", "no pickle of embeddings"),
         (text("numpy") + DEEP + b"\x93.", "no pickle of embeddings"),
         (DEEP + b"K\x01a.", "no pickle of embeddings"),
-        (DEEP + DEEP + b"R.", "a call of something other than numpy's arrays"),
-        (DEEP + DEEP + b"b.", "the state of something other than numpy's arrays"),
-        (DEEP + b"q\x00h\x00.", "one array twice"),
+        (DEEP + DEEP + b"R.", "no pickle of embeddings"),
+        (DEEP + DEEP + b"b.", "no pickle of embeddings"),
         (b"(" * 200_000 + b".", "no pickle of embeddings"),
     ],
-    ids=range(19),
+    ids=range(18),
 )
 def test_what_is_nested_too_deeply_or_impossible_is_neither_hashed_nor_multiplied(content: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -192,16 +186,14 @@ def test_what_is_nested_too_deeply_or_impossible_is_neither_hashed_nor_multiplie
 
 
 def test_a_deep_nesting_can_be_let_go() -> None:
-    _, value = read(DEEP + b".")
-    assert type(value) is tuple
-    del value
-    items, _ = read(b"]" * 200_000 + b"a" * 199_999 + b".")
-    assert len(items) == 1
-    items.clear()
+    for content in (DEEP + b".", DEEP + b"q\x00h\x00\x86.", b"]" * 200_000 + b"a" * 199_999 + b"."):
+        value = read(content)
+        assert type(value) in (tuple, list)
+        del value
 
 
 def test_an_array_whose_shape_is_not_that_of_its_bytes_is_refused() -> None:
     content = pickle.dumps(np.zeros((3, 5), dtype=np.float32), 4)
     assert content.count(b"K\x03K\x05\x86") == 1
-    with pytest.raises(InputError, match=r"60 bytes for an array of shape \(4, 5\) and type float32: it is damaged"):
+    with pytest.raises(InputError, match=r"60 bytes for an array of shape \(4, 5\) and type float32"):
         read(content.replace(b"K\x03K\x05\x86", b"K\x04K\x05\x86"))
