@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .durable import file_sha256
+from .durable import file_sha256, json_value
 from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
-from .json_value import json_value
 from .progress import Progress, silent
 
 MANIFEST = "manifest.json"

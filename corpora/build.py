@@ -12,12 +12,12 @@ from pathlib import Path
 
 from .artifacts import Manifest, Parameters, Recipe, read_manifest
 from .corpus import Corpus
-from .disk import network_file_system
+from .durable import json_value
 from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
-from .home import corpus_path, home
-from .json_value import json_value
+from .home import corpus_path, home, network_file_system
+from .passage import BadRecord
 from .progress import Progress, silent
-from .readers import BadRecord, fail
+from .readers import fail
 from .sources import obtain
 from .staging import Outcome, Work, build_artifact
 from .store import FORMAT_VERSION, KIND, PassageStore, StoreWriter

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .download import SourceFile
-from .passage import Located
-from .readers import OnBad
+from .passage import Located, OnBad, SourceFile
 
 ReadCorpus = Callable[[Sequence[Path], OnBad], Iterator[Located]]
 

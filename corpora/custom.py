@@ -9,8 +9,8 @@ from pathlib import Path
 from .corpus import Corpus
 from .errors import InputError
 from .home import check_name
-from .passage import Located
-from .readers import ARTICLE_FORMATS, READERS, OnBad, detect_format, read
+from .passage import Located, OnBad
+from .readers import ARTICLE_FORMATS, READERS, detect_format, read
 from .registry import near_names
 from .splitters import SPLITTERS
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from .durable import file_digests, sync, write_durably
+from .durable import file_digests, json_value, sync, write_durably
 from .errors import DownloadError, InputError, StorageError
-from .json_value import json_value
+from .passage import SourceFile
 from .progress import Progress, silent
 
 ATTEMPTS = 5
@@ -39,17 +39,6 @@ CHUNK_BYTES = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d+)-\d+|\*)/(?P<total>\d+|\*)", re.ASCII)
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """One file of a corpus: its local name, its address and what is published about its bytes."""
-
-    name: str
-    url: str
-    n_bytes: int | None = None
-    md5: str | None = None
-    sha256: str | None = None
 
 
 def mirrored(url: str) -> str:

@@ -1,13 +1,14 @@
-"""Files that outlive a crash: flushed to the disk, replaced whole; and their checksums."""
+"""Files that outlive a crash: flushed to the disk, replaced whole; their checksums, and the JSON in them."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _READ_BYTES = 1 << 20
 
@@ -56,3 +57,15 @@ def file_digests(path: Path, algorithms: tuple[str, ...], report: Callable[[int]
 def file_sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
     """Return the sha256 of a file as hexadecimal digits."""
     return file_digests(path, ("sha256",), report)["sha256"]
+
+
+def json_value(content: str | bytes) -> Any:  # noqa: ANN401 - JSON
+    """Return the value that some JSON is.
+
+    Raises:
+        ValueError: it is not JSON or not UTF-8, a number in it has thousands of digits, or it is nested too deeply for Python.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

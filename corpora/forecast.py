@@ -10,8 +10,7 @@ from pathlib import Path
 from .build import StoreOptions
 from .compression import is_compressed
 from .corpus import Corpus
-from .passage import Passage
-from .readers import BadRecord
+from .passage import BadRecord, Passage
 from .sources import local_paths, missing_bytes
 from .store import PassageStore
 

@@ -1,4 +1,4 @@
-"""The record that streams through everything: an id, a title and a text.
+"""The records that readers, splitters and the store share: above all the passage, an id, a title and a text.
 
 A whole article is the same record before it is split (``corpora.splitters``), so readers, splitters and the store share one type.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -24,6 +26,28 @@ class Located(NamedTuple):
     passage: Passage
     file: str
     line: int
+
+
+class BadRecord(NamedTuple):
+    """A record that cannot be used, where it is (1-based line), and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+OnBad = Callable[[BadRecord], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One file of a corpus: its local name, its address and what is published about its bytes."""
+
+    name: str
+    url: str
+    n_bytes: int | None = None
+    md5: str | None = None
+    sha256: str | None = None
 
 
 def text_key(text: str) -> int:

@@ -1,7 +1,7 @@
 """Dump files -> located passages: one streaming, pure reader per format, and detection of the format from the content.
 
 A reader yields every good record with its file and line and hands every bad one to ``on_bad``, which either raises or counts. Memory is
-bounded by the longest record allowed, ``MAX_LINE_BYTES``.
+bounded by the longest record allowed, ``MAX_RECORD_BYTES``.
 """
 
 from __future__ import annotations
@@ -15,25 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from .compression import BROKEN_FILE, open_bytes
 from .errors import InputError
-from .passage import Located, Passage
+from .passage import BadRecord, Located, OnBad, Passage
 from .registry import near_names
 
-MAX_LINE_BYTES = 16 << 20
+MAX_RECORD_BYTES = 16 << 20
 
 
-class BadRecord(NamedTuple):
-    """A record that cannot be used, where it is (1-based line), and why."""
-
-    file: str
-    line: int
-    reason: str
-
-
-OnBad = Callable[[BadRecord], None]
 Reader = Callable[[Path, OnBad], Iterator[Located]]
 
 
@@ -59,10 +50,10 @@ def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
     number = 0
     with open_bytes(path) as file:
         try:
-            for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
-                if len(line) > MAX_LINE_BYTES:
+            for number, line in enumerate(iter(partial(file.readline, MAX_RECORD_BYTES + 1), b""), 1):
+                if len(line) > MAX_RECORD_BYTES:
                     _skip_to_line_end(file, line)
-                    on_bad(BadRecord(str(path), number, f"the line is longer than {MAX_LINE_BYTES >> 20} MiB"))
+                    on_bad(BadRecord(str(path), number, f"the line is longer than {MAX_RECORD_BYTES >> 20} MiB"))
                     continue
                 try:
                     text = line.decode()
@@ -76,7 +67,7 @@ def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
 
 def _skip_to_line_end(file: IO[bytes], line: bytes) -> None:
     while line and not line.endswith(b"\n"):
-        line = file.readline(MAX_LINE_BYTES)
+        line = file.readline(MAX_RECORD_BYTES)
 
 
 def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:

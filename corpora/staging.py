@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .artifacts import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file, package_versions
-from .durable import file_sha256, sync, write_durably
+from .durable import file_sha256, json_value, sync, write_durably
 from .errors import InputError, LockedError, PiecesDamaged, StorageError
 from .home import home
-from .json_value import json_value
 
 PIECES = "pieces"  # a folder in a staging directory for what is needed until the seal only
 

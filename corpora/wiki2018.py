@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .corpus import Corpus
-from .download import SourceFile
-from .passage import Located
-from .readers import OnBad, read_tsv
+from .passage import Located, OnBad, SourceFile
+from .readers import read_tsv
 
 
 def _read(files: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:

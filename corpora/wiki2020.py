@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .corpus import Corpus
-from .download import SourceFile
-from .passage import Located
-from .readers import OnBad, read
+from .passage import Located, OnBad, SourceFile
+from .readers import read
 
 _FOLDER = "https://dl.fbaipublicfiles.com/atlas/corpora/wiki/enwiki-dec2020"
 

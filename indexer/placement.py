@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.amount import amount
 from corpora.errors import IdxError, InputError, MissingExtraError
+from corpora.progress import amount
 
 from .base import Placement
 from .devices import check_devices, gpu_numbers

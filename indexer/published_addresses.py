@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from corpora.download import SourceFile, download, downloaded_sha256
+from corpora.download import download, downloaded_sha256
 from corpora.home import downloads_path
+from corpora.passage import SourceFile
 from corpora.progress import Progress, silent
 from corpora.staging import locked
 

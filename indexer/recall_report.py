@@ -11,9 +11,8 @@ import numpy as np
 
 from corpora.build import open_store
 from corpora.compression import lines_of, reading
-from corpora.durable import write_durably
+from corpora.durable import json_value, write_durably
 from corpora.errors import ArtifactMissing, InputError, MissingExtraError
-from corpora.json_value import json_value
 from corpora.progress import Progress, Step, silent_steps
 
 from .base import Hits, Vectors, n_threads

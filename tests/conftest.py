@@ -11,8 +11,7 @@ import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.corpus import Corpus
-from corpora.passage import Located, Passage
-from corpora.readers import OnBad
+from corpora.passage import Located, OnBad, Passage
 from corpora.store import PassageStore
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corpora.corpus import Corpus
-from corpora.passage import Located, Passage
-from corpora.readers import OnBad
+from corpora.passage import Located, OnBad, Passage
 
 _PASSAGES = files(__package__).joinpath("passages.jsonl").read_bytes()
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.durable import write_durably
+from corpora.durable import json_value, write_durably
 from corpora.errors import ArtifactDamaged
-from corpora.json_value import json_value
 
 from .batches import Batches
 

@@ -17,8 +17,7 @@ import numpy as np
 import zstandard
 
 from corpora.errors import ArtifactDamaged, PiecesDamaged, StorageError
-from corpora.passage import Located, Passage, text_key
-from corpora.readers import BadRecord, OnBad
+from corpora.passage import BadRecord, Located, OnBad, Passage, text_key
 
 from .batches import Batches, join
 from .checks import write_checks

@@ -6,10 +6,11 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.download import SourceFile, download
+from corpora.download import download
 from corpora.durable import file_sha256
 from corpora.errors import DownloadError, InputError, MissingExtraError
 from corpora.home import home
+from corpora.passage import SourceFile
 from corpora.progress import Progress, silent
 from corpora.staging import locked
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corpora.durable import json_value
 from corpora.errors import ArtifactDamaged, ArtifactMismatch
-from corpora.json_value import json_value
 
 from .checkpoints import CONFIG
 from .failures import first_line

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from corpora.amount import amount
 from corpora.artifacts import Manifest
 from corpora.durable import replacing
 from corpora.errors import ArtifactDamaged, InputError
+from corpora.progress import amount
 from corpora.store import Rows
 from indexer.base import Placement, Scores, Vectors
 from indexer.memory import available_bytes

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpora.amount import amount
 from corpora.artifacts import Manifest
 from corpora.errors import IdxError, InputError, MissingExtraError
+from corpora.progress import amount
 from corpora.store import Rows
 from indexer.base import Placement, Scores, Vectors, equal_ranges
 from indexer.devices import gpu_numbers

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from corpora.amount import amount
 from corpora.errors import InputError
+from corpora.progress import amount
 from corpora.store import Rows
 from indexer.memory import available_bytes
 

@@ -140,7 +140,7 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
 
 
 def _show_plan(spec: BuildSpec, planned: BuildPlan) -> None:
-    from corpora.amount import amount
+    from corpora.progress import amount
 
     note(f"corpus '{spec.name}': {spec.source.corpus.summary}")
     note(f"about {planned.forecast.n_passages:,} passages of {amount(planned.forecast.passage_bytes)}")

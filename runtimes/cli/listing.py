@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corpora.amount import amount
 from corpora.errors import ArtifactError
+from corpora.progress import amount
 
 from .screen import say, say_json
 

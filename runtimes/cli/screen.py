@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from corpora.amount import amount
-from corpora.progress import Progress
+from corpora.progress import Progress, amount
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

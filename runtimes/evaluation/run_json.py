@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from corpora.durable import json_value
 from corpora.errors import ArtifactDamaged
-from corpora.json_value import json_value
 from runtimes.execution.json_shape import EACH, misfit
 from runtimes.execution.runs import PREDICTIONS, RUN
 

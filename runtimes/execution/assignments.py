@@ -13,8 +13,8 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from pydantic import TypeAdapter, ValidationError
 
+from corpora.durable import json_value
 from corpora.errors import InputError
-from corpora.json_value import json_value
 from corpora.registry import near_names
 from corpora.validation import explain
 

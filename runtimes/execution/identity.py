@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corpora.artifacts import Manifest, package_versions
-from corpora.durable import file_sha256
-from corpora.json_value import json_value
+from corpora.durable import file_sha256, json_value
 from corpora.registry import near_names
 from retrievers.errors import BadAnswer, NotReady, Unauthorized
 from runtimes.llms.naming import Spec

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.durable import sync, write_durably
+from corpora.durable import json_value, sync, write_durably
 from corpora.errors import ArtifactDamaged, InputError, LockedError
-from corpora.json_value import json_value
 from runtimes.llms.text import whole_characters
 
 RUN, PREDICTIONS = "run.json", "predictions.jsonl"

@@ -21,8 +21,8 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 from urllib3.util import parse_url
 
+from corpora.durable import json_value
 from corpora.errors import InputError
-from corpora.json_value import json_value
 from indexer.encoders.failures import first_line
 from runtimes.errors import LLMError
 from runtimes.execution.json_shape import misfit

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from corpora.durable import json_value
 from corpora.errors import InputError
-from corpora.json_value import json_value
 from runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, text_of

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from corpora.compression import lines_of, reading
+from corpora.durable import json_value
 from corpora.errors import InputError
-from corpora.json_value import json_value
 
 from .json_text import JsonText
 

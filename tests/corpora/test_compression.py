@@ -14,7 +14,8 @@ import zstandard
 from corpora import compression
 from corpora.compression import lines_of, open_bytes, read_bytes
 from corpora.errors import InputError
-from corpora.readers import BadRecord, detect_format, read
+from corpora.passage import BadRecord
+from corpora.readers import detect_format, read
 
 Compress = Callable[[bytes], bytes]
 

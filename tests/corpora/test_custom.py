@@ -9,7 +9,8 @@ import pytest
 
 from corpora.custom import Reading, custom_corpus
 from corpora.errors import InputError, UnknownNameError
-from corpora.readers import BadRecord, detect_format, fail
+from corpora.passage import BadRecord
+from corpora.readers import detect_format, fail
 
 DOC = '<doc id="7" url="u" title="Sun">\nSun\n\none two three\nMoons.\nfour five\n</doc>\n'
 JSON_ARTICLE = json.dumps({"id": "7", "url": "https://wiki?curid=7", "title": "Sun", "text": "one two three four five"}) + "\n"

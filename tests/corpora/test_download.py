@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.download import ATTEMPTS, SourceFile, download, mirrored, verify
+from corpora.download import ATTEMPTS, download, mirrored, verify
 from corpora.errors import DownloadError, InputError, StorageError
+from corpora.passage import SourceFile
 
 CONTENT = random.Random(7).randbytes(3_000_000)
 OTHER = random.Random(8).randbytes(2_900_000)

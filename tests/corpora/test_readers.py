@@ -14,8 +14,8 @@ import pytest
 
 from corpora import readers
 from corpora.errors import InputError, UnknownNameError
-from corpora.passage import Passage
-from corpora.readers import BadRecord, detect_format, read
+from corpora.passage import BadRecord, Passage
+from corpora.readers import detect_format, read
 from corpora.wiki2018 import CORPUS as WIKI2018
 from corpora.wiki2020 import CORPUS as WIKI2020
 
@@ -291,7 +291,7 @@ def test_file_of_blank_lines_has_no_records(tmp_path: Path, file_format: str) ->
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
 def test_line_over_the_limit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bytes) -> None:
-    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 2 << 20)
+    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 2 << 20)
     longest = GOOD_JSON.rstrip().encode() + b" " * ((2 << 20) - len(GOOD_JSON)) + b"\n"
     assert len(longest) == 2 << 20
     path = made_file(tmp_path, longest + b" " + longest + GOOD_JSON.encode() + b"[" * (5 << 20) + ending)

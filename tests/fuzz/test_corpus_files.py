@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from corpora import readers
 from corpora.custom import Reading, custom_corpus
 from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.readers import READERS, BadRecord, detect_format, read
+from corpora.passage import BadRecord, Passage
+from corpora.readers import READERS, detect_format, read
 from corpora.splitters import SPLITTERS
 from tests.fuzz.mutating import COMPRESSIONS, check_refusal, damaged, examples, found_or_refused, in_memory_of, packed
 
@@ -140,7 +140,7 @@ def _ignore(bad: BadRecord) -> None:
 @pytest.mark.parametrize(("compression", "most"), [("gzip", 8 << 20), ("bzip2", 8 << 20), ("zstd", 50 << 20)])
 def test_a_line_that_fills_the_memory_does_not(file: Path, compression: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """60 MB of one line, of which a compressed file has some kilobytes; a line may have 1 MB here."""
-    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 1 << 20)
     file.write_bytes(COMPRESSIONS[compression](b'{"id": "' + bytes(60 << 20)))
     with in_memory_of(most):
         assert found_or_refused(lambda: list(read(file, "jsonl")), file) is None

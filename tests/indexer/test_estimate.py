@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from corpora import sample
-from corpora.download import SourceFile
 from corpora.home import downloads_path
-from corpora.passage import Passage
+from corpora.passage import Passage, SourceFile
 from indexer.devices import EmbedOptions, Precision, Resources
 from indexer.estimate import Need, disk_shortage, import_need, need_of, vectors_need
 from indexer.naming import encoder_spec

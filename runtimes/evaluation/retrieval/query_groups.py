@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpora.compression import lines_of, reading
+from corpora.durable import json_value
 from corpora.errors import InputError
-from corpora.json_value import json_value
 from runtimes.llms.text import whole_characters
 
 
