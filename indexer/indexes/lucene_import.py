@@ -24,7 +24,7 @@ from corpora.progress import Progress, silent
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 from indexer.base import NO_ROW
-from indexer.catalog import index_manifest, index_path
+from indexer.catalog import PACKAGES, index_manifest, index_path
 from indexer.jvm import JavaError
 
 from .lucene import KIND, PARAMETERS
@@ -72,6 +72,7 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
         sources={"passages": corpus, "index": str(source.resolve())},
         existing=existing,
         write=lambda staging: Outcome(store.fingerprint, _adopt(source, store, staging, progress)),
+        packages=PACKAGES,
     )
     return build_artifact(target, work)
 

@@ -49,6 +49,26 @@ def test_nothing_but_the_artefact_is_left(target: Path) -> None:
     assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
 
 
+def test_the_manifest_names_the_packages_that_took_part(target: Path) -> None:
+    work = Work(recipe=RECIPE, sources={}, existing=lambda: None, write=FakeWriter(), packages=("pytest", "no-such-package"))
+    found = build_artifact(target, work).packages
+    assert {"python", "numpy", "lmdb", "pytest"} <= found.keys()
+    assert "no-such-package" not in found
+
+
+def test_folders_within_are_flushed_like_files(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[Path] = []
+
+    def write(folder: Path) -> Outcome:
+        (folder / "index").mkdir()
+        (folder / "index" / "data.bin").write_bytes(b"data")
+        return Outcome("f00d", {"rows": 1})
+
+    monkeypatch.setattr(staging, "sync", flushed.append)
+    make(target, write)
+    assert {staging_path(target) / "index", staging_path(target) / "index" / "data.bin"} <= set(flushed)
+
+
 def test_a_stopped_build_leaves_its_pieces_to_the_same_recipe_only(target: Path) -> None:
     for recipe, expected in ((RECIPE, ["pieces/piece.bin"]), (OTHER, [])):
         with pytest.raises(KeyboardInterrupt):
