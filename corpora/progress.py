@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
-
-Item = TypeVar("Item")
+from collections.abc import Callable
 
 Progress = Callable[[int, int | None], None]
 """Called with (done, total); the total is None where it is not known."""
@@ -21,16 +18,6 @@ def silent(done: int, total: int | None) -> None:
 def silent_steps(name: str, unit: str) -> Progress:
     """Report nothing of a step."""
     return silent
-
-
-def reported(items: Iterable[Item], done: int, total: int | None, progress: Progress, every: int = 1024) -> Iterator[Item]:
-    """Yield the items, reporting after ``every`` one of them and at the end; ``done`` were done before the first."""
-    for item in items:
-        yield item
-        done += 1
-        if done % every == 0:
-            progress(done, total)
-    progress(done, total)
 
 
 def amount(n_bytes: float) -> str:

@@ -5,7 +5,7 @@ reading          read_questions: a file -> its questions, in whichever format it
 formats          the table of formats
 open_domain      NQ, TriviaQA, PopQA, FlashRAG, FiD          multi_hop    HotpotQA, 2WikiMultihopQA, StrategyQA
 claims           FEVER                                       long_form    ASQA, ALCE, HalluQA, BEGIN
-kilt             KILT's tasks, Wizard of Wikipedia           given_passages   passages that come with the questions
+kilt             KILT's tasks, Wizard of Wikipedia
 records, json_text, fields    files -> records -> typed fields
 sampling         select: a paper's protocol, a random sample
 protocols        the table of the papers' protocols
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from .base import FEVER_LABELS, Question
 from .formats import FORMATS, Format
-from .given_passages import read_given_passages
 from .protocols import PROTOCOLS, Protocol
 from .reading import detect_format, read_questions, sample_questions
 from .sampling import Selection, sample, select
@@ -29,7 +28,6 @@ __all__ = [
     "Question",
     "Selection",
     "detect_format",
-    "read_given_passages",
     "read_questions",
     "sample",
     "sample_questions",

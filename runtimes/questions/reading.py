@@ -51,13 +51,6 @@ def sample_questions() -> list[Question]:
     return [Question(one.id, one.question, one.answers, gold(passages=list(one.gold_ids))) for one in sample.questions()]
 
 
-def records_of(path: Path, format: str | None = None) -> Iterator[tuple[Record, Question]]:
-    """Yield the records of a file with their questions; raises as ``read_questions``, but that ids may repeat."""
-    kind, records = _opened(path, format)
-    for record in records:
-        yield record, kind.read(record)
-
-
 def _opened(path: Path, name: str | None) -> tuple[Format, Iterator[Record]]:
     """Return a file's format, and the records that it wants of it."""
     if name is not None and name not in FORMATS:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtimes.questions import FORMATS, read_given_passages, read_questions
+from runtimes.questions import FORMATS, read_questions
 from tests.fuzz.mutating import damaged, examples, found_or_refused, packed
 from tests.runtimes.questions.made import MADE
 
@@ -23,7 +23,6 @@ def test_damaged_sets(file: Path, content: bytes, name: str | None) -> None:
     found = found_or_refused(lambda: read_questions(file, name), file.parent)
     for one in found or ():
         json.dumps([one.id, one.text, one.golden_answers, dict(one.gold)], ensure_ascii=False).encode()
-    found_or_refused(lambda: list(read_given_passages(file, name)), file.parent)
 
 
 @examples()

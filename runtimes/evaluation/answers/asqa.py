@@ -9,24 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 from runtimes.evaluation.answers import normalizing
 from runtimes.evaluation.answers.alce_text import first_line, remove_citations, split_sentences
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.evaluation.answers.rouge import rouge_lsum
-from runtimes.evaluation.answers.squad import f1_v2
 from runtimes.questions import Question
 
 _REFERENCES = 2  # so many annotations ALCE reads
-
-
-class ReaderScores(NamedTuple):
-    """QA-EM, QA-F1 and QA-Hit of an item, from 0 to 1."""
-
-    em: float
-    f1: float
-    hit: float
 
 
 def without_citations(output: str) -> str:
@@ -56,24 +46,6 @@ def str_hit(text: str, groups: Sequence[Sequence[str]]) -> float | None:
 def rouge_lsum_f(text: str, references: Sequence[str], *, split: Callable[[str], Sequence[str]] = split_sentences) -> float | None:
     """Return the F of ROUGE-Lsum with the better of the first two references; None without references."""
     return max((rouge_lsum(text, reference, split=split).f for reference in references[:_REFERENCES]), default=None)
-
-
-def reader_scores(groups: Sequence[Sequence[str]], read: Sequence[str]) -> ReaderScores:
-    """Return QA-EM, QA-F1 and QA-Hit of what a reading model found in the long answer for each reading.
-
-    Args:
-        groups: of each reading the short answers.
-        read: of each reading the text that the model found; empty: none.
-
-    Raises:
-        ValueError: there are no readings, one has no short answers, or ``read`` is not as long.
-    """
-    if not groups or not all(groups):
-        raise ValueError("QA-EM needs readings with a short answer each")
-    pairs = list(zip(read, groups, strict=True))
-    matches = [any(normalizing.squad(found) == normalizing.squad(answer) for answer in group) for found, group in pairs]
-    overlaps = [max(f1_v2(found, [answer]) for answer in group) for found, group in pairs]
-    return ReaderScores(sum(matches) / len(pairs), sum(overlaps) / len(pairs), float(all(matches)))
 
 
 def _of_groups(score: Callable[[str, Sequence[Sequence[str]]], float | None]) -> Callable[[str, Question], float | None]:

@@ -6,14 +6,11 @@ where KILT fails, there is no figure. KILT refuses a file that lacks a question 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from corpora.errors import InputError
 from runtimes.evaluation.answers import normalizing, rouge
 from runtimes.evaluation.answers.metric import Metric, references
 from runtimes.evaluation.answers.token_overlap import overlap
-from runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
 from runtimes.questions import Question
 
 
@@ -35,36 +32,6 @@ def f1(answer: str, golds: Sequence[str]) -> float | None:
 def rouge_l(answer: str, golds: Sequence[str]) -> float | None:
     """Return ROUGE-L of the answer with the best gold, as the package ``rouge`` 1.0 defines it; nothing is normalised."""
     return _best(rouge.rouge_l_f, answer, golds)
-
-
-def record_figures(gold: Mapping[str, Any], guess: Mapping[str, Any]) -> dict[str, float]:
-    """Return KILT's answer figures of one of its records: accuracy, em, f1 and rougel, and again as ``KILT-accuracy`` and so on.
-
-    The latter count only where the guess's pages are the right ones, that is at R-precision 1.
-
-    Args:
-        gold: KILT's record: ``id`` and ``output`` with ``answer`` and ``provenance`` of pages.
-        guess: KILT's prediction: ``id`` and ``output`` with one element; a number for an answer is taken as its digits.
-
-    Raises:
-        InputError: the ids differ, the guess has not one answer, or no gold answer is left to compare it with.
-    """
-    if str(gold["id"]).strip() != str(guess["id"]).strip():
-        raise InputError(f"the prediction of question '{guess['id']}' stands where that of '{gold['id']}' should: sort them alike")
-    outputs = guess.get("output", ())
-    if len(outputs) != 1 or "answer" not in outputs[0]:
-        raise InputError(f"the prediction of question '{gold['id']}' has {len(outputs)} outputs: KILT wants one, with an answer")
-    answer = str(outputs[0]["answer"])
-    golds = [output["answer"] for output in gold["output"] if output.get("answer")]
-    figures = dict[str, float]()
-    for name, score in {"accuracy": accuracy, "em": exact_match, "f1": f1, "rougel": rouge_l}.items():
-        figure = score(answer, golds)
-        if figure is None:
-            raise InputError(f"question '{gold['id']}' has no gold answer to compare with: leave it out")
-        figures[name] = figure
-    evidence = [page_names(output.get("provenance", ())) for output in gold["output"]]
-    pages = page_figures(evidence, page_names(outputs[0].get("provenance", ())), ())
-    return figures | {f"KILT-{name}": figure if pages["Rprec"] == 1 else 0.0 for name, figure in figures.items()}
 
 
 def _best(score: Callable[[str, str], float], answer: str, golds: Sequence[str]) -> float | None:

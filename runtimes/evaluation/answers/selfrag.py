@@ -10,11 +10,6 @@ from collections.abc import Sequence
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.questions import Question
 
-_CONTROL_TOKENS = (
-    *("[Fully supported]", "[Partially supported]", "[No support / Contradictory]", "[No Retrieval]", "[Retrieval]"),
-    *("[Irrelevant]", "[Relevant]", "<paragraph>", "</paragraph>"),
-    *(f"[Utility:{points}]" for points in range(1, 6)),
-)
 _FEVER_GOLDS = {"SUPPORTS": "true", "REFUTES": "false"}
 
 
@@ -39,23 +34,6 @@ def short_form(output: str) -> str:
 def fever_answer(output: str) -> str:
     """Return "true" for an output with SUPPORTS in it, "false" for one with REFUTES, else the output (run_short_form.py)."""
     return "true" if "SUPPORTS" in output else "false" if "REFUTES" in output else output
-
-
-def fever_answer_of_baselines(output: str) -> str:
-    """Return the output as ``postprocess_answers_closed`` of utils.py maps it for FEVER: REFUTES, by an oversight, stays."""
-    return "true" if output == "SUPPORTS" else output.lower() if output.lower() in ("true", "false") else output
-
-
-def without_control_tokens(output: str) -> str:
-    """Return an output without reflection tokens, ends of text and line ends (postprocess_answer_option_conditioned)."""
-    for token in (*_CONTROL_TOKENS, "</s>", "\n", "<|endoftext|>"):
-        output = output.replace(token, "")
-    return output
-
-
-def baseline_output(output: str) -> str:
-    """Return an output without ends of text and without one space before (run_baseline_lm.py, postprocess_output)."""
-    return output.replace("</s>", "").removeprefix(" ")
 
 
 def _fever_match(answer: str, question: Question) -> float | None:

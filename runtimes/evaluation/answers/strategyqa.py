@@ -1,8 +1,6 @@
-"""StrategyQA's accuracy and paragraph recall (allenai/strategyqa-evaluator, evaluator/eval.py)."""
+"""StrategyQA's accuracy (allenai/strategyqa-evaluator, evaluator/eval.py)."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
 
 from runtimes.evaluation.answers import normalizing
 from runtimes.evaluation.answers.metric import Metric
@@ -19,22 +17,6 @@ def accuracy(answer: object, gold: bool) -> float:
 def boolean(text: str) -> bool | None:
     """Return what a text answers: yes or true, no or false, after SQuAD's normalisation and with nothing else beside; None: neither."""
     return _WORDS.get(normalizing.squad(text))
-
-
-def paragraph_recall(evidence: Sequence[Iterable[Iterable[object]]], paragraphs: Sequence[str], *, limit: int = 10) -> float:
-    """Return the share of the evidence that the first paragraphs hold, by the annotator whom it suits best.
-
-    Args:
-        evidence: of each annotator the steps, of each step lists of paragraph ids; words like "operation" among them are no evidence.
-        paragraphs: the ids that were retrieved, best first.
-        limit: so many of them count.
-
-    Raises:
-        ValueError: there is no annotator.
-    """
-    found = set(paragraphs[:limit])
-    wanted = [{one for step in steps for part in step if isinstance(part, list) for one in part} for steps in evidence]
-    return max(len(ids & found) / len(ids) if ids else 0.0 for ids in wanted)
 
 
 def is_yes_or_no(question: Question) -> bool:

@@ -10,7 +10,6 @@ import base64
 import io
 import math
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from corpora.errors import MissingExtraError
@@ -152,11 +151,6 @@ def svg(figure: Figure) -> str:
     with matplotlib.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-
-
-def save_png(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG; raises ``OSError`` if the disk refuses."""
-    figure.savefig(path, format="png", dpi=120)
 
 
 def _short(name: str) -> str:

@@ -44,16 +44,6 @@ def has_answer(text: str, answers: Sequence[str]) -> bool:
     return any(_token_row(answer) in row for answer in answers)
 
 
-def has_answer_regex(text: str, patterns: Sequence[str]) -> bool:
-    """Return whether any of the patterns is found in the text, by the rule "regex"."""
-    return _is_found(_patterns(patterns), unicodedata.normalize("NFD", text))
-
-
-def has_answer_kilt(text: str, answers: Sequence[str]) -> bool:
-    """Return whether any of the answers is in the text, by the rule "kilt"."""
-    return _is_in([dpr(answer) for answer in answers], dpr(text))
-
-
 def answer_hits(
     rankings: Sequence[Sequence[int]], texts: Sequence[str], answers: Sequence[Sequence[str]], match: str = "string"
 ) -> list[Hits]:

@@ -60,14 +60,6 @@ def hit_values(hits: Sequence[Hits], k: int) -> FloatArray:
     return np.array([float(of_question[:k].any()) for of_question in hits])
 
 
-def precision_values(hits: Sequence[Hits], k: int) -> FloatArray:
-    """Return for each question the share of hits among the first k passages, or as many as there are: FlashRAG's retrieval precision.
-
-    NaN for an empty ranking, where FlashRAG divides by zero.
-    """
-    return np.array([of_question[:k].mean() if len(of_question) else np.nan for of_question in hits])
-
-
 def _in_order(values: dict[str, float], questions: Sequence[str], judged: Qrels) -> FloatArray:
     return np.array([values.get(question, 0.0) if question in judged else np.nan for question in questions])
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import itertools
+import json
 import random
 import sys
 import unicodedata
@@ -15,8 +18,9 @@ from hypothesis import strategies as st
 
 from corpora.errors import UnknownNameError
 from runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
-from runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer, has_answer_kilt, has_answer_regex
-from runtimes.evaluation.retrieval.rankings import hit_values, precision_values
+from runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer
+from runtimes.evaluation.retrieval.rankings import hit_values
+from runtimes.questions import read_questions
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, read_aggregate, read_cases
 
 LETTERS = "aAbZée\u0301ßİıΣσς\u0300\u200d\u00ad\ud800 \u00a0\n.,'’-_½²Ⅷ٣東京𝔸ÅÅﬁ"
@@ -50,7 +54,6 @@ def check_string_case(case: Case) -> None:
     titled = f"{inputs['title']} . {inputs['text']}"
     texts, answers = [inputs["text"], titled], [inputs["answers"]]
     assert has_answer(inputs["text"], inputs["answers"]) == expected["string"], case.name
-    assert has_answer_kilt(inputs["text"], inputs["answers"]) == expected["kilt"], case.name
     assert answer_hits([[0, 1]], texts, answers)[0].tolist() == [expected["string"], expected["string_with_title"]], case.name
     assert answer_hits([[0]], texts, answers, "kilt")[0].tolist() == [expected["kilt"]], case.name
 
@@ -61,7 +64,6 @@ def check_cases(cases: Sequence[Case]) -> None:
             check_string_case(case)
         else:
             text, patterns = case.inputs["text"], case.inputs["answers"]
-            assert has_answer_regex(text, patterns) == case.expected["regex"], case.name
             assert answer_hits([[0]], [text], [patterns], "regex")[0].tolist() == [case.expected["regex"]], case.name
 
 
@@ -91,11 +93,8 @@ def check_recall_cases(cases: Sequence[Case]) -> None:
         of_flashrag = [hits_of(case, "flashrag", join="\n")]
         for name, value in case.expected["flashrag"].items():
             metric, _, k = name.partition("@")
-            if isinstance(value, dict):  # a division by zero
-                assert np.isnan(precision_values(of_flashrag, int(k))).all(), case.name
-            else:
-                of_metric = hit_values if metric == "recall" else precision_values
-                assert of_metric(of_flashrag, int(k)).tolist() == [value], (case.name, name)
+            if metric == "recall":
+                assert hit_values(of_flashrag, int(k)).tolist() == [value], (case.name, name)
 
 
 def test_recall_is_that_of_dpr_and_flashrag() -> None:
@@ -145,16 +144,15 @@ def test_hits_are_those_of_the_definition(texts: list[str], answers: list[list[s
 @given(st.lists(st.text(LETTERS + "()[]*+?^$|\\d{}", max_size=10)), st.text(LETTERS, max_size=20))
 def test_any_pattern_is_found_in_a_batch_as_alone(patterns: list[str], text: str) -> None:
     (hits,) = answer_hits([[0]], [text], [patterns], "regex")
-    assert hits.tolist() == [has_answer_regex(text, patterns)]
+    assert hits.tolist() == [any(answer_hits([[0]], [text], [[pattern]], "regex")[0].item() for pattern in patterns)]
 
 
 def test_real_passages_and_answers_by_the_definition(shared_data: Path) -> None:
-    from runtimes.questions import read_given_passages, read_questions
-
     path = shared_data / "datasets" / "data_nq_sampled.jsonl.gz"
-    given_passages = dict(read_given_passages(path))
     questions = read_questions(path)[:40]
-    texts = [passage.text for question in questions for passage in given_passages[question.id]]
+    with gzip.open(path) as file:
+        samples = list(map(json.loads, itertools.islice(file, 40)))
+    texts = [passage for sample in samples for passage in sample["passages"]]
     answers = [question.golden_answers for question in questions]
     rankings = [range(len(texts))] * len(questions)
     hits = answer_hits(rankings, texts, answers)

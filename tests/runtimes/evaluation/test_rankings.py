@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import InputError
-from runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values, precision_values
+from runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
 from runtimes.evaluation.retrieval.trec import in_trec_order
 
 PASSAGES = st.sampled_from("abcdef")
@@ -77,4 +77,3 @@ def test_hits_among_the_first_k() -> None:
     hits = [np.array([False, True, True]), np.array([], dtype=bool), np.array([True])]
     assert hit_values(hits, 1).tolist() == [0, 0, 1]
     assert hit_values(hits, 2).tolist() == [1, 0, 1]
-    np.testing.assert_array_equal(precision_values(hits, 2), [0.5, np.nan, 1])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import InputError
-from runtimes.questions import FORMATS, Question, read_given_passages, read_questions
+from runtimes.questions import FORMATS, Question, read_questions
 from tests.runtimes.questions.made import MADE, Made
 from tests.runtimes.questions.test_records import JSON
 
@@ -137,18 +137,3 @@ def test_a_file_that_breaks_off(tmp_path: Path) -> None:
         file.write_bytes(whole[:end])
         with pytest.raises(InputError, match="is damaged: .*: fetch or compress it again"):
             read_questions(file)
-
-
-@pytest.mark.parametrize("made", MADE, ids=lambda made: f"{made.format} {made.file}")
-def test_passages_of_damaged_files(tmp_path: Path, made: Made) -> None:
-    chance = random.Random(f"passages {made.format} {made.file}")
-    file = tmp_path / "file"
-    for _ in range(20):
-        file.write_bytes(damaged(made.content.encode(), chance))
-        message = ""
-        try:
-            for name, passages in read_given_passages(file):
-                json.dumps([name, passages], ensure_ascii=False).encode()
-        except InputError as error:
-            message = str(error)
-        assert "\n" not in message
