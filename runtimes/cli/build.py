@@ -94,9 +94,8 @@ def build(
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' is taken for the corpus of that name; for the file write ./{corpus}")
     resolved = resolve(corpus, name=name, options=options, reading=Reading(file_format=file_format, split=split, n_words=words))
-    spec = BuildSpec(resolved, tuple(named or ["bm25"]), embedding, origin)
     with on_cluster(ray, cluster):
-        _run(spec, dry_run=dry_run, as_json=as_json)
+        _run(BuildSpec(resolved, tuple(named or ["bm25"]), embedding, origin), dry_run=dry_run, as_json=as_json)
 
 
 def _vector_indexes(encoders: list[str], kinds: list[str]) -> list[str]:

@@ -33,7 +33,7 @@ _NOISE = "noise_questions"  # the switch of a method that reads other questions'
 
 
 class _Task(NamedTuple):
-    """What is to be done: ``asked`` are the first of all ``questions``, which are ``selection`` of their file."""
+    """What is to be done: ``asked`` are the first of all ``questions``, which are ``selection`` of ``source``."""
 
     plan: Plan
     questions: list[Question]
@@ -44,6 +44,7 @@ class _Task(NamedTuple):
     in_flight: int
     with_steps: bool
     retries_failed: bool
+    source: dict[str, str | None]
 
 
 @flatten()
@@ -73,7 +74,8 @@ def run(
     selection = question_options.selection()
     every = asked(questions, question_options.question_format, selection)
     plan = plan_of(found, plan_options, dry_run=dry_run, base=_noise(found, plan_options.switch, every))
-    task = _Task(plan, every, selection, every[:limit], out, seed, in_flight, with_steps, retry_failed)
+    source = {"file": questions, "format": question_options.question_format}
+    task = _Task(plan, every, selection, every[:limit], out, seed, in_flight, with_steps, retry_failed, source)
     if dry_run:
         show_first(plan, task.asked[0], {"settings": _settings(task), "questions": len(task.asked)}, seed=seed, as_json=as_json)
         return
@@ -126,7 +128,7 @@ def _run(task: _Task, cache: Path, *, as_json: bool) -> None:
 
     settings = _settings(task)
     refuse_other_settings(task.out, settings)  # before a model is opened, which may take long
-    begun = {**session(), "in_flight": task.in_flight, "questions": len(task.asked)}
+    begun = {**session(), "in_flight": task.in_flight, "questions": len(task.asked), "source": task.source}
     with leaving_at_once(), opened(task.plan, cache=cache) as services, open_run(task.out, settings, begun) as log:
         if log.n_cut:
             note(f"an unfinished line of {log.n_cut:,} bytes was cut off: its question is asked again")

@@ -51,9 +51,10 @@ def asked_of(predictions: Predictions, named: str | None = None, form: str | Non
     if named is not None:
         found = _read(named, form)
         return Asked(_own(found, about, predictions.rows.values()) or tuple(found), named, named)
-    file = _option(about, "--questions")
+    source: Mapping[str, Any] = next((session["source"] for session in reversed(about.get("sessions") or ()) if session.get("source")), {})
+    file = source.get("file") or ""
     if file and (file == SAMPLE or Path(file).is_file()):
-        own = _own(_read(file, form or _option(about, "--format") or None), about)
+        own = _own(_read(file, form or source.get("format")), about)
         if own is None:
             raise InputError(f"{file} holds other questions than those that {predictions.path} was asked: name their file with --questions")
         return Asked(own, file, file)
@@ -68,18 +69,6 @@ def _read(named: str, form: str | None) -> list[Question]:
     if named == SAMPLE and not Path(named).exists():
         return sample_questions()
     return read_questions(Path(named), form)
-
-
-def _option(about: Mapping[str, Any], name: str) -> str:
-    """Return what a run was last started with under an option of the command line; empty: it is not recorded."""
-    for session in reversed(about.get("sessions") or ()):
-        command: list[str] = session.get("command") or []
-        for word, following in zip(command, [*command[1:], ""], strict=True):
-            if word == name:
-                return following
-            if word.startswith(f"{name}="):
-                return word.removeprefix(f"{name}=")
-    return ""
 
 
 def is_same_text(text: str, other: str) -> bool:

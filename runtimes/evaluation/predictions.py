@@ -14,9 +14,7 @@ Nothing is dropped in silence: what is odd is counted, by kind, in ``Predictions
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -52,7 +50,6 @@ READING_RULES = {
 
 _ASKED = ("question", "input", "claim")
 _MORE = ("detail", "cost", "timing")
-_ID_FIRST = re.compile(rb'\{"id": ("(?:[^"\\]|\\.)*")')  # how a line of a run begins
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -108,20 +105,10 @@ def read(path: Path) -> Predictions:
         return _gathered(path, records(path))
     if not (path / PREDICTIONS).is_file():
         raise InputError(f"{path} holds no {PREDICTIONS}: name the folder of 'idx run --out', or a file of predictions")
-    found = _gathered(path, iter(read_predictions(path).items()))
-    again = _asked_again(path / PREDICTIONS)
-    return found._replace(about=read_run_json(path), odd={**found.odd, ASKED_AGAIN: again} if again else found.odd)
-
-
-def _asked_again(file: Path) -> list[str]:
-    """Return the id of every line of a run that another line with its id comes before."""
-    seen, again = set[bytes](), list[str]()
-    with file.open("rb") as lines:
-        for found in filter(None, map(_ID_FIRST.match, lines)):
-            if found[1] in seen:
-                again.append(json.loads(found[1]))
-            seen.add(found[1])
-    return again
+    lines = read_predictions(path)
+    found = _gathered(path, iter(lines.records.items()))
+    odd = {**found.odd, ASKED_AGAIN: lines.asked_again} if lines.asked_again else found.odd
+    return found._replace(about=read_run_json(path), odd=odd)
 
 
 def _gathered(path: Path, found: Iterator[tuple[str, Any]]) -> Predictions:

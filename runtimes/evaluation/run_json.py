@@ -19,7 +19,7 @@ _SHAPE: Mapping[str, Any] = {
         "switches": {EACH: {}},
         "search": {},
     },
-    "sessions": [{"command": [str], "questions": int}],
+    "sessions": [{"questions": int, "source": {"file": str, "format": str}}],
 }
 """What is read of it; whatever is not there, or null, is unknown, but for the first two names."""
 

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corpora.durable import json_value, sync, write_durably
 from corpora.errors import ArtifactDamaged, InputError, LockedError
@@ -92,8 +92,15 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         os.close(file)
 
 
-def read_predictions(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the last whole line of each question, by its id, in the order of their first lines.
+class Lines(NamedTuple):
+    """The last whole line of each question of a run, in the order of their first ones, and the id of each line that repeats one."""
+
+    records: dict[str, dict[str, Any]]
+    asked_again: list[str]
+
+
+def read_predictions(folder: Path) -> Lines:
+    """Return the predictions of a run.
 
     Raises:
         InputError: there is no run.
@@ -102,7 +109,12 @@ def read_predictions(folder: Path) -> dict[str, dict[str, Any]]:
     path = folder / PREDICTIONS
     if not path.is_file():
         raise InputError(f"there is no run in {folder}: 'idx run METHOD --questions FILE --out {folder}' makes one")
-    return {record["id"]: record for record, _ in _whole_lines(path)}
+    lines = Lines({}, [])
+    for record, _ in _whole_lines(path):
+        if record["id"] in lines.records:
+            lines.asked_again.append(record["id"])
+        lines.records[record["id"]] = record
+    return lines
 
 
 def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ def ask(asking: Asking, sets: Sequence[QuestionSet], services: Services, log: Ru
 
 def replies(folder: Path, sets: Sequence[QuestionSet]) -> Replies:
     """Read what is written down about the sets' questions, in their order; raises as ``read_predictions`` does."""
-    records = read_predictions(folder)
+    records = read_predictions(folder).records
     collected: list[Collected] = []
     errors: list[str] = []
     n_unasked = 0

@@ -36,7 +36,7 @@ ANSWERS = (
 OWN_LINES = b'{"id": "1", "answer": "a", "error": null, "cost": {"calls": 1}}\n{"id": "2", "answer": "", "error": "E: x"}\n'
 ABOUT = (
     b'{"format": 1, "settings": {"questions": {"sha256": "00", "n": 2, "protocol": "p", "sample": {"n": 1, "seed": 0}}, "models":'
-    b' {"answer": {"name": "m"}}, "switches": {}, "search": {}}, "sessions": [{"command": ["idx"], "questions": 2}]}'
+    b' {"answer": {"name": "m"}}, "switches": {}, "search": {}}, "sessions": [{"source": {"file": "q", "format": null}, "questions": 2}]}'
 )
 SCRIPT = b'{"text": "Paris"}\n{"texts": ["a", "b"]}\n{"role": "know", "match": "Who", "yes": 0.9}\n{"nll": 1.5}\n'
 NESTED = b'{"id": ' + b"[" * 100_000

@@ -70,7 +70,7 @@ def test_bad_output(name: str, text: str, tmp_path: Path) -> None:
     assert prediction.cost.calls < 300
     with open_run(tmp_path, {}, {}) as log:
         log.append(prediction_json(prediction))
-    (there,) = read_predictions(tmp_path).values()
+    (there,) = read_predictions(tmp_path).records.values()
     assert there == json.loads(json.dumps(prediction_json(prediction)))
     assert there["id"] == "é"
 

@@ -53,7 +53,7 @@ def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path,
     ended = idx_process("run", *asked, "--out", tmp_path / "out", "--json")
     report = json.loads(ended.out)
     assert (report["questions"], report["answered"], report["failed"]) == (N_ASKED, N_ASKED, [])
-    records = read_predictions(tmp_path / "out")
+    records = read_predictions(tmp_path / "out").records
     assert list(map(int, sorted(records, key=int))) == list(range(1, N_ASKED + 1))
     assert 0 < n_before <= N_ASKED
     for record in records.values():

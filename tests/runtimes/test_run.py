@@ -40,7 +40,7 @@ def lines(out: Path) -> list[dict[str, Any]]:
 
 def outcome(out: Path) -> dict[str, dict[str, Any]]:
     """Return the predictions of a run but for their times."""
-    return {name: {**record, "timing": None} for name, record in read_predictions(out).items()}
+    return {name: {**record, "timing": None} for name, record in read_predictions(out).records.items()}
 
 
 def told(out: Path) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
     out, model = tmp_path / "out", script({"match": "", "text": "Mercury"})
     said = idx("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out)
     assert said == f"{out}: 107 questions, 107 answered, 0 failed\n"
-    records = read_predictions(out)
+    records = read_predictions(out).records
     for one in sample.questions():
         record = records[one.id]
         assert (record["question"], record["golden_answers"], record["answer"], record["error"]) == (
@@ -81,6 +81,7 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
     (session,) = told(out)["sessions"]
     assert session["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert session["command"][:3] == ["idx", "run", "rag"]
+    assert session["source"] == {"file": "sample", "format": None}
     before = (out / PREDICTIONS).read_bytes()
     again = json.loads(idx("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out, "--json"))
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (107, [], 0)
@@ -246,7 +247,7 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (12, [], 4)
     assert len(answered) == 12
     assert len(lines(out)) == 16
-    assert all(record["error"] is None for record in read_predictions(out).values())
+    assert all(record["error"] is None for record in read_predictions(out).records.values())
 
 
 @pytest.mark.usefixtures("sample_home")

@@ -62,7 +62,7 @@ def test_the_last_line_of_a_question_counts(tmp_path: Path) -> None:
         log.append(record("a"))
         assert log.done == {"a": None, "b": None}
     assert [line["id"] for line in lines(tmp_path)] == ["a", "b", "a"]
-    assert read_predictions(tmp_path) == {"a": record("a"), "b": record("b")}
+    assert read_predictions(tmp_path).records == {"a": record("a"), "b": record("b")}
 
 
 def test_other_settings_are_refused_and_all_of_them_named(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_folders_that_are_no_run(tmp_path: Path) -> None:
     [
         ([], "it is"),
         ({"settings": {}, "sessions": [1]}, "'sessions' is 1"),
-        ({"settings": {}, "sessions": [{"command": "idx run"}]}, "'command' is 'idx run'"),
+        ({"settings": {}, "sessions": [{"source": "nq.jsonl"}]}, "'source' is 'nq.jsonl'"),
         ({"settings": {}, "sessions": [{"questions": True}]}, "'questions' is True"),
         ({"settings": {"models": {"a": "b"}}, "sessions": []}, "'a' is 'b'"),
         ({"settings": {"models": {"a": None}}, "sessions": []}, "'a' is None"),

@@ -178,11 +178,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def a_run(folder: Path, command: list[str], asked: list[Question], n: int, **selection: object) -> Predictions:
+def a_run(folder: Path, file: object, asked: list[Question], n: int, **selection: object) -> Predictions:
     """Write what ``idx run`` writes, of questions of which two are answered so far."""
     digest = questions_digest([(one.id, one.text, one.golden_answers) for one in asked])
     settings = {"method": "rag", "questions": {"sha256": digest, "n": len(asked), **selection}}
-    about = {"format": 1, "settings": settings, "sessions": [{"command": ["idx", "run", "rag", *command], "questions": n}]}
+    about = {"format": 1, "settings": settings, "sessions": [{"questions": n, "source": {"file": str(file), "format": None}}]}
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(about))
     records = ({"id": one.id, "question": one.text, "answer": "1", "error": None, "golden_answers": ["1"]} for one in asked[:2])
@@ -195,9 +195,8 @@ def numbered(n: int) -> list[Question]:
 
 
 @pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("form", [["--questions", "{}"], ["--questions={}", "--limit", "4"]])
-def test_a_run_is_scored_on_what_it_was_to_ask(form: list[str], named: bool, file: Path, tmp_path: Path) -> None:
-    run = a_run(tmp_path / "run", [word.format(file) for word in form], numbered(6), 4)
+def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run", file, numbered(6), 4)
     asked = asked_of(run, str(file) if named else None)
     assert [one.id for one in asked.questions] == ["q0", "q1", "q2", "q3"]
     assert (asked.origin, asked.n_missing, dataset_name(asked)) == (str(file), 0, "NQ")
@@ -208,7 +207,7 @@ def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
     from runtimes.questions import sample
 
     drawn = sample(numbered(6), 3, seed=5)
-    run = a_run(tmp_path / "run", ["--questions", str(file)], drawn, 3, sample={"n": 3, "seed": 5})
+    run = a_run(tmp_path / "run", file, drawn, 3, sample={"n": 3, "seed": 5})
     assert asked_of(run).questions == tuple(drawn)
     assert asked_of(run, str(file)).questions == tuple(drawn)
 
@@ -217,7 +216,7 @@ def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path
     from runtimes.questions import sample
 
     drawn = sample(numbered(6), 2, seed=5)
-    run = a_run(tmp_path / "run", ["--questions", str(file)], drawn, 2, sample={"n": 2, "seed": 5})
+    run = a_run(tmp_path / "run", file, drawn, 2, sample={"n": 2, "seed": 5})
     other = tmp_path / "other.jsonl"
     lines = ({"id": f"q{n}", "question": f"number {n}?", "golden_answers": [str(n), "more"]} for n in range(6))
     other.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -228,7 +227,7 @@ def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path
 
 
 def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_path: Path) -> None:
-    run = a_run(tmp_path / "run", ["--questions", str(file), "--limit", "3"], numbered(6), 3)
+    run = a_run(tmp_path / "run", file, numbered(6), 3)
     other = tmp_path / "other.jsonl"
     other.write_text("".join(json.dumps({"id": f"q{n}", "question": f"which {n}?", "golden_answers": ["x"]}) + "\n" for n in range(6)))
     asked = asked_of(run, str(other))
@@ -238,14 +237,14 @@ def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_
 
 
 def test_a_file_that_has_changed_is_refused_and_another_one_counts_whole(file: Path, tmp_path: Path) -> None:
-    run = a_run(tmp_path / "run", ["--questions", str(file)], numbered(5), 2)
+    run = a_run(tmp_path / "run", file, numbered(5), 2)
     with pytest.raises(InputError, match="holds other questions than those that"):
         asked_of(run)
     assert len(asked_of(run, str(file)).questions) == 6
 
 
 def test_questions_of_a_file_that_is_gone_are_those_of_the_predictions(tmp_path: Path) -> None:
-    run = a_run(tmp_path / "run", ["--questions", "gone/hotpot_dev.json"], numbered(6), 6)
+    run = a_run(tmp_path / "run", "gone/hotpot_dev.json", numbered(6), 6)
     asked = asked_of(run)
     assert (len(asked.questions), asked.n_missing, dataset_name(asked)) == (2, 4, "HotpotQA")
     assert asked.origin == "the predictions themselves, as gone/hotpot_dev.json is not here"
