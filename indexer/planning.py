@@ -161,7 +161,7 @@ def _with_vectors(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(indexes))
 
 
-def plan(spec: BuildSpec, step: Step = silent_steps) -> BuildPlan:
+def plan(spec: BuildSpec) -> BuildPlan:
     """Estimate what each step of a build takes that is not done yet.
 
     Raises:
@@ -172,7 +172,7 @@ def plan(spec: BuildSpec, step: Step = silent_steps) -> BuildPlan:
     if not has_store and spec.source.keeps_store and source is not None and not source.is_file():
         raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {name_source(spec.source.corpus.name)}")
     forecast = forecast_store(open_store(spec.name)) if has_store else forecast_corpus(spec.source.corpus, spec.source.options)
-    needs = list(_needs(spec, forecast, step, has_store=has_store))
+    needs = list(_needs(spec, forecast, has_store=has_store))
     download_bytes = forecast.download_bytes + _published_bytes(spec)
     n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_path(spec.name, index) for index in spec.indexes))))
     return BuildPlan(forecast, download_bytes, needs, disk_shortage(needs, download_bytes - n_staged))
@@ -190,7 +190,7 @@ def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
     Raises:
         StorageError: the disk is too small.
     """
-    shortage = plan(spec, step).shortage
+    shortage = plan(spec).shortage
     if shortage:
         raise StorageError(shortage)
     return carry_out(spec, step)
@@ -233,7 +233,7 @@ def _vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Man
     return manifest
 
 
-def _needs(spec: BuildSpec, forecast: Forecast, step: Step, *, has_store: bool) -> Iterator[Need]:
+def _needs(spec: BuildSpec, forecast: Forecast, *, has_store: bool) -> Iterator[Need]:
     """Yield what each step that is not done yet needs."""
     if not has_store:
         yield store_need(forecast.n_passages, forecast.passage_bytes)
@@ -242,7 +242,7 @@ def _needs(spec: BuildSpec, forecast: Forecast, step: Step, *, has_store: bool) 
             continue
         made = vector_index_name(index)
         if index in ENCODERS:
-            yield _vectors_need(spec, encoder_spec(index), forecast, step)
+            yield _vectors_need(spec, encoder_spec(index), forecast)
         elif made is not None:
             yield vector_index_need(made, forecast.n_passages)
         else:
@@ -250,11 +250,11 @@ def _needs(spec: BuildSpec, forecast: Forecast, step: Step, *, has_store: bool) 
             yield need(forecast.n_passages, forecast.passage_bytes)
 
 
-def _vectors_need(spec: BuildSpec, encoder: EncoderSpec, forecast: Forecast, step: Step) -> Need:
+def _vectors_need(spec: BuildSpec, encoder: EncoderSpec, forecast: Forecast) -> Need:
     published = spec.published(encoder.name)
     if published is not None:
         return import_need(forecast.n_passages, encoder, published, spec.import_options(encoder.name))
     # While nothing of the corpus is here, the encoder is timed on passages of the sample corpus.
     passages = forecast.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
-    encoder.folder("passage", step(f"checkpoint of {encoder.name}", "B"))  # before the clock runs
+    encoder.folder("passage")  # downloaded before the clock runs
     return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder, spec.embedding)

@@ -14,6 +14,13 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""
 
+    def end_headers(self) -> None:
+        """Add what Hugging Face's hub says of a file in a repository, or of one that it has not."""
+        if "/resolve/" in self.path:
+            for name, value in (("X-Repo-Commit", "0" * 40), ("ETag", '"as served"'), ("X-Error-Code", "EntryNotFound")):
+                self.send_header(name, value)
+        super().end_headers()
+
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:

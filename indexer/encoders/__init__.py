@@ -2,8 +2,7 @@
 
 contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
 spec         EncoderSpec, Tokens               checkpoints   where the files of a checkpoint are
-tokenizing   texts -> token ids                config        sizes of a network
-model        token ids -> vectors              bert  t5      the networks
-weights      checkpoint -> network             transformer   tokenizer and model as one Encoder
+tokenizing   texts -> token ids                loading       checkpoint -> network, by transformers
+model        token ids -> vectors              transformer   tokenizer and model as one Encoder
 failures     what torch raises, in words for a user
 """

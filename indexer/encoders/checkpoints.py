@@ -1,27 +1,39 @@
-"""Where a checkpoint's files are: in a directory, in a package, in Hugging Face's cache, or downloaded from its hub when first used."""
+"""A checkpoint's files: in a directory, in a package, in Hugging Face's cache, or downloaded from its hub when first used."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.util
+import json
+import os
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from corpora.download import download
-from corpora.durable import file_sha256
-from corpora.errors import DownloadError, InputError, MissingExtraError
+from corpora.download import mirrored
+from corpora.durable import file_sha256, json_value, write_durably
+from corpora.errors import ArtifactDamaged, DownloadError, InputError, MissingExtraError
 from corpora.home import home
-from corpora.passage import SourceFile
-from corpora.progress import Progress, silent
 from corpora.staging import locked
+
+from .failures import first_line
 
 CONFIG = "config.json"
 TOKENIZER = ("tokenizer.json", "vocab.txt")
-WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json", "pytorch_model.bin.index.json")
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)  # as transformers looks
 PROJECTION_CONFIG = "2_Dense/config.json"
 PROJECTION = ("2_Dense/model.safetensors", "2_Dense/pytorch_model.bin")
 
 _HUB = "https://huggingface.co"
-_PAUSE_S = 0.5  # between attempts to download; a machine without a network should learn of it soon
+_SETTLED_S = 2.0  # a file that changed later than that ago may change again without a new time
 
 Wanted = tuple[tuple[str, ...], ...]
 """The files that a checkpoint must have: of each group one, the first that is there."""
@@ -69,20 +81,19 @@ def wanted_files(*, has_projection: bool) -> Wanted:
     return (*groups, (PROJECTION_CONFIG,), PROJECTION) if has_projection else groups
 
 
-def located(checkpoint: Checkpoint, encoder: str, wanted: Wanted, progress: Progress = silent) -> Path:
+def located(checkpoint: Checkpoint, encoder: str, wanted: Wanted) -> Path:
     """Return the directory with a checkpoint's files, downloaded if they are nowhere on this machine.
 
     Args:
         checkpoint: what is looked for.
         encoder: for whom, for the messages.
         wanted: the files it must have.
-        progress: called with (bytes, all bytes) of the file that is being downloaded.
 
     Raises:
         InputError: a directory that the user named has not all of them.
         MissingExtraError: the package is not installed.
         DownloadError: they are not here and cannot be had.
-        StorageError, LockedError: see ``corpora.download`` and ``corpora.staging``.
+        LockedError: another process is downloading them.
     """
     if isinstance(checkpoint, PackagedCheckpoint):
         package = importlib.util.find_spec(checkpoint.package)
@@ -92,13 +103,19 @@ def located(checkpoint: Checkpoint, encoder: str, wanted: Wanted, progress: Prog
     if isinstance(checkpoint, Path):
         if not checkpoint.is_dir():
             raise InputError(f"there is no directory {checkpoint} with a checkpoint for '{encoder}'")
-        if missing := _missing(checkpoint, wanted):
+        if missing := _missing(checkpoint, wanted, encoder):
             raise InputError(f"{checkpoint} is no checkpoint for '{encoder}': there is no {_listed(missing)} in it")
         return checkpoint
-    for folder in (checkpoint.folder, _cached(checkpoint)):
-        if folder is not None and not _missing(folder, wanted):
-            return folder
-    return _downloaded(checkpoint, encoder, wanted, progress)
+    if not _missing(checkpoint.folder, wanted, encoder):
+        return checkpoint.folder
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtraError(f"the checkpoint of '{encoder}'", "dense") from error
+    config = huggingface_hub.try_to_load_from_cache(checkpoint.repository, CONFIG, revision=checkpoint.revision)
+    if isinstance(config, str) and not _missing(Path(config).parent, wanted, encoder):
+        return Path(config).parent
+    return _downloaded(checkpoint, encoder, wanted)
 
 
 def present(folder: Path, group: tuple[str, ...]) -> Path | None:
@@ -106,54 +123,108 @@ def present(folder: Path, group: tuple[str, ...]) -> Path | None:
     return next((folder / name for name in group if (folder / name).is_file()), None)
 
 
-def checksums(folder: Path, wanted: Wanted) -> dict[str, str]:
-    """Return the sha256 of each wanted file, by its name in the directory."""
+def read_object(path: Path, name: str) -> Mapping[str, Any]:
+    """Return the object that a file of JSON holds; ``name`` is the encoder's, for the message.
+
+    Raises:
+        ArtifactDamaged: it cannot be read, or holds something else than an object.
+    """
+    try:
+        values = json_value(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ArtifactDamaged(f"{path} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again") from error
+    if not isinstance(values, dict):
+        raise ArtifactDamaged(f"{path} cannot be read (it is no JSON object): get the checkpoint of '{name}' again")
+    return values
+
+
+def shards(index: Path, name: str) -> list[Path]:
+    """Return the files with weights that an index of shards lists, which lie beside it.
+
+    Raises:
+        ArtifactDamaged: it lists none, or something else.
+    """
+    listed = read_object(index, name).get("weight_map")
+    files = set(listed.values()) if isinstance(listed, dict) and all(isinstance(file, str) for file in listed.values()) else set()
+    suffix = ".safetensors" if index.name == WEIGHTS[1] else ".bin"
+    if not files or any(Path(file).name != file or not file.endswith(suffix) for file in files):
+        raise ArtifactDamaged(f"{index} cannot be read (it lists no files with weights beside it): get the checkpoint of '{name}' again")
+    return [index.parent / file for file in sorted(files)]
+
+
+def checksums(folder: Path, wanted: Wanted, name: str) -> dict[str, str]:
+    """Return the sha256 of each file that decides the vectors, shards of weights included, by its name in the directory."""
     files = [file for group in wanted if (file := present(folder, group))]
-    return {file.relative_to(folder).as_posix(): file_sha256(file) for file in files}
+    files += [shard for file in files if file.name.endswith(".index.json") for shard in shards(file, name)]
+    return {file.relative_to(folder).as_posix(): checksum(file) for file in files}
 
 
-def _missing(folder: Path, wanted: Wanted) -> Wanted:
-    return tuple(group for group in wanted if present(folder, group) is None)
+def checksum(file: Path) -> str:
+    """Return the sha256 of a file, remembered in the data home until its size or time changes: some have gigabytes.
+
+    Raises:
+        ArtifactDamaged: it cannot be read.
+    """
+    record = home() / "checkpoints" / ".checksums" / f"{hashlib.sha256(os.fsencode(file.absolute())).hexdigest()[:32]}.json"
+    try:
+        status = file.stat()
+        state = [str(file.absolute()), status.st_size, status.st_mtime_ns, status.st_ino]
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            remembered = json_value(record.read_bytes())
+            if remembered["file"] == state:
+                return str(remembered["sha256"])
+        sha256 = file_sha256(file)
+    except OSError as error:
+        raise ArtifactDamaged(f"{file} cannot be read ({first_line(error)}): get the checkpoint again") from error
+    if time.time() - status.st_mtime > _SETTLED_S:
+        with contextlib.suppress(OSError):  # a home that cannot be written to
+            record.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(record, json.dumps({"file": state, "sha256": sha256}).encode())
+    return sha256
+
+
+def _missing(folder: Path, wanted: Wanted, name: str) -> Wanted:
+    """Return the groups of which a directory has no file, and the shards that an index in it lists and that are not there."""
+    files = [present(folder, group) for group in wanted]
+    listed = [shard for file in files if file is not None and file.name.endswith(".index.json") for shard in shards(file, name)]
+    absent = [group for group, file in zip(wanted, files, strict=True) if file is None]
+    return (*absent, *((shard.name,) for shard in listed if not shard.is_file()))
 
 
 def _listed(groups: Wanted) -> str:
-    """Return file names for a message; of the alternatives those that the hub offers."""
-    return ", ".join(" (or ".join(group[:2]) + (")" if len(group) > 1 else "") for group in groups)
+    """Return file names for a message; of weights those that are in one file."""
+    single = [[name for name in group if not name.endswith(".index.json")] for group in groups]
+    return ", ".join(names[0] + (f" (or {names[1]})" if len(names) > 1 else "") for names in single)
 
 
-def _cached(checkpoint: HubCheckpoint) -> Path | None:
-    """Return where Hugging Face's own libraries have put the checkpoint, if they have."""
-    try:
-        from huggingface_hub import try_to_load_from_cache
-    except ImportError:
-        return None
-    config = try_to_load_from_cache(checkpoint.repository, CONFIG, revision=checkpoint.revision)
-    return Path(config).parent if isinstance(config, str) else None
-
-
-def _downloaded(checkpoint: HubCheckpoint, encoder: str, wanted: Wanted, progress: Progress) -> Path:
-    folder = checkpoint.folder
+def _downloaded(checkpoint: HubCheckpoint, encoder: str, wanted: Wanted) -> Path:
+    folder, mirror = checkpoint.folder, mirrored(_HUB) if os.environ.get("IDX_MIRROR") else None
     with locked(folder):
         try:
-            for group in _missing(folder, wanted):
-                _download_one_of(checkpoint, group[:2], folder, progress)
-        except DownloadError as error:
+            for _ in range(2):  # shards are known when their index is there
+                for group in _missing(folder, wanted, encoder):
+                    _download_one_of(checkpoint, group, folder, mirror)
+        except ArtifactDamaged:
+            raise
+        except Exception as error:  # the library's own, its HTTP library's, and the disk's
+            reason = first_line(error.__cause__ or error)
             raise DownloadError(
-                f"the checkpoint of '{encoder}' is not on this machine and cannot be downloaded ({error}): put {_listed(wanted)} "
+                f"the checkpoint of '{encoder}' is not on this machine and cannot be downloaded ({reason}): put {_listed(wanted)} "
                 f"of {checkpoint.address} into {folder}"
             ) from error
     return folder
 
 
-def _download_one_of(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, progress: Progress) -> None:
+def _download_one_of(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, mirror: str | None) -> None:
     """Download the first of some files that the repository has; which of them an author has uploaded differs."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
     for name in names:
-        url = f"{_HUB}/{checkpoint.repository}/resolve/{checkpoint.revision}/{name}"
         try:
-            # A file's folder is part of its name, so that its record lies beside it.
-            download(SourceFile(name=Path(name).name, url=url), (folder / name).parent, progress=progress, pause_s=_PAUSE_S)
-        except DownloadError:
-            if name == names[-1]:
+            hf_hub_download(checkpoint.repository, name, revision=checkpoint.revision, local_dir=folder, endpoint=mirror)
+        except EntryNotFoundError as error:
+            if name == names[-1] or isinstance(error, LocalEntryNotFoundError):  # the latter: the hub cannot be reached
                 raise
         else:
             return

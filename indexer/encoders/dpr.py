@@ -48,8 +48,8 @@ SPEC = EncoderSpec(
         "facebook/dpr-question_encoder-single-nq-base", "d04a52f6d2f96c60117a925e8c24c4043a75f265", "question_encoder"
     ),
     passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-single-nq-base", "bb21a3c2b1656d60c6a8e920283bc40dabddadb8", "ctx_encoder"),
-    query_prefix="question_encoder.bert_model.",
-    passage_prefix="ctx_encoder.bert_model.",
+    query_class="DPRQuestionEncoder",
+    passage_class="DPRContextEncoder",
     dim=768,
     pooling="cls",
     normalize=False,

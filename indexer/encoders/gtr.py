@@ -1,4 +1,4 @@
-"""GTR (Ni et al., 2022): the encoder half of a T5, masked mean, a matrix, normalised.
+"""GTR (Ni et al., 2022): T5 encoder, mean pooling over all tokens but padding, linear projection, L2-normalised.
 
 The files of sentence-transformers/gtr-t5-*, and princeton-nlp/ALCE, ``retrieval.py``, for how passages of Wikipedia are written. The
 weights are stored in float16, but a T5 can leave the range of float16 when it computes: on a GPU bfloat16 is safe.
@@ -29,7 +29,8 @@ SPEC = EncoderSpec(
     name="gtr",
     query_checkpoint=_BASE,
     passage_checkpoint=_BASE,
-    architecture="t5",
+    query_class="T5EncoderModel",
+    passage_class="T5EncoderModel",
     dim=768,
     pooling="mean",
     has_projection=True,
@@ -37,6 +38,7 @@ SPEC = EncoderSpec(
     max_query_tokens=512,
     max_passage_tokens=512,
     passage_text=title_above_text,
+    splits_white_space=True,
     gpu_dtype="bfloat16",
 )
 LARGE = _of_size("gtr-large", "large", "a2c8ac47f998531948d4cbe32a0b577a7037a5e3")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import InputError, MissingExtraError
+from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError, MissingExtraError
 from indexer.base import Vectors, check_device
 
+from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, present, read_object
 from .failures import device_errors, first_line
+from .loading import load_network, without_heads
 from .spec import Dtype, EncoderSpec, Side, Tokens
 
 if TYPE_CHECKING:
@@ -54,7 +57,9 @@ class Model:
         MissingExtraError: torch is not installed.
         InputError: the device is not there.
         IdxError: it has too little memory, or fails.
-        ArtifactMismatch, ArtifactDamaged, DownloadError: see ``weights.load_network``.
+        ArtifactMismatch: the checkpoint has other weights than its network, or than the encoder's.
+        ArtifactDamaged: its files cannot be read.
+        DownloadError: see ``checkpoints.located``.
     """
 
     dim: int
@@ -62,17 +67,19 @@ class Model:
     def __init__(self, spec: EncoderSpec, side: Side, device: str = "cpu", dtype: Dtype = "float32") -> None:
         try:
             import torch
-
-            from .weights import load_network, load_projection
+            import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
         os.environ.setdefault(*_KEPT_PIECES)  # read when torch multiplies for the first time
-        self._spec, self._max_tokens = spec, spec.max_tokens(side)
+        self._spec, self._max_tokens, folder = spec, spec.max_tokens(side), spec.folder(side)
         self._device = torch.device(chosen_device(device))
-        network, projection = load_network(spec, side), load_projection(spec, side)
-        self.dim = network.tokens.embedding_dim if projection is None else projection.shape[0]
+        _check_checksum(spec, folder)
+        network = without_heads(load_network(spec.model_class(side), folder, spec.name, dtype), folder)
+        hidden, self._padding = int(network.config.hidden_size), int(network.config.pad_token_id or 0)
+        projection = _projection(spec, folder, hidden) if spec.has_projection else None
+        self.dim = hidden if projection is None else projection.shape[0]
         with device_errors(device, f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
-            self._network = network.to(self._device, getattr(torch, dtype)).eval()
+            self._network = network.to(self._device)
             self._projection = None if projection is None else projection.to(self._device)
 
     def encode(self, tokens: Tokens, which: NDArray[np.int64] | None = None) -> Vectors:
@@ -92,13 +99,13 @@ class Model:
         inside = column < lengths[:, None]
         places = ((ends - lengths)[:, None] + column)[inside]
 
-        def padded(flat: NDArray[np.int32] | NDArray[np.uint8]) -> torch.Tensor:
-            rows = np.zeros(inside.shape, dtype=np.int32)
+        def padded(flat: NDArray[np.int32] | NDArray[np.uint8], padding: int = 0) -> torch.Tensor:
+            rows = np.full(inside.shape, padding, dtype=np.int32)
             rows[inside] = flat[places]
             return self._pinned(torch.from_numpy(rows))
 
         types = None if tokens.types is None else padded(tokens.types)
-        return Batch(padded(tokens.ids), types, None if inside.all() else self._pinned(torch.from_numpy(lengths)))
+        return Batch(padded(tokens.ids, self._padding), types, None if inside.all() else self._pinned(torch.from_numpy(lengths)))
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return float32 vectors, shape (n, dim), on the device; on a GPU without waiting until they are computed."""
@@ -110,11 +117,20 @@ class Model:
             types, lengths = (None if part is None else part.to(self._device, non_blocking=True) for part in batch[1:])
             column = torch.arange(ids.shape[1], device=self._device)
             mask = None if lengths is None else column < lengths[:, None]
-            hidden = self._network(ids, types, self._positions(column, lengths, ids), mask)  # (n, tokens, hidden)
+            hidden = self._hidden(ids, types, self._positions(column, lengths, ids), mask)  # (n, tokens, hidden)
             vectors = self._pooled(hidden, lengths, mask)
             if self._projection is not None:
                 vectors = functional.linear(vectors, self._projection)
             return functional.normalize(vectors, dim=1) if self._spec.normalize else vectors
+
+    def _hidden(
+        self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor | None, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return the last hidden states; of positions and types those that are None are left to the network, and no mask masks nothing."""
+        given = {"token_type_ids": types, "position_ids": positions, "attention_mask": mask}
+        arguments: dict[str, Any] = {name: tensor for name, tensor in given.items() if tensor is not None}
+        hidden: torch.Tensor = self._network(input_ids=ids, **arguments).last_hidden_state
+        return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
         """Return how many tokens wide a batch is; a mask on a GPU is aligned for its attention, as far as the positions go."""
@@ -143,6 +159,41 @@ class Model:
         if lengths is None or mask is None:
             return hidden.float().mean(dim=1)
         return hidden.float().masked_fill(~mask[:, :, None], 0).sum(dim=1) / lengths[:, None]
+
+
+def _check_checksum(spec: EncoderSpec, folder: Path) -> None:
+    path = folder / WEIGHTS[0]
+    if spec.weights_sha256 is not None and (found := checksum(path)) != spec.weights_sha256:
+        raise ArtifactMismatch(f"{path} is not the checkpoint of '{spec.name}': sha256 {found}, expected {spec.weights_sha256}")
+
+
+def _projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
+    """Return the matrix by which pooled vectors are multiplied, (dim, hidden), float32.
+
+    Raises:
+        ArtifactMismatch: the checkpoint has something else there than a matrix of plain numbers.
+        ArtifactDamaged: its files cannot be read.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    activation = read_object(folder / PROJECTION_CONFIG, spec.name).get("activation_function", "none")
+    if not str(activation).endswith(".Identity"):
+        raise ArtifactMismatch(f"{folder / PROJECTION_CONFIG} has the activation function {activation}, but '{spec.name}' has none")
+    path = present(folder, PROJECTION) or folder / PROJECTION[0]
+    try:
+        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+        shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
+    except Exception as error:  # for bytes that are no checkpoint it is of any class; torch's message advises to run what they ask for
+        reason = first_line(error) if path.suffix == ".safetensors" else "it is damaged, or holds more than tensors; nothing of it was run"
+        raise ArtifactDamaged(f"{path} cannot be read ({reason}): get the checkpoint of '{spec.name}' again") from error
+    if list(stored) != ["linear.weight"] or len(shapes.get("linear.weight", ())) != 2 or shapes["linear.weight"][1] != hidden:
+        held = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
+        raise ArtifactMismatch(
+            f"{path} holds {held} instead of linear.weight, a matrix of plain numbers: the network of '{spec.name}' gives vectors of "
+            f"{hidden} components"
+        )
+    return stored["linear.weight"].float()
 
 
 def chosen_device(device: str) -> str:

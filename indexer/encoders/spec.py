@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.passage import Passage
-from corpora.progress import Progress, silent
 
 from .checkpoints import Checkpoint, HubCheckpoint, checksums, located, wanted_files
 
@@ -51,16 +50,17 @@ class EncoderSpec:
     Attributes:
         name: the encoder's name in idx.
         query_checkpoint, passage_checkpoint: where each side's weights and tokenizer are; one and the same but for DPR.
-        query_prefix, passage_prefix: what stands before the names of the network's weights in the checkpoint.
-        architecture: "bert", or "t5" for the encoder half of T5.
+        query_class, passage_class: the class of transformers that loads each side's network, of which the heads are left out.
         dim: components of a vector that the authors' checkpoint gives; another checkpoint of the family may give others.
         pooling: "mean" over all tokens, special ones too, or "cls", the first token.
-        has_projection: whether the pooled vector goes through the checkpoint's ``2_Dense``, a matrix.
+        has_projection: whether the pooled vector goes through the linear projection of the checkpoint's ``2_Dense``.
         normalize: whether vectors are brought to length 1, so that the inner product is the cosine.
         max_query_tokens, max_passage_tokens: where texts are cut, special tokens included.
         query_text: query -> what the tokenizer is given.
         passage_text: passage -> what the tokenizer is given: one text, or a pair, between which it puts a separator.
         second_type: the token type of a pair's second text and the separator behind it; all others have type 0.
+        splits_white_space: whether texts are split at white space before the tokenizer's own rules, as SentencePiece does and not every
+            ``tokenizer.json``.
         odd_token_to: of a pair that is cut in both texts, which keeps one token more where they cannot keep equally many: the "longer" one
             (tokenizers written in Rust) or the "first" (those written in Python).
         last_position: the position of one more separator behind a text that is shorter (DPR's code since 2021), or None.
@@ -71,9 +71,8 @@ class EncoderSpec:
     name: str
     query_checkpoint: Checkpoint
     passage_checkpoint: Checkpoint
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    architecture: Literal["bert", "t5"] = "bert"
+    query_class: str = "AutoModel"
+    passage_class: str = "AutoModel"
     dim: int
     pooling: Literal["mean", "cls"]
     has_projection: bool = False
@@ -83,14 +82,15 @@ class EncoderSpec:
     query_text: Callable[[str], str] = as_it_stands
     passage_text: Callable[[Passage], str | Pair]
     second_type: Literal[0, 1] = 0
+    splits_white_space: bool = False
     odd_token_to: Literal["longer", "first"] = "longer"
     last_position: int | None = None
     gpu_dtype: Dtype = "float16"
     weights_sha256: str | None = None
 
-    def folder(self, side: Side, progress: Progress = silent) -> Path:
-        """Return the directory with one side's checkpoint; raises, and reports progress, as ``checkpoints.located`` does."""
-        return located(self.checkpoint(side), self.name, wanted_files(has_projection=self.has_projection), progress)
+    def folder(self, side: Side) -> Path:
+        """Return the directory with one side's checkpoint; raises as ``checkpoints.located`` does."""
+        return located(self.checkpoint(side), self.name, wanted_files(has_projection=self.has_projection))
 
     def checkpoint(self, side: Side) -> Checkpoint:
         """Return where one side's weights and tokenizer are."""
@@ -100,9 +100,9 @@ class EncoderSpec:
         """Return where one side's texts are cut."""
         return self.max_query_tokens if side == "query" else self.max_passage_tokens
 
-    def prefix(self, side: Side) -> str:
-        """Return what stands before the names of one side's weights."""
-        return self.query_prefix if side == "query" else self.passage_prefix
+    def model_class(self, side: Side) -> str:
+        """Return the class of transformers that loads one side's network."""
+        return self.query_class if side == "query" else self.passage_class
 
 
 def with_checkpoint(spec: EncoderSpec, folder: Path) -> EncoderSpec:
@@ -137,4 +137,4 @@ def _has_one_checkpoint(spec: EncoderSpec) -> bool:
 
 def _weights_of(spec: EncoderSpec, side: Side) -> dict[str, str]:
     wanted = wanted_files(has_projection=spec.has_projection)
-    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), wanted).items()}
+    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), wanted, spec.name).items()}

@@ -1,7 +1,8 @@
 """Texts -> token ids, without torch, so that it can run in other processes ahead of the model.
 
 Titles and texts are split into tokens by the checkpoint's own tokenizer. They are cut, joined and given special tokens here, because the
-libraries that the encoders were published with do it differently. Unpaired surrogates, which are no text, become U+FFFD.
+libraries that the encoders were published with do it differently; which special tokens those are its tokenizer says. Unpaired surrogates,
+which are no text, become U+FFFD.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
 from corpora.passage import Passage
 
-from .checkpoints import TOKENIZER, present
-from .config import BertConfig, read_config
+from .checkpoints import CONFIG, TOKENIZER, present, read_object
+from .loading import n_positions
 from .spec import EncoderSpec, Pair, Side, Tokens
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 
 Ids = list[int]
 
-_START = {"bert": ("[CLS]",), "t5": ()}
-_END = {"bert": "[SEP]", "t5": "</s>"}
-_SPARE_ROWS = 128  # embeddings may have rows for no token, up to a round number: T5 has 28
+_SPARE_ROWS = 1024  # embeddings may have rows for no token, up to a round number: T5 has 28, others some hundreds
 _SLICE_TEXTS = 256  # that are split at a time: what the splitter says of a token takes many times the memory of its number
 _SLICE_CHARACTERS = 1 << 20
 
@@ -37,7 +36,7 @@ class Tokenizer:
     """The tokenizer of one side of an encoder; another process makes its own from the same arguments.
 
     Raises:
-        ArtifactMismatch: the checkpoint is of another architecture, or its tokenizer not that of its weights.
+        ArtifactMismatch: the tokenizer is not that of the checkpoint's weights, or the network takes fewer tokens or types.
         ArtifactDamaged: its files cannot be read.
         InputError, DownloadError, MissingExtraError: see ``checkpoints.located``.
     """
@@ -48,8 +47,7 @@ class Tokenizer:
         self._max_tokens = spec.max_tokens(side)
         self._splitter = _splitter(folder, spec)
         _check_sizes(self._splitter, folder, spec, self._max_tokens)
-        self._start = [_special(self._splitter, token, folder) for token in _START[spec.architecture]]
-        self._end = [_special(self._splitter, _END[spec.architecture], folder)]
+        self._start, self._middle, self._end = _special_tokens(self._splitter, folder)
 
     def queries(self, queries: Iterable[str]) -> Tokens:
         """Return the tokens of each query."""
@@ -79,9 +77,9 @@ class Tokenizer:
 
     def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
         """Return the same of two texts."""
-        budget = self._max_tokens - len(self._start) - 2 * len(self._end)
+        budget = self._max_tokens - len(self._start) - len(self._middle) - len(self._end)
         n_first, n_second = kept(len(first), len(second), budget, to_first=self._spec.odd_token_to == "first")
-        before = [*self._start, *first[:n_first], *self._end]
+        before = [*self._start, *first[:n_first], *self._middle]
         return self._lengthened([*before, *second[:n_second], *self._end]), len(before)
 
     def _lengthened(self, ids: Ids) -> Ids:
@@ -149,8 +147,7 @@ def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
     splitter = checkpoint_tokenizer(folder, spec.name)
     splitter.no_truncation()
     splitter.no_padding()
-    if spec.architecture == "t5":
-        # As SentencePiece does, and not every tokenizer.json: white space at the edges, or what becomes it, makes no token.
+    if spec.splits_white_space:  # so that white space at the edges, or what becomes it, makes no token
         words, marks = tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always")
         splitter.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
     return splitter
@@ -178,24 +175,34 @@ def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
 
 
 def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:
-    config = read_config(folder, spec)
+    config = read_object(folder / CONFIG, spec.name)
+    n_embedded, n_types = config.get("vocab_size"), config.get("type_vocab_size")
+    if not isinstance(n_embedded, int):
+        raise ArtifactDamaged(f"{folder / CONFIG} cannot be read (it has no vocab_size): get the checkpoint of '{spec.name}' again")
     n_tokens = 1 + max(splitter.get_vocab(with_added_tokens=True).values(), default=-1)
-    if not n_tokens <= config.n_tokens < n_tokens + _SPARE_ROWS:
+    if not n_tokens <= n_embedded < n_tokens + _SPARE_ROWS:
         raise ArtifactMismatch(
-            f"the tokenizer in {folder} knows {n_tokens} tokens, its network {config.n_tokens}: they do not belong together; "
+            f"the tokenizer in {folder} knows {n_tokens} tokens, its network {n_embedded}: they do not belong together; "
             f"get the checkpoint of '{spec.name}' again"
         )
-    if isinstance(config, BertConfig) and config.n_positions < max_tokens:
-        raise ArtifactMismatch(f"the network in {folder} takes {config.n_positions} tokens, but '{spec.name}' needs {max_tokens}")
-    if isinstance(config, BertConfig) and config.n_types <= spec.second_type:
-        raise ArtifactMismatch(f"the network in {folder} has {config.n_types} token type, but '{spec.name}' needs {spec.second_type + 1}")
+    if (most := n_positions(config)) is not None and most < max_tokens:
+        raise ArtifactMismatch(f"the network in {folder} takes {most} tokens, but '{spec.name}' needs {max_tokens}")
+    if spec.second_type and n_types in (None, 0, 1):
+        raise ArtifactMismatch(f"the network in {folder} has {n_types or 'no'} token type, but '{spec.name}' needs {spec.second_type + 1}")
 
 
-def _special(splitter: tokenizers.Tokenizer, token: str, folder: Path) -> int:
-    number: int | None = splitter.token_to_id(token)
-    if number is None:
-        raise ArtifactMismatch(f"the tokenizer in {folder} has no token {token}: it belongs to another kind of network")
-    return number
+def _special_tokens(splitter: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, Ids, Ids]:
+    """Return the special tokens before a text, between two, and behind the last.
+
+    Raises:
+        ArtifactMismatch: the tokenizer gives texts none.
+    """
+    n_first = len(splitter.encode("a", add_special_tokens=False).ids)
+    pair = splitter.encode("a", "a")
+    text = [place for place, is_special in enumerate(pair.special_tokens_mask) if not is_special]
+    if len(text) != 2 * n_first or len(text) == len(pair.ids):
+        raise ArtifactMismatch(f"the tokenizer in {folder} gives texts no special tokens: it belongs to another kind of network")
+    return pair.ids[: text[0]], pair.ids[text[n_first - 1] + 1 : text[n_first]], pair.ids[text[-1] + 1 :]
 
 
 def _without_surrogates(text: str) -> str:

@@ -118,8 +118,7 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
     from corpora.errors import StorageError
     from indexer.planning import carry_out, plan
 
-    with steps() as step:
-        planned = plan(spec, step)
+    planned = plan(spec)
     _show_plan(spec, planned)
     if dry_run:
         if planned.shortage:

@@ -173,7 +173,6 @@ def test_without_a_checkpoint_nothing_can_be_verified(
     assert isinstance(contriever.SPEC.passage_checkpoint, HubCheckpoint)
     shutil.rmtree(contriever.SPEC.passage_checkpoint.folder)
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:9")  # nobody listens
-    monkeypatch.setattr("indexer.encoders.checkpoints._PAUSE_S", 0.0)
     path = tmp_path / "made.pkl"
     path.write_bytes(pickle.dumps(made))
     assert "the checkpoint of 'contriever' is not on this machine" in idx(

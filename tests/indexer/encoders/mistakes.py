@@ -87,13 +87,10 @@ class AllOfTypeOne(Tokenizer):
 class Unmasked(Model):
     """Takes padding for text where tokens look at each other, and pools rightly."""
 
-    def forward(self, batch: Batch) -> torch.Tensor:
-        network = self._network
-        self._network = lambda ids, types, positions, mask: network(ids, types, positions, None)  # type: ignore[assignment]
-        try:
-            return super().forward(batch)
-        finally:
-            self._network = network
+    def _hidden(
+        self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor | None, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        return super()._hidden(ids, types, positions, None)
 
 
 class UnmaskedThroughout(Model):
@@ -129,7 +126,8 @@ class HeadPooled(Model):
     def __init__(self, spec: EncoderSpec, side: Side, device: str = "cpu", dtype: Dtype = "float32") -> None:
         super().__init__(spec, side, device, dtype)
         stored = load_file(spec.folder(side) / "model.safetensors")
-        self._weight, self._bias = (stored[f"{spec.prefix(side)}pooler.dense.{kind}"].float() for kind in ("weight", "bias"))
+        (prefix,) = [name.removesuffix("pooler.dense.bias") for name in stored if name.endswith("pooler.dense.bias")]
+        self._weight, self._bias = (stored[f"{prefix}pooler.dense.{kind}"].float() for kind in ("weight", "bias"))
 
     def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
         return torch.tanh(functional.linear(hidden[:, 0], self._weight, self._bias))
@@ -143,7 +141,7 @@ class NormalizedFirst(Model):
 class WithoutDistances(Model):
     def __init__(self, spec: EncoderSpec, side: Side, device: str = "cpu", dtype: Dtype = "float32") -> None:
         super().__init__(spec, side, device, dtype)
-        torch.nn.init.zeros_(self._network.get_submodule("distances").weight)  # type: ignore[arg-type]
+        torch.nn.init.zeros_(self._network.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight)
 
 
 # Specs
@@ -163,9 +161,9 @@ def swapped(spec: EncoderSpec) -> EncoderSpec:
     return dataclasses.replace(
         spec,
         query_checkpoint=spec.passage_checkpoint,
-        query_prefix=spec.passage_prefix,
+        query_class=spec.passage_class,
         passage_checkpoint=spec.query_checkpoint,
-        passage_prefix=spec.query_prefix,
+        passage_class=spec.query_class,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from corpora.durable import file_sha256
 from corpora.errors import DownloadError, InputError, LockedError
 from corpora.staging import locked
 from indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
-from indexer.encoders.spec import weights_of, with_checkpoint
+from indexer.encoders.spec import other_weights, weights_of, with_checkpoint
 from indexer.encoders.transformer import TransformerEncoder
-from tests.indexer.encoders import tiny
+from tests.indexer.encoders.test_loading import in_shards
 from tests.loopback import serving
+
+from . import tiny
 
 REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"
 QUERIES = ["the river", "nile"]
@@ -37,7 +40,6 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A server that has what is put into this folder."""
     (tmp_path / "hub").mkdir()
-    monkeypatch.setattr(checkpoints, "_PAUSE_S", 0.001)
     with serving(tmp_path / "hub") as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         yield tmp_path / "hub"
@@ -48,11 +50,8 @@ def test_a_checkpoint_is_downloaded_once_and_then_used_offline(
 ) -> None:
     tiny.save_bert(hub / REPOSITORY)
     shutil.copytree(hub / REPOSITORY, tmp_path / "copy")
-    seen: list[tuple[int, int | None]] = []
-    folder = contriever.SPEC.folder("query", progress=lambda done, total: seen.append((done, total)))
+    folder = contriever.SPEC.folder("query")
     assert folder == home / "checkpoints" / "facebook" / "contriever-msmarco" / "abe8c1493371369031bcb1e02acb754cf4e162fa"
-    n_bytes = (hub / REPOSITORY / "model.safetensors").stat().st_size
-    assert (n_bytes, n_bytes) in seen
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
     expected = TransformerEncoder(with_checkpoint(contriever.SPEC, tmp_path / "copy")).encode_queries(QUERIES)
     np.testing.assert_array_equal(TransformerEncoder(contriever.SPEC).encode_queries(QUERIES), expected)
@@ -62,11 +61,18 @@ def test_of_alternative_files_the_one_that_the_repository_has_is_downloaded(hub:
     tiny.save_bert(hub / REPOSITORY)
     (hub / REPOSITORY / "tokenizer.json").unlink()
     folder = contriever.SPEC.folder("query")
-    assert sorted(path.name for path in folder.iterdir() if path.name + ".json" in {p.name for p in folder.iterdir()}) == [
-        "config.json",
-        "model.safetensors",
-        "vocab.txt",
-    ]
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["config.json", "model.safetensors", "vocab.txt"]
+
+
+def test_all_shards_are_downloaded_also_those_that_an_interrupted_download_lacks(hub: Path) -> None:
+    in_shards(tiny.save_bert(hub / REPOSITORY))
+    folder = contriever.SPEC.folder("query")
+    shards = {path.name for path in folder.glob("model-*.safetensors")}
+    assert len(shards) == 3
+    (folder / "model-1-of-3.safetensors").unlink()
+    assert contriever.SPEC.folder("query") == folder
+    assert {path.name for path in folder.glob("model-*.safetensors")} == shards
+    assert TransformerEncoder(contriever.SPEC).dim == 24
 
 
 def test_a_projection_is_downloaded_into_its_folder(hub: Path) -> None:
@@ -92,7 +98,7 @@ def test_what_cannot_be_downloaded_is_listed_with_the_place_for_it(hub: Path, ho
     wanted = (
         r"put config\.json, tokenizer\.json \(or vocab\.txt\), model\.safetensors \(or pytorch_model\.bin\) of https://huggingface\.co/"
     )
-    with pytest.raises(DownloadError, match=f"'contriever' is not on this machine .*status 404.*{wanted}.* into {folder}$") as caught:
+    with pytest.raises(DownloadError, match=f"'contriever' is not on this machine .*404.*{wanted}.* into {folder}$") as caught:
         TransformerEncoder(contriever.SPEC)
     assert "\n" not in str(caught.value)
     shutil.copytree(tiny.save_bert(hub / "elsewhere"), folder, dirs_exist_ok=True)
@@ -142,3 +148,52 @@ def test_weights_are_told_apart_by_their_files(tmp_path: Path) -> None:
     assert first == {f"passage {name}": file_sha256(one / name) for name in ("config.json", "tokenizer.json", "model.safetensors")}
     assert [name for name in first if first[name] != second[name]] == ["passage model.safetensors"]
     assert json.dumps(first)
+
+
+def _age(folder: Path) -> None:
+    """Set the times of files back to when they cannot be changing any more."""
+    for path in folder.iterdir():
+        os.utime(path, (1e9, 1e9))
+
+
+def test_every_shard_of_weights_is_hashed(tmp_path: Path) -> None:
+    folder = tiny.save_bert(tmp_path / "one")
+    in_shards(folder)
+    spec = with_checkpoint(contriever.SPEC, folder)
+    recorded = weights_of(spec)
+    assert {name for name in recorded if "model-" in name} == {f"passage model-{number}-of-3.safetensors" for number in range(3)}
+    shard = folder / "model-2-of-3.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-4] + b"\0\1\2\3")
+    assert other_weights(spec, recorded) == ["passage model-2-of-3.safetensors"]
+
+
+def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny.save_bert(tmp_path / "one")
+    spec, hashed = with_checkpoint(contriever.SPEC, folder), list[str]()
+
+    def noted(path: Path) -> str:
+        hashed.append(path.name)
+        return file_sha256(path)
+
+    monkeypatch.setattr(checkpoints, "file_sha256", noted)
+    weights_of(spec)
+    weights_of(spec)
+    assert len(hashed) == 6  # what has just been written may change again within the same tick of the clock
+    _age(folder)
+    recorded = weights_of(spec)
+    hashed.clear()
+    assert weights_of(spec) == recorded
+    assert hashed == []
+    tiny.save_bert(folder, seed=1)
+    _age(folder)
+    os.utime(folder / "model.safetensors", (1e9, 1e9 + 1))
+    assert other_weights(spec, recorded) == ["passage model.safetensors"]
+    assert weights_of(spec) != recorded
+
+
+def test_a_home_that_cannot_be_written_to_hinders_no_check(home: Path, tmp_path: Path) -> None:
+    folder = tiny.save_bert(tmp_path / "one")
+    _age(folder)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "checkpoints").write_text("no folder")
+    assert len(weights_of(with_checkpoint(contriever.SPEC, folder))) == 3

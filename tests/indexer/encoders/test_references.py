@@ -16,7 +16,6 @@ from corpora.passage import Passage
 from indexer.base import Vectors
 from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
 from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
-from indexer.encoders.t5 import buckets
 from indexer.encoders.tokenizing import Tokenizer
 from indexer.encoders.transformer import TransformerEncoder
 from tests.indexer.encoders import tiny
@@ -120,9 +119,16 @@ def test_an_encoder_with_one_checkpoint_loads_it_once(bert: Path) -> None:
     assert len(encoder._models) == 1
 
 
-def test_distances_share_biases_as_in_transformers() -> None:
-    distance = torch.arange(-700, 701)
-    attention = transformers.models.t5.modeling_t5.T5Attention
-    for n_buckets, max_distance in ((32, 128), (16, 64)):
-        expected = attention._relative_position_bucket(distance, num_buckets=n_buckets, max_distance=max_distance)
-        assert buckets(distance, n_buckets, max_distance).tolist() == expected.tolist()
+@pytest.mark.parametrize("architecture", ["modernbert", "xlm-roberta", "mpnet", "distilbert"])
+def test_any_architecture_of_transformers_loads_by_a_spec_alone(architecture: str, tmp_path: Path) -> None:
+    """The first texts are short, so that a batch has padding, which networks number their positions by."""
+    folder = tiny.save_other(tmp_path, architecture)
+    spec = with_checkpoint(dataclasses.replace(e5.SPEC, name=architecture, max_query_tokens=64), folder)
+    network, tokenizer = transformers.AutoModel.from_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    rows = []
+    with torch.inference_mode():
+        for query in QUERIES:
+            tokens = tokenizer(f"query: {query}", truncation=True, max_length=64, return_tensors="pt")
+            hidden = network(input_ids=tokens["input_ids"]).last_hidden_state
+            rows.append(torch.nn.functional.normalize(hidden[0].mean(dim=0), dim=0).numpy())
+    assert_equal(TransformerEncoder(spec).encode_queries(QUERIES), np.stack(rows))

@@ -65,6 +65,23 @@ def save_dpr(folder: Path) -> Path:
     return folder
 
 
+def save_other(folder: Path, architecture: str) -> Path:
+    """Write a checkpoint of another architecture than BERT's, with a tokenizer of BERT's form or, for an XLM-R, SentencePiece's."""
+    torch.manual_seed(4)
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 40, "max_position_embeddings": 514}
+    if architecture == "xlm-roberta":
+        pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((piece, -float(len(_T5_PIECES))) for piece in _T5_PIECES)]
+        transformers.XLMRobertaTokenizer(vocab=[*pieces, ("<mask>", 0.0)]).save_pretrained(folder)
+        config = transformers.XLMRobertaConfig(vocab_size=len(pieces) + 1, pad_token_id=1, bos_token_id=0, eos_token_id=2, **sizes)
+    else:
+        save_bert_tokenizer(folder)
+        special = {f"{name}_token_id": VOCABULARY.index(f"[{name.upper()}]") for name in ("pad", "cls", "sep")}
+        config = transformers.AutoConfig.for_model(architecture, vocab_size=len(VOCABULARY), **sizes, **special)
+    config.initializer_range = 0.2
+    transformers.AutoModel.from_config(config).eval().save_pretrained(folder)
+    return folder
+
+
 def save_t5(folder: Path) -> Path:
     torch.manual_seed(2)
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((piece, -float(len(_T5_PIECES)) / len(piece)) for piece in _T5_PIECES)]
