@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from corpora.errors import IdxError, InputError
 from corpora.passage import Passage
@@ -183,8 +183,7 @@ def _asked_for(call: Call) -> tuple[Hashable, ...]:
 
 
 def _options(search: SearchOptions, request: Retrieve) -> SearchOptions:
-    rules: dict[str, Any] = {"merge": request.merge or search.merge, "dedup": request.dedup or search.dedup}
-    return dataclasses.replace(search, k=request.k, **rules)
+    return dataclasses.replace(search, k=request.k, merge=request.merge or search.merge, dedup=request.dedup or search.dedup)
 
 
 def _asked(llm: LLM, requests: list[Request]) -> list[Served]:

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from corpora.passage import Passage
 from retrievers.base import Ranking
+from retrievers.options import DedupRule, MergeRule
 from runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Nll, Prompt, Schema, YesNo
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ class Retrieve:
 
     queries: tuple[str, ...]
     k: int
-    merge: str | None = None
-    dedup: str | None = None
+    merge: MergeRule | None = None
+    dedup: DedupRule | None = None
     path: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -112,7 +113,7 @@ def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[
     return cast("Nll", nll)
 
 
-def retrieve(queries: str | Sequence[str], k: int, *, merge: str | None = None, dedup: str | None = None) -> Run[Ranking]:
+def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Ranking]:
     """Search with a query, or with several as one group whose root is the first.
 
     Raises:

@@ -2,14 +2,13 @@
 
 Yu et al., Improving Language Models via Plug-and-Play Retrieval Feedback, 2023 (arXiv 2305.14002).
 
-pipeline   the steps              distinct  which answers are one
-ensemble   which answer is kept   options   the switches
+algorithm   the steps   ensemble   which answer is kept   options   the options of the paper
 """
 
 from runtimes.methods.base import Method, Preset
 
+from .algorithm import refeed
 from .options import RefeedOptions
-from .pipeline import refeed
 
 METHOD = Method(
     name="refeed",

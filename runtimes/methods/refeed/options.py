@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from corpora.validation import options
+from retrievers.options import DedupRule, MergeRule
 from runtimes.methods.base import option
 
 
@@ -23,34 +24,23 @@ class RefeedOptions:
     samples: int = option(10, "proposed", "initial answers that are drawn", least=1)
     temperature: float = option(1.0, "proposed", "of the initial answers that are drawn", least=0.01, most=100)
     top_p: float = option(0.95, "proposed", "of the initial answers that are drawn, by nucleus sampling", least=0.01, most=1)
-    draws: int = option(1, "proposed", "times that so many answers are drawn at most, until as many are distinct", least=1)
-    merge: Literal["max", "sum", "rrf", "interleave"] = option(
+    merge: MergeRule = option(
         "max",
         "paper",
         "how the documents of several queries are ranked: by their best score, or as the rule of that name says",
     )
-    dedup: Literal["row", "text"] = option("row", "paper", "documents that are one: the same, or of the same text")
+    dedup: DedupRule = option("row", "paper", "documents that are one: the same, or of the same text")
     question_too: bool = option(False, "paper", "search with the question by itself too, as the group's root")
-    contender: Literal["best", "greedy", "majority"] = option(
+    contender: Literal["best", "greedy"] = option(
         "best",
         "proposed",
-        "which of several initial answers may be kept: the one of the lowest mean NLL, the greedy one, or the most frequent one",
+        "which of several initial answers may be kept: the one of the lowest mean NLL, or the greedy one",
     )
     nll: Literal["output", "text", "answer"] = option(
         "output",
         "proposed",
         "tokens whose NLL is averaged: as generated, with the end of text if the model gives it; of the stripped text, scored anew; or "
         "of the answer in it, scored anew",
-    )
-    score_initial_with: Literal["question", "documents"] = option(
-        "question",
-        "proposed",
-        "prompt under which the initial answer's NLL is taken: its own, or that of the refinement with its documents",
-    )
-    shown: Literal["text", "answer"] = option(
-        "text",
-        "proposed",
-        "with chains of thought, what the refinement sees of initial answers: the whole text, or the answer alone",
     )
     shots: int = option(0, "proposed", "demonstrations before each prompt")
     max_tokens: int = option(64, "proposed", "tokens of an answer or a turn", least=1)

@@ -14,6 +14,7 @@ from runtimes.methods.templates import numbered, template
 from .inquiry import Inquiry, scores
 
 _GIVES_UP = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # MetaRAG's rule
+_REVISED_WORDS = 10  # at most, by the same rule
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
 _REASONED = JsonSchema.of(
     {
@@ -105,7 +106,7 @@ def assessed(inquiry: Inquiry, attempt: Attempt) -> Run[Attempt]:
     again = (*attempt.prompt, *template("retrorag", "revise")(written=attempt.written, feedback=feedback))
     written = yield from generate(again, inquiry.decoding(options.reason_tokens), schema=_REASONED)
     revised = read_attempt(attempt.prompt, written.text)
-    is_short = 0 < len(revised.answer.split()) <= options.revision_words
+    is_short = 0 < len(revised.answer.split()) <= _REVISED_WORDS
     if not is_short or _GIVES_UP.search(revised.answer):
         return attempt
     return attempt._replace(reason=revised.reason, answer=revised.answer, parse_ok=revised.parse_ok, written=revised.written)

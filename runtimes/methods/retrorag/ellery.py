@@ -12,6 +12,7 @@ from runtimes.methods.model_output import first_line, listed
 from runtimes.methods.requests import Run, generate, retrieve, together
 from runtimes.methods.templates import template, unnumbered
 
+from .answerer import Attempt
 from .inquiry import Inquiry, best, scores
 
 _CAPITALISED = re.compile(r"(?:[^\W\d_a-z][\w.'’-]*)(?:\s+[^\W\d_a-z][\w.'’-]*)*")
@@ -30,7 +31,7 @@ def collate(inquiry: Inquiry, query: str, matching: str) -> Run[list[dict[str, A
     found = passages_of((yield from retrieve(query, options.k)))
     candidates = list({passage.id: passage for passage in (*inquiry.source, *found)}.values())
     if not options.update_evidence:
-        inquiry.source = tuple(candidates if options.without_update == "append" else candidates[: options.n_source])
+        inquiry.source = tuple(candidates)
         return [{"id": passage.id, "score": None} for passage in inquiry.source]
     prompt = template("retrorag", "evidence")
     worth = yield from scores(inquiry, [prompt(question=matching, evidence=unnumbered(passage)) for passage in candidates], "evidence")
@@ -82,7 +83,7 @@ def _update(inquiry: Inquiry, new: Sequence[str]) -> Run[None]:
     options = inquiry.options
     merged = [*inquiry.inferred, *new]
     if not options.update_evidence:
-        inquiry.inferred = tuple(merged if options.without_update == "append" else merged[: options.n_inferred])
+        inquiry.inferred = tuple(merged)
         return
     unscored = [statement for statement in new if statement not in inquiry.worth]
     prompt = template("retrorag", "evidence")
@@ -113,16 +114,17 @@ def capitalised(question: str) -> list[str]:
     return list(dict.fromkeys(filter(None, names)))
 
 
-def next_query(inquiry: Inquiry, reason: str) -> Run[str]:
-    """Ask what to search for next (M_R, eq. 5): the first line of what is written; if it is blank, the question."""
+def next_query(inquiry: Inquiry, attempt: Attempt) -> Run[str | None]:
+    """Ask what to search for next (M_R, eq. 5): the first line of what is written; if it is blank, the question.
+
+    A query that was searched before, case and spacing aside, is dealt with as the option says; None: it ends the rounds.
+    """
+    options = inquiry.options
     prompt = template("retrorag", "query")(
-        source=inquiry.shown_source(), inferred=inquiry.shown_inferred(), reason=reason, question=inquiry.question
+        source=inquiry.shown_source(), inferred=inquiry.shown_inferred(), reason=attempt.reason, question=inquiry.question
     )
-    written = yield from generate(prompt, inquiry.decoding(inquiry.options.answer_tokens), role="query")
-    query = _LABEL.sub("", first_line(written.text)).strip(" \"'`“”‘’*")
-    return query[: inquiry.options.query_chars or None].strip() or inquiry.question
-
-
-def is_repeated(inquiry: Inquiry, query: str) -> bool:
-    """Tell whether a query was searched before, case and spacing aside."""
-    return text_key(query) in map(text_key, inquiry.searched)
+    written = yield from generate(prompt, inquiry.decoding(options.answer_tokens), role="query")
+    query = _LABEL.sub("", first_line(written.text)).strip(" \"'`“”‘’*") or inquiry.question
+    if options.repeated_query == "search" or text_key(query) not in map(text_key, inquiry.searched):
+        return query
+    return None if options.repeated_query == "stop" else f"{inquiry.question} {attempt.answer}".strip()

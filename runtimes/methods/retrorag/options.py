@@ -1,4 +1,4 @@
-"""The switches of RetroRAG."""
+"""The options of RetroRAG."""
 
 from __future__ import annotations
 
@@ -25,12 +25,9 @@ class RetroRAGOptions:
     ellery: bool = option(True, "paper", "False is 'w/o ELLERY': no evidence, the answerer alone, once")
     source_evidence: bool = option(True, "paper", "False is 'w/o SE': the answerer sees inferential evidence only")
     inferential_evidence: bool = option(True, "paper", "False is 'w/o IE': nothing is inferred")
-    update_evidence: bool = option(True, "paper", "False is 'w/o UoE': evidence is neither scored nor exchanged")
+    update_evidence: bool = option(True, "paper", "False is 'w/o UoE': evidence is neither scored nor exchanged, all of it is kept")
     evaluate_evidence: bool = option(True, "paper", "False is 'w/o EoE': every inference is kept, without gates")
 
-    without_update: Literal["append", "first"] = option(
-        "append", "proposed", "w/o UoE keeps everything, or the first N and K that were found"
-    )
     entities: Literal["llm", "capitals", "none"] = option(
         "llm",
         "proposed",
@@ -46,13 +43,11 @@ class RetroRAGOptions:
         "the declarative assessor (MetaRAG's): never, on each round's answer before it is judged, or once on the final one; "
         "where it finds fault the answer is given once more",
     )
-    revision_words: int = option(10, "proposed", "words of a revised answer that is taken, at most (MetaRAG's rule)")
     repeated_query: Literal["search", "perturb", "stop"] = option(
         "search",
         "paper",
         "a query that was searched before is searched again, made the question and the last answer, or ends the rounds",
     )
-    query_chars: int = option(0, "proposed", "characters that a query is cut to (MetaRAG: 64); 0: not cut")
     max_inferences: int = option(10, "proposed", "inferences of one round at most, the rest of an endless list being left out", least=1)
     shots: int = option(4, "proposed", "demonstrations before the answerer's question (MetaRAG: 4)")
     reason_tokens: int = option(512, "proposed", "tokens of the answerer's reason and answer", least=1)

@@ -121,21 +121,6 @@ def test_answers_without_letters_are_told_apart() -> None:
     assert driven.queries == [("Which sign? +", "Which sign? -", "Which sign? The")]
 
 
-def test_it_may_draw_again_until_the_answers_are_distinct() -> None:
-    driven = run("Who?", [["a1", "A1."], ["b1", "a1"], FOUND, "x"], samples=2, draws=3)
-    assert driven.outline == [["answer"], ["answer"], ["retrieve"], ["answer"]]
-    assert [call.n for call in calls(driven)] == [2, 2, 1]
-    assert [request.path for request in driven.requests] == [("draw 1",), ("draw 2",), (), ()]
-    assert driven.queries == [("Who? a1", "Who? b1")]
-    driven = run("Who?", [["a1", "A1."], ["a1", "a1"], FOUND, "x"], samples=2, draws=2)
-    assert driven.queries == [("Who? a1",)]
-
-
-def test_more_answers_than_asked_for_are_not_used() -> None:
-    driven = run("Who?", [["a1", "a1"], ["b1", "c1"], FOUND, "x"], samples=2, draws=2)
-    assert driven.queries == [("Who? a1", "Who? b1")]
-
-
 def test_only_blank_samples_are_retrieve_then_read() -> None:
     driven = run("Who?", [["", " "], FOUND, "Grace"], samples=2)
     assert driven.queries == [("Who?",)]
@@ -167,14 +152,6 @@ def test_chain_of_thought_searches_with_the_answer_alone() -> None:
     assert driven.answer.detail["refined"]["text"] == second
     assert driven.answer.detail["refined"]["nll"] == pytest.approx(0.15)
     assert driven.prompts("answer")[0] != basic([said(first, 0.5), FOUND, said(second, 0.1)]).prompts("answer")[0]
-
-
-def test_chains_of_thought_may_be_shown_by_their_answers() -> None:
-    driven = run(
-        "Who?", [["So.\nAnswer: a1", "Thus.\nAnswer: A1", "Hm.\nAnswer: b1"], FOUND, "Answer: x"], samples=3, form="cot", shown="answer"
-    )
-    assert "Earlier answers:\n1. a1\n2. b1\n" in driven.prompts("answer")[1]
-    assert driven.queries == [("Who? a1", "Who? b1")]
 
 
 def test_the_answer_of_a_chain_of_thought_may_be_scored_alone() -> None:

@@ -28,17 +28,6 @@ def test_the_likeliest_sample_stands_for_the_initial_answers() -> None:
     assert run("Who?", [DRAWS, FOUND, said("Mary", 0.39)], samples=4).answer.text == "Mary"
 
 
-def test_the_majority_may_stand_for_them() -> None:
-    driven = run("Who?", [DRAWS, FOUND, said("Mary", 0.46)], samples=4, contender="majority")
-    assert (driven.answer.text, driven.answer.detail["initial"]["nll"]) == ("ada", pytest.approx(0.45))
-    assert run("Who?", [DRAWS, FOUND, said("Mary", 0.44)], samples=4, contender="majority").answer.text == "Mary"
-
-
-def test_of_equal_majorities_the_likelier() -> None:
-    driven = run("Who?", [DRAWS[:2], FOUND, said("Mary", 9.0)], samples=2, contender="majority")
-    assert driven.answer.text == "Grace"
-
-
 def test_the_greedy_answer_may_stand_for_them_and_takes_no_wave() -> None:
     driven = run("Who?", [DRAWS, said("Greedy", 0.2), FOUND, said("Mary", 0.3)], samples=4, contender="greedy")
     assert driven.outline == [["answer", "answer"], ["retrieve"], ["answer"]]
@@ -89,14 +78,6 @@ def test_every_distinct_sample_is_scored_where_the_likeliest_is_wanted() -> None
 def test_a_given_text_that_cannot_be_scored_ends_the_ensemble() -> None:
     driven = basic(["Ada", FOUND, "Grace", NO_NLL, 0.2], nll="text")
     assert (driven.answer.text, driven.answer.detail["because"]) == ("Grace", "no log-probabilities")
-
-
-def test_the_first_answer_may_be_scored_beside_the_documents() -> None:
-    driven = basic([said("Ada", 0.1), FOUND, said("Grace", 0.2), 0.3], score_initial_with="documents")
-    assert driven.outline[-1] == ["answer nll"]
-    (scored,) = [call for call in driven.requests if isinstance(call, MeanNll)]
-    assert (scored.prompt, scored.continuation) == (calls(driven)[1].prompt, "Ada")
-    assert driven.answer.text == "Grace"
 
 
 # Prompts
@@ -178,10 +159,8 @@ def test_whatever_a_model_says_one_of_its_answers_is_kept(seed: int) -> None:
     switches = {
         "diverse": rng.random() < 0.7,
         "ensemble": rng.random() < 0.8,
-        "contender": rng.choice(["best", "greedy", "majority"]),
+        "contender": rng.choice(["best", "greedy"]),
         "nll": rng.choice(["output", "text", "answer"]),
-        "score_initial_with": rng.choice(["question", "documents"]),
-        "draws": rng.choice([1, 3]),
     }
 
     def gen() -> Gen:

@@ -287,9 +287,6 @@ def test_without_updating_evidence_grows_or_stays_as_it_first_was() -> None:
     assert "evidence?" not in {kind for wave in grown.outline for kind in wave}
     assert grown.answer.passages == (A, B, C, D)
     assert "- X is so.\n- Y is so.\n- W is so." in grown.prompts("answer")[2]
-    kept = drive(retrorag(Q, options(update_evidence=False, without_update="first")), canned(3))
-    assert kept.answer.passages == (A, B)
-    assert "- X is so.\n- Y is so.\n\n" in kept.prompts("answer")[2]
 
 
 def test_without_evaluation_every_inference_goes_through() -> None:

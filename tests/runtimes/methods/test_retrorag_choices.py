@@ -118,12 +118,10 @@ def test_a_repeated_query_can_end_the_question() -> None:
     assert driven.answer.detail["accepted"] is False
 
 
-def test_the_query_is_its_first_line_without_marks_and_can_be_cut_as_metarag_does() -> None:
+def test_the_query_is_its_first_line_without_marks() -> None:
     written = '\nQuery: "Lord Byron daughter"\nBecause it is missing.'
     driven = drive(retrorag(Q, options()), [*FIRST[:-1], written, *SECOND])
     assert driven.queries[1] == ("Lord Byron daughter",)
-    driven = drive(retrorag(Q, options(query_chars=10)), [*FIRST[:-1], written, *SECOND])
-    assert driven.queries[1] == ("Lord Byron",)
 
 
 def test_demonstrations_precede_the_answerer_s_question() -> None:

@@ -80,7 +80,7 @@ def test_all_that_is_known_of_options_is_listed() -> None:
 def test_every_method_refuses_what_no_model_or_searcher_takes(name: str) -> None:
     method = find_method(name)
     fields = {one.name for one in list_options(method.options())}
-    sizes = fields & {"k", "documents", "samples", "draws"} | {one for one in fields if one == "max_tokens" or one.endswith("_tokens")}
+    sizes = fields & {"k", "documents", "samples"} | {one for one in fields if one == "max_tokens" or one.endswith("_tokens")}
     for size in sizes - {"max_query_tokens"}:
         with pytest.raises(OptionError, match=f"{size} is 0: it should be greater than or equal to 1"):
             method.options(**{size: 0})

@@ -1,16 +1,16 @@
-"""The three steps: initial answers, documents that they find, the refined answer."""
+"""The algorithm of ReFeed: initial answers, documents that they find, the refined answer, the ensemble."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 from runtimes.llms.base import Chat, Decoding
 from runtimes.methods.base import Answer, passages_of
 from runtimes.methods.drafts import Draft, draft
-from runtimes.methods.requests import Run, generate, named, retrieve, sample, together
+from runtimes.methods.requests import Run, generate, retrieve, sample, together
 from runtimes.methods.templates import numbered, template
 
-from .distinct import distinct
 from .ensemble import Kept, ensemble
 from .options import RefeedOptions
 
@@ -22,14 +22,14 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     """
     prompt = template("refeed", f"initial_{options.form}")(question=question, shots=options.shots)
     drawn, contenders = yield from _initial(prompt, options)
-    answers = distinct(drawn)[: options.samples if options.diverse else 1]
+    answers = distinct(drawn)
     queries = [" ".join(f"{question} {one.answer}".split()) for one in answers]
     root = [question] if options.question_too or not queries else []
     found = passages_of((yield from retrieve([*root, *queries], options.k, merge=options.merge, dedup=options.dedup)))
     refining = template("refeed", f"refine_{options.form}")(
-        passages=numbered(found), question=question, answers=_listed(answers, options), shots=options.shots
+        passages=numbered(found), question=question, answers=_listed(answers), shots=options.shots
     )
-    refined = draft((yield from generate(refining, _greedy(options), logprobs=_own_logprobs(options))), options.form)
+    (refined,) = yield from _greedy(refining, options)
     kept = (
         (yield from ensemble(contenders, refined, (prompt, refining), options))
         if options.ensemble
@@ -51,47 +51,54 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
     """Return the initial answers, and those of which the ensemble may keep one."""
     if not options.diverse:
-        drawn = [(yield from _greedily(prompt, options))]
-        return drawn, drawn
-    if options.ensemble and options.contender == "greedy":
-        drawn, greedy = yield from together([_drawn(prompt, options), _alone(_greedily(prompt, options))])
+        drawn = yield from _greedy(prompt, options)
+    elif options.ensemble and options.contender == "greedy":
+        drawn, greedy = yield from together([_diverse(prompt, options), _greedy(prompt, options)])
         return drawn, greedy
-    drawn = yield from _drawn(prompt, options)
+    else:
+        drawn = yield from _diverse(prompt, options)
     return drawn, drawn
 
 
-def _drawn(prompt: Chat, options: RefeedOptions) -> Run[list[Draft]]:
-    """Draw initial answers, again if there are too few distinct ones."""
+def _diverse(prompt: Chat, options: RefeedOptions) -> Run[list[Draft]]:
+    """Draw answers by nucleus sampling."""
     decoding = Decoding(max_tokens=_max_tokens(options), temperature=options.temperature, top_p=options.top_p)
-    drafts: list[Draft] = []
-    for number in range(1, options.draws + 1):
-        gens = yield from named(f"draw {number}", sample(prompt, options.samples, decoding, logprobs=_own_logprobs(options)))
-        drafts += [draft(gen, options.form) for gen in gens]
-        if len(distinct(drafts)) >= options.samples:
-            break
-    return drafts
+    gens = yield from sample(prompt, options.samples, decoding, logprobs=_own_logprobs(options))
+    return [draft(gen, options.form) for gen in gens]
 
 
-def _greedily(prompt: Chat, options: RefeedOptions) -> Run[Draft]:
-    return draft((yield from generate(prompt, _greedy(options), logprobs=_own_logprobs(options))), options.form)
+def _greedy(prompt: Chat, options: RefeedOptions) -> Run[list[Draft]]:
+    """Write one answer greedily."""
+    gen = yield from generate(prompt, Decoding(max_tokens=_max_tokens(options)), logprobs=_own_logprobs(options))
+    return [draft(gen, options.form)]
 
 
-def _alone(run: Run[Draft]) -> Run[list[Draft]]:
-    return [(yield from run)]
-
-
-def _listed(answers: Sequence[Draft], options: RefeedOptions) -> str:
-    shown = [one.text if options.shown == "text" else one.answer for one in answers]
-    return "\n".join(f"{number}. {text}" for number, text in enumerate(shown, 1)) or "(none)"
+def _listed(answers: Sequence[Draft]) -> str:
+    return "\n".join(f"{number}. {one.text}" for number, one in enumerate(answers, 1)) or "(none)"
 
 
 def _own_logprobs(options: RefeedOptions) -> bool:
     return options.ensemble and options.nll == "output"
 
 
-def _greedy(options: RefeedOptions) -> Decoding:
-    return Decoding(max_tokens=_max_tokens(options))
-
-
 def _max_tokens(options: RefeedOptions) -> int:
     return options.max_reasoning_tokens if options.form == "cot" else options.max_tokens
+
+
+def distinct(drafts: Iterable[Draft]) -> list[Draft]:
+    """Return the first draft of each answer, blank ones left out."""
+    first: dict[str, Draft] = {}
+    for one in drafts:
+        if one.answer:
+            first.setdefault(key(one.answer), one)
+    return list(first.values())
+
+
+def key(answer: str) -> str:
+    """Return what equal answers share: case, compatibility form, English articles, punctuation and spacing are levelled.
+
+    Where nothing is left of an answer, it is all of it but case and form.
+    """
+    plain = unicodedata.normalize("NFKC", answer).casefold()
+    letters = "".join(" " if unicodedata.category(letter)[0] in "PZC" else letter for letter in plain)
+    return " ".join(word for word in letters.split() if word not in ("a", "an", "the")) or plain.strip()
