@@ -18,7 +18,7 @@ from runtimes.llms.base import Chat, Decoding
 from runtimes.methods.base import Answer, Method, option
 from runtimes.methods.ra_isf import METHOD as RA_ISF
 from runtimes.methods.ra_isf import RaIsfOptions
-from runtimes.methods.ra_isf.judging import with_knowledge, with_passages
+from runtimes.methods.ra_isf.sub_models import passage_relevance, self_knowledge
 from runtimes.methods.ra_isf.tree import Node
 from runtimes.methods.requests import Run, generate, named, together
 from runtimes.methods.sub_questions import sub_questions
@@ -106,12 +106,12 @@ def _own_answer(question: str, asking: RaIsfAsking) -> Run[dict[str, Any]]:
 
 
 def _asked_whether_known(question: str, asking: RaIsfAsking) -> Run[dict[str, Any]]:
-    node = yield from with_knowledge(Node(question=question), _method_options(asking))
+    node = yield from self_knowledge(Node(question=question), _method_options(asking))
     return {"known": node.known if node.parse_ok else None}
 
 
 def _judged(question: str, asking: RaIsfAsking) -> Run[dict[str, Any]]:
-    node = yield from with_passages(Node(question=question), _method_options(asking))
+    node = yield from passage_relevance(Node(question=question), _method_options(asking))
     return {"passages": node.found, "verdicts": [one.yes if one.found else None for one in node.verdicts]}
 
 

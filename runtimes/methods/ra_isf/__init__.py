@@ -2,8 +2,8 @@
 
 Liu et al., RA-ISF: Learning to Answer and Understand from Retrieval Augmentation via Iterative Self-Feedback, 2024 (arXiv 2403.06840).
 
-solving   Algorithm 1               judging   what is known, which passages are relevant     search   the retrieval of section 4.3
-tree      a question and all below  replies   what a model's verdicts say                    options  the switches
+algorithm  Algorithm 1               sub_models  self-knowledge, passage relevance, decomposition   search  section 4.3's retrieval
+tree       a question and all below  replies     what a model's verdicts say                        options  the options of the paper
 
 The paper's three sub-models are the roles "know", "relevance" and "decompose"; the labels that they were trained on are read as well as
 an instruct model's words.
@@ -11,8 +11,8 @@ an instruct model's words.
 
 from runtimes.methods.base import Method, Preset
 
+from .algorithm import ra_isf
 from .options import RaIsfOptions
-from .solving import ra_isf
 
 METHOD = Method(
     name="ra_isf",

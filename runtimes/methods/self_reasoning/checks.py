@@ -71,18 +71,12 @@ def label_of(text: str) -> tuple[str, bool]:
     return (named.pop(), True) if len(named) == 1 else (_UNDECIDED, False)
 
 
-def cited_text(text: str, n_passages: int, *, drop_missing: bool) -> Cited:
+def cited_text(text: str, n_passages: int) -> Cited:
     """Bring a long answer's citations to the form that ALCE's evaluation reads: ``[1, 2]`` becomes ``[1][2]``, lines are joined."""
     numbers = [int(number) for mark in _MARK.finditer(text) for number in _NUMBER.findall(mark[2])]
     missing = [number for number in dict.fromkeys(numbers) if not 1 <= number <= n_passages]
-    dropped = missing if drop_missing else []
-
-    def rewritten(mark: re.Match[str]) -> str:
-        kept = [f"[{int(number)}]" for number in _NUMBER.findall(mark[2]) if int(number) not in dropped]
-        return mark[1] + "".join(kept) if kept else ""
-
-    one_line = " ".join(_MARK.sub(rewritten, text).split())
-    return Cited(one_line, [number for number in dict.fromkeys(numbers) if number not in missing], missing)
+    rewritten = _MARK.sub(lambda mark: mark[1] + "".join(f"[{int(number)}]" for number in _NUMBER.findall(mark[2])), text)
+    return Cited(" ".join(rewritten.split()), [number for number in dict.fromkeys(numbers) if number not in missing], missing)
 
 
 def _shown(passage: Passage) -> str:

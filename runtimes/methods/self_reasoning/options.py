@@ -1,4 +1,4 @@
-"""The switches of Self-Reasoning."""
+"""The options of Self-Reasoning."""
 
 from __future__ import annotations
 
@@ -40,15 +40,9 @@ class SelfReasoningOptions:
     structured: bool = option(True, "proposed", "hold the model to the fields' JSON schema, where it can be held")
     shots: int = option(1, "proposed", "demonstrations before the question")
     max_citations: int = option(10, "proposed", "citations that are read, the rest of an endless list being left out", least=1)
-    missing_citations: Literal["keep", "drop"] = option("keep", "proposed", "marks in a long answer that point to no passage")
 
     reader: bool = option(False, "paper", "hand the trajectory to another model, which answers (the paper's table 3)")
-    reader_passages: bool = option(True, "proposed", "the reader sees the passages as well as the trajectory")
-    reader_answer: bool = option(False, "proposed", "the reader sees the trajectory's own answer")
     reader_tokens: int = option(256, "proposed", "tokens of the reader's answer, and of an answer without passages", least=1)
-    unverified_snippets: Literal["keep", "drop"] = option(
-        "keep", "proposed", "cited snippets that are not verbatim in their passage, in what the reader sees"
-    )
 
     shuffle: bool = option(False, "paper", "put the passages in random order (the paper's figure 3)")
     noise: float = option(0.0, "paper", "share of the passages replaced by another question's, a half rounded up (figure 3: 0.5)", most=1)

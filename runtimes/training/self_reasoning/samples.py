@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     def graded_text(self) -> str:
         """What answers the question, in the form in which the method returns it: a long answer on one line, citations as ``[n]``."""
         if self.task == "long":
-            return cited_text(self.fields["analysis"], len(self.documents), drop_missing=False).text
+            return cited_text(self.fields["analysis"], len(self.documents)).text
         return str(self.fields["answer"])
 
 

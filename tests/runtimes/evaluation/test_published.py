@@ -67,7 +67,7 @@ def test_headline_figures() -> None:
 
 
 def test_names_are_those_of_our_methods_and_metrics() -> None:
-    assert {one.method for one in published()} - {None} == set(METHODS)
+    assert {one.method for one in published()} - {None} <= set(METHODS)
     assert {name for one in published() for name in one.ours} <= {*METRICS, *ROW_METRICS}
     no_models = {(one.paper, one.table, one.system) for one in published() if one.model in {*METHODS_ALONE, "not stated"}}
     assert no_models == {("Self-Reasoning", "T1", name) for name in METHODS_ALONE}

@@ -15,7 +15,6 @@ from runtimes.llms.base import Choice, Gen, text_of
 from runtimes.methods.self_reasoning import METHOD, self_reasoning
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import (
-    BYRON,
     FOUND,
     Q,
     call_of,
@@ -72,13 +71,6 @@ def test_another_reader_answers_from_the_passages_and_the_trajectory_without_its
     assert driven.answer.detail["answer"] == "Shelley"
 
 
-def test_what_the_reader_sees_is_two_switches() -> None:
-    run = self_reasoning(Q, options(reader=True, reader_passages=False, reader_answer=True))
-    asked = text_of(call_of(drive(run, [FOUND, trajectory(answer="Shelley"), "Byron"])).prompt)
-    assert trajectory(answer="Shelley") in asked
-    assert BYRON.text not in asked
-
-
 def test_a_reader_of_claims_chooses_a_label_even_where_nothing_is_relevant() -> None:
     run = self_reasoning(Q, options(reader=True, task="fever"))
     driven = drive(run, [FOUND, trajectory(relevant=False, answer="SUPPORTS"), "refuted"])
@@ -98,20 +90,6 @@ def test_a_trajectory_that_cannot_be_read_is_handed_on_as_it_is() -> None:
     driven = drive(self_reasoning(Q, options(reader=True)), [FOUND, "I think it was Byron.", "Byron"])
     assert "I think it was Byron." in text_of(call_of(driven).prompt)
     assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("Byron", False)
-
-
-def test_snippets_that_are_not_verbatim_can_be_kept_from_the_reader() -> None:
-    cited = [
-        {"cite": 1, "cite_content": "an English poet", "reason_for_cite": "true"},
-        {"cite": 2, "cite_content": "invented by the model", "reason_for_cite": "false"},
-    ]
-    canned = [FOUND, trajectory(cite_list=cited), "Byron"]
-    kept = drive(self_reasoning(Q, options(reader=True)), canned)
-    assert "invented by the model" in text_of(call_of(kept).prompt)
-    dropped = drive(self_reasoning(Q, options(reader=True, unverified_snippets="drop")), canned)
-    assert "invented by the model" not in text_of(call_of(dropped).prompt)
-    assert "an English poet" in text_of(call_of(dropped).prompt)
-    assert len(dropped.answer.detail["cite_list"]) == 2
 
 
 # --- the robustness figure

@@ -1,4 +1,4 @@
-"""The verdicts of the roles "know" and "relevance"."""
+"""The paper's three sub-models: self-knowledge (SKM), passage relevance (PRM) and question decomposition (QDM)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 from corpora.passage import Passage
 from runtimes.llms.base import Chat, Choice, Decoding
 from runtimes.methods.requests import Run, generate, together, yes_no
+from runtimes.methods.sentences import words
+from runtimes.methods.sub_questions import SubQuestion, sub_questions
 from runtimes.methods.templates import numbered, template, unnumbered
 
 from .options import RaIsfOptions
@@ -19,14 +21,14 @@ _VERDICT = Decoding(max_tokens=8)
 _NUMBERS = Decoding(max_tokens=64)
 
 
-def with_knowledge(node: Node, options: RaIsfOptions) -> Run[Node]:
+def self_knowledge(node: Node, options: RaIsfOptions) -> Run[Node]:
     """Ask whether the model knows the answer."""
     prompt = template("ra_isf", "know")(question=node.question, shots=options.shots)
     known = yield from _judge(prompt, "know", options.know_threshold, options)
     return replace(node, known=known.yes, parse_ok=known.found)
 
 
-def with_passages(node: Node, options: RaIsfOptions) -> Run[Node]:
+def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
     """Retrieve passages and judge which are relevant."""
     found = yield from search(node.question, node.asked, options)
     if options.relevance == "joint":
@@ -43,6 +45,18 @@ def with_passages(node: Node, options: RaIsfOptions) -> Run[Node]:
             for passage in found
         )
     return replace(node, found=found, verdicts=tuple(verdicts), parse_ok=node.parse_ok and all(verdict.found for verdict in verdicts))
+
+
+def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:
+    """Return sub-questions, and whether the reply was a list of any."""
+    prompt = template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
+    decoding = Decoding(max_tokens=options.max_tokens)
+    reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
+    listed = parts = sub_questions(reply.text, is_cut=reply.finish == "length")
+    if options.repeats == "drop":
+        asked = {words(question) for question in (*node.above, node.question)}
+        parts = [part for part in listed if words(part.text) not in asked]
+    return parts[: options.max_sub_questions], bool(listed)
 
 
 def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> Run[list[Verdict]]:

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: one question, its passages, its sub-questions."""
+"""The algorithm of RA-ISF (Algorithm 1): one question, its passages, its sub-questions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from corpora.passage import Passage
 from runtimes.llms.base import Chat, Decoding
 from runtimes.methods.base import Answer
 from runtimes.methods.requests import Run, generate, named, together
-from runtimes.methods.sentences import words
-from runtimes.methods.sub_questions import SubQuestion, sub_questions
+from runtimes.methods.sub_questions import SubQuestion
 from runtimes.methods.templates import numbered, template
 
-from .judging import with_knowledge, with_passages
 from .options import RaIsfOptions
+from .sub_models import decompose, passage_relevance, self_knowledge
 from .tree import UNKNOWN, How, Node, as_json, walk
 
 
@@ -28,15 +27,15 @@ def ra_isf(question: str, options: RaIsfOptions) -> Run[Answer]:
 
 
 def solve(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Answer a question from memory, from passages, or from its sub-questions; "unknown" beyond the depth limit."""
+    """Answer by self-knowledge (SKM), from relevant passages (PRM), or by decomposition (QDM); "unknown" beyond the depth limit."""
     if node.depth > options.max_depth or (node.depth == options.max_depth and options.depth_test == "reached"):
         return replace(node, how="depth_limit")
     if options.know:
-        node = yield from with_knowledge(node, options)
+        node = yield from self_knowledge(node, options)
         if node.known:
             return (yield from _closed_book(node, "self_knowledge", options))
     if options.relevance != "off":
-        node = yield from with_passages(node, options)
+        node = yield from passage_relevance(node, options)
         if node.relevant:
             read = node.relevant if options.answer_from == "relevant" else node.found
             return (yield from _from_passages(node, read, "passages", options))
@@ -44,7 +43,8 @@ def solve(node: Node, options: RaIsfOptions) -> Run[Node]:
         return replace(node, how="no_decomposition")
     if node.depth == options.max_depth and options.depth_test == "leaf":
         return replace(node, how="depth_limit")
-    return (yield from _by_parts(node, options))
+    node = yield from _solve_sub_questions(node, options)
+    return (yield from _synthesise(node, options))
 
 
 def _closed_book(node: Node, how: How, options: RaIsfOptions) -> Run[Node]:
@@ -59,9 +59,9 @@ def _from_passages(node: Node, passages: tuple[Passage, ...], how: How, options:
     return replace(node, how=how, read=passages, answer=(yield from _answer(prompt, options)))
 
 
-def _by_parts(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Break a question down, solve its sub-questions, and put their answers together."""
-    parts, is_read = yield from _decompose(node, options)
+def _solve_sub_questions(node: Node, options: RaIsfOptions) -> Run[Node]:
+    """Break a question down, and solve its sub-questions."""
+    parts, is_read = yield from decompose(node, options)
     above = (*node.above, node.question)
     if options.refer_back:
         children = yield from _solve_in_order(parts, above, options)
@@ -69,28 +69,21 @@ def _by_parts(node: Node, options: RaIsfOptions) -> Run[Node]:
         children = yield from together(
             named(f"sub-question {place}", solve(Node(question=part.text, above=above), options)) for place, part in enumerate(parts, 1)
         )
-    node = replace(node, children=tuple(children), parse_ok=node.parse_ok and is_read)
-    if options.if_none_answered != "synthesise" and not any(child.is_answered for child in children):
+    return replace(node, children=tuple(children), parse_ok=node.parse_ok and is_read)
+
+
+def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
+    """Answer a question from the answers to its sub-questions."""
+    if options.if_none_answered != "synthesise" and not any(child.is_answered for child in node.children):
         return (yield from _fall_back(node, options))
     pairs = "\n".join(
-        f"{place}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}" for place, child in enumerate(children, 1)
+        f"{place}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}"
+        for place, child in enumerate(node.children, 1)
     )
     prompt = template("ra_isf", "synthesise")(
         pairs=pairs or "(none)", question=node.question, form=_form(node, options), shots=options.shots
     )
     return replace(node, how="synthesis", answer=(yield from _answer(prompt, options)))
-
-
-def _decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:
-    """Return sub-questions, and whether the reply was a list of any."""
-    prompt = template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
-    decoding = Decoding(max_tokens=options.max_tokens)
-    reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
-    listed = parts = sub_questions(reply.text, is_cut=reply.finish == "length")
-    if options.repeats == "drop":
-        asked = {words(question) for question in (*node.above, node.question)}
-        parts = [part for part in listed if words(part.text) not in asked]
-    return parts[: options.max_sub_questions], bool(listed)
 
 
 def _solve_in_order(parts: Sequence[SubQuestion], above: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
