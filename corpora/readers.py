@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import html
+import itertools
 import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,27 +47,37 @@ def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located
 
 def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
     """Yield (line number, line with its end) of a UTF-8 file, a byte order mark removed."""
-    number = 0
     with open_bytes(path) as file:
-        try:
-            for number, line in enumerate(iter(partial(file.readline, MAX_RECORD_BYTES + 1), b""), 1):
-                if len(line) > MAX_RECORD_BYTES:
-                    _skip_to_line_end(file, line)
-                    on_bad(BadRecord(str(path), number, f"the line is longer than {MAX_RECORD_BYTES >> 20} MiB"))
-                    continue
-                try:
-                    text = line.decode()
-                except UnicodeDecodeError as error:
-                    on_bad(BadRecord(str(path), number, f"byte {error.start + 1} of the line is not UTF-8 (0x{line[error.start]:02x})"))
-                    continue
-                yield number, text.removeprefix("\ufeff") if number == 1 else text
-        except BROKEN_FILE as error:
-            on_bad(BadRecord(str(path), number + 1, f"the file is cut off or damaged here ({error})"))
+        for number in itertools.count(1):
+            line = _line(file, path, number)
+            if not line:
+                return
+            if len(line) > MAX_RECORD_BYTES:
+                on_bad(BadRecord(str(path), number, f"the line is longer than {MAX_RECORD_BYTES >> 20} MiB"))
+                continue
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                on_bad(BadRecord(str(path), number, f"byte {error.start + 1} of the line is not UTF-8 (0x{line[error.start]:02x})"))
+                continue
+            yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _skip_to_line_end(file: IO[bytes], line: bytes) -> None:
-    while line and not line.endswith(b"\n"):
-        line = file.readline(MAX_RECORD_BYTES)
+def _line(file: IO[bytes], path: Path, number: int) -> bytes:
+    """Return the next line; of one that is longer than ``MAX_RECORD_BYTES`` only a byte more than that.
+
+    Raises:
+        InputError: the file is cut off or damaged here, or cannot be read: nobody knows how many records are missing.
+    """
+    try:
+        line = rest = file.readline(MAX_RECORD_BYTES + 1)
+        while len(line) > MAX_RECORD_BYTES and rest and not rest.endswith(b"\n"):
+            rest = file.readline(MAX_RECORD_BYTES)
+    except BROKEN_FILE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"{path}, line {number}: the file cannot be read here ({error.strerror})") from error
+        raise InputError(f"{path}, line {number}: the file is cut off or damaged here ({error}); fetch or compress it again") from error
+    return line
 
 
 def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:

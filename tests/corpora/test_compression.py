@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import os
@@ -11,10 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from corpora import compression
+from corpora import compression, readers
 from corpora.compression import lines_of, open_bytes, read_bytes
 from corpora.errors import InputError
-from corpora.passage import BadRecord
 from corpora.readers import detect_format, read
 
 Compress = Callable[[bytes], bytes]
@@ -28,9 +28,12 @@ def rows(n: int) -> bytes:
     return b"".join(b'{"id": "%d", "text": "%s"}\n' % (row, os.urandom(60).hex().encode()) for row in range(n))
 
 
-def ids_and_bad(path: Path) -> tuple[list[str], list[BadRecord]]:
-    bad: list[BadRecord] = []
-    return [found.passage.id for found in read(path, "jsonl", bad.append)], bad
+def ids_and_damage(path: Path) -> tuple[list[str], str]:
+    """Read a damaged file as ``--on-error skip`` does: the ids before the damage, and what is said of it."""
+    ids: list[str] = []
+    with pytest.raises(InputError) as damage:
+        ids.extend(found.passage.id for found in read(path, "jsonl", lambda bad: None))
+    return ids, str(damage.value)
 
 
 @pytest.mark.parametrize("compress", [pytest.param(bytes, id="plain"), *COMPRESSED])
@@ -64,7 +67,7 @@ def test_zstd_frames_of_unknown_size_are_read(tmp_path: Path) -> None:
 def test_cut_file_fails_with_file_and_line(tmp_path: Path, compress: Compress, file_format: str) -> None:
     good = {"tsv": "1\ta\tT\n", "jsonl": '{"id": "1", "text": "a"}\n', "wikiextractor": '<doc id="1" title="T">\na\n</doc>\n'}[file_format]
     (tmp_path / "data").write_bytes(compress(good.encode())[:-3])
-    with pytest.raises(InputError, match=r"data, line \d: the file is cut off or damaged here \(.+\); mend the file"):
+    with pytest.raises(InputError, match=r"data, line \d: the file is cut off or damaged here \(.+\); fetch or compress it again"):
         list(read(tmp_path / "data", file_format))
 
 
@@ -73,27 +76,26 @@ def test_cut_file_fails_with_file_and_line(tmp_path: Path, compress: Compress, f
 def test_rows_before_the_cut_come_out(tmp_path: Path, compress: Compress, n_rows: int) -> None:
     compressed = b"".join(compress(part) for part in (rows(n_rows), rows(n_rows)))
     (tmp_path / "data").write_bytes(compressed[:-3])
-    ids, bad = ids_and_bad(tmp_path / "data")
+    ids, damage = ids_and_damage(tmp_path / "data")
     assert ids[:n_rows] == [str(row) for row in range(n_rows)]
     assert ids[n_rows:] == [str(row) for row in range(len(ids) - n_rows)]
-    assert [(record.file, record.line) for record in bad] == [(str(tmp_path / "data"), len(ids) + 1)]
-    assert bad[0].reason.startswith("the file is cut off or damaged here")
+    assert damage.startswith(f"{tmp_path / 'data'}, line {len(ids) + 1}: the file is cut off or damaged here")
 
 
 @pytest.mark.parametrize("compress", COMPRESSED[:2])
 def test_all_rows_come_out_where_only_the_checksum_is_cut(tmp_path: Path, compress: Compress) -> None:
     (tmp_path / "data").write_bytes(compress(rows(3000))[:-3])
-    ids, bad = ids_and_bad(tmp_path / "data")
+    ids, damage = ids_and_damage(tmp_path / "data")
     assert ids == [str(row) for row in range(3000)]
-    assert [record.line for record in bad] == [3001]
+    assert "data, line 3001: the file is cut off" in damage
 
 
 def test_zstd_rows_come_out_up_to_the_block_that_is_cut(tmp_path: Path) -> None:
     content = rows(3000)
     (tmp_path / "data").write_bytes(zstandard.compress(content)[:-3])
-    ids, bad = ids_and_bad(tmp_path / "data")
+    ids, damage = ids_and_damage(tmp_path / "data")
     assert len(ids) >= content[: 3 * (128 << 10)].count(b"\n")
-    assert [record.reason for record in bad] == ["the file is cut off or damaged here (the zstd file ends inside a frame)"]
+    assert "the file is cut off or damaged here (the zstd file ends inside a frame)" in damage
 
 
 @pytest.mark.parametrize("compress", COMPRESSED)
@@ -102,9 +104,22 @@ def test_damage_in_the_middle_is_reported(tmp_path: Path, compress: Compress) ->
     middle = len(compressed) // 2
     compressed[middle - 50_000 : middle + 50_000] = b"\xff" * 100_000
     (tmp_path / "data").write_bytes(compressed)
-    ids, bad = ids_and_bad(tmp_path / "data")
+    ids, damage = ids_and_damage(tmp_path / "data")
     assert ids[:1000] == [str(row) for row in range(1000)]
-    assert "the file is cut off or damaged here" in bad[-1].reason
+    assert "the file is cut off or damaged here" in damage
+
+
+def test_a_disk_that_refuses_to_read_is_no_bad_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            if self.tell():
+                raise OSError(errno.EIO, "Input/output error")
+            return super().readline(size)
+
+    monkeypatch.setattr(readers, "open_bytes", lambda path: Failing(rows(3)))
+    ids, damage = ids_and_damage(tmp_path / "data")
+    assert ids == ["0"]
+    assert damage == f"{tmp_path / 'data'}, line 2: the file cannot be read here (Input/output error)"
 
 
 @pytest.mark.parametrize("compress", COMPRESSED)
