@@ -27,7 +27,6 @@ SIZES = (21_015_324, 100_000_000, 1_000_000_000)
 
 _HIT_BYTES = 8 + 4  # a row and a score
 _COMPONENT_BYTES = 4  # of a question's vector on its way to the shards
-_TERM_BYTES = 8 + 8  # where a term's postings and segments begin, which every replica of BM25 has for all terms of the corpus
 _MEASURED_CORES = 2
 _HOUR = 3600
 _ASSUMED = "assumed"
@@ -52,8 +51,6 @@ class Figures:
     passage_bytes: float = _measured(400, "bytes of title and text, 'How fast is a store built'")
     store_bytes: float = _measured(290, "a passage in the store, 'How fast is a store built'")
     bm25_bytes: float = _measured(162.3, "a passage in BM25's index, 'Size, build and memory'")
-    bm25_terms: float = _measured(413_723, "terms of 275,000 passages, 'How natural is the synthetic corpus'")
-    bm25_terms_growth: float = _assumed(0.7, "the power of the passages that terms grow with; 0.71 from 40,000 to 178,775 of wiki_intro")
     vector_bytes: float = _measured(1536, "a vector of float16, 'What does each kind of index', flat-fp16")
     ivfpq_disk_bytes: float = _measured(110.4, "a vector in ivfpq on disk, 'What does each kind of index'")
     ivfpq_memory_bytes: float = _measured(131.7, "a vector in ivfpq in memory, 'What does each kind of index'")
@@ -95,24 +92,18 @@ def to_serve(n: int, figures: Figures) -> list[dict[str, Figure]]:
 
 
 def _served(kind: str, n: int, index_bytes: float, figures: Figures) -> dict[str, Figure]:
-    whole_bytes = _TERM_BYTES * figures.bm25_terms * (n / 275_000) ** figures.bm25_terms_growth if kind == "bm25" else 0.0
-    room_bytes = figures.node_gb * 1e9 * figures.usable - whole_bytes
-    if room_bytes <= 0:
-        raise SystemExit(
-            f"{whole_bytes / 1e9:.3g} GB of terms do not fit into {figures.usable:.0%} of {figures.node_gb:g} GB: say --node-gb"
-        )
-    n_shards = max(1, math.ceil(index_bytes / room_bytes))
-    question_bytes = 60 if kind == "bm25" else figures.vector_bytes / 2 * _COMPONENT_BYTES
+    is_cut = kind != "bm25"  # which each process that answers has whole
+    n_shards = max(1, math.ceil(index_bytes / (figures.node_gb * 1e9 * figures.usable))) if is_cut else 1
     per_s, alone_s = _speed(kind, n, n / n_shards, figures)
     return {
         "passages": n,
         "index": kind,
-        "memory GB": (index_bytes + n_shards * whole_bytes) / 1e9,
+        "memory GB": index_bytes / 1e9,
         "shards": n_shards,
         "nodes": math.ceil(n_shards * figures.replicas),
         "questions/s": per_s,  # whatever the replicas: the router has one batch under way, which one of each shard's copies answers
         "one question ms": alone_s * 1e3,
-        "bytes/question": n_shards * (question_bytes + figures.depth * _HIT_BYTES),
+        "bytes/question": n_shards * (figures.vector_bytes / 2 * _COMPONENT_BYTES + figures.depth * _HIT_BYTES) if is_cut else 0,
     }
 
 

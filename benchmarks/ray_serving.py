@@ -1,14 +1,14 @@
 """What does a cluster of shards add to a search, beyond what the slowest shard takes?
 
-    python -m benchmarks.ray serving dpr-union                            # a built corpus, by bm25
-    python -m benchmarks.ray serving sample --retriever minilm --batch 1 32 --questions FILE
+    python -m benchmarks.ray serving sample                               # a built corpus, by minilm
+    python -m benchmarks.ray serving sample --retriever minilm bm25+minilm --batch 1 32 --questions FILE
 
 Three nodes on this machine, each a process of Ray's, and one process for each shard: so shards, which elsewhere have a machine each, share
 its processors here, and what is measured includes their waiting for one another. For every search the time of the slowest shard, which it
 measures itself, is taken from the time of the whole.
 
 called         asking all shards, their answers' way back, merging, where nothing else is done in the process (of several joined with
-               +, the first)
+               +, the last)
 first stage    the same in a server, with its other threads and the client in one process: what ``idx_shard_overhead_seconds`` counts
 request        the same of a request over HTTP by one client: reading it, the queue, merging groups, passages, JSON as well
 one searcher   a request of the same to a server without shards, in which nothing is taken off
@@ -125,7 +125,7 @@ def timed(remote: RemoteSearcher, batches: Sequence[Sequence[str]], k: int, shar
         started = time.perf_counter()
         rankings = remote.search(batch, SearchOptions(k=k))
         seconds = time.perf_counter() - started
-        slowest_s, beyond_s = shards.noted[0] if shards is not None else (0.0, 0.0)
+        slowest_s, beyond_s = shards.noted[0] if shards is not None and shards.noted else (0.0, 0.0)  # BM25 is not cut
         found.rankings.extend(rankings)
         if number >= _WARM_UP:
             found.requests.append(seconds)
@@ -171,7 +171,7 @@ def measure(corpus: str, retriever: str, sizes: Sequence[int], options: argparse
         ):
             for size in sizes:
                 batches = [questions[first : first + size] for first in range(0, (options.searches + _WARM_UP) * size, size)]
-                first = called(shards(corpus, retriever.split("+")[0], open_store(corpus), device="cpu"), batches, shards)
+                first = called(shards(corpus, retriever.split("+")[-1], open_store(corpus), device="cpu"), batches, shards)
                 whole, one = timed(remote, batches, options.k, shards), timed(single, batches, options.k, None)
                 rows.append(
                     {
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str]) -> None:
         prog="python -m benchmarks.ray serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("corpus", help="a built corpus")
-    parser.add_argument("--retriever", nargs="+", default=["bm25"])
+    parser.add_argument("--retriever", nargs="+", default=["minilm"])
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 32], help="questions of a request")
     parser.add_argument("--shards", type=int, default=3)
     parser.add_argument("--searches", type=int, default=200)

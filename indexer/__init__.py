@@ -13,7 +13,7 @@ memory_map arrays mapped from files               rescoring  exact scores of giv
 indexes/   one kind a file or folder              vector_kind what a kind of index over vectors is
 placement  where vectors are searched, and why    memory     how much of it a process may have
 page_checks  what is read first is compared with its checksum
-row_range  one index cut into ranges of rows      recall     of an index against exact search
+row_range  some rows of an index over vectors     recall     of an index against exact search
 recall_report  the same for all indexes of a corpus, written beside them and drawn by recall_plot
 jvm        Java, and loops inside it: java_functions
 estimate   what a build will need

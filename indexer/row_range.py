@@ -1,22 +1,20 @@
-"""Indexes over some consecutive rows of a corpus: what one of several machines holds. Rows and scores are those of the whole index."""
+"""Indexes over the vectors of some rows of a corpus: what one of several machines holds. Rows and scores are those of the whole index."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from corpora.artifacts import Manifest, is_finished
-from corpora.errors import ArtifactMismatch, InputError
+from corpora.artifacts import is_finished
+from corpora.errors import ArtifactMismatch
 from corpora.registry import load
-from corpora.store import Rows
 
-from . import INDEXES, VECTOR_INDEXES
-from .base import DEFAULT_PARAMS, NO_ROW, Hits, LexicalIndex, Placement, Scores, SearchParam, SearchParams, VectorIndex, Vectors
+from . import VECTOR_INDEXES
+from .base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, SearchParam, SearchParams, VectorIndex, Vectors
 from .catalog import index_manifest, index_path
 from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
-from .indexes.bm25.index import open_bm25
 from .indexes.exact import open_shards
 from .naming import encoder_name, vector_index_name
 from .rescoring import Rescorer
@@ -44,11 +42,10 @@ def index_identity(corpus: str, name: str) -> IndexIdentity:
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``index_manifest``.
-        InputError: it cannot be searched in parts.
     """
-    manifest = _manifest(corpus, name, None)
+    manifest = index_manifest(corpus, name, None)
     vectors = ""
-    if name not in INDEXES and is_finished(index_path(corpus, encoder_name(name))):
+    if is_finished(index_path(corpus, encoder_name(name))):
         vectors = vectors_identity(index_manifest(corpus, encoder_name(name), manifest.fingerprint))
     return IndexIdentity(manifest.fingerprint, vectors_identity(manifest), vectors, manifest.count("rows"))
 
@@ -64,23 +61,8 @@ def check_identity(corpus: str, name: str, expected: IndexIdentity) -> None:
             )
 
 
-class LexicalRange:
-    """Some rows of a lexical index that counts them from ``first_row``, by their numbers in the corpus."""
-
-    def __init__(self, index: LexicalIndex, first_row: int) -> None:
-        self._index, self._first_row = index, first_row
-
-    def search(self, queries: Sequence[str], k: int) -> Hits:
-        """Return the k best of these rows for each query."""
-        return _moved(self._index.search(queries, k), self._first_row)
-
-    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of some of these rows, ascending; see ``LexicalIndex``."""
-        return self._index.rescore(queries, [of_query - self._first_row for of_query in rows])
-
-
 class VectorRange:
-    """The same of an index over vectors; it has no search parameters, being exact."""
+    """Exact search in some rows, which the index counts from ``first_row``, by their numbers in the corpus."""
 
     def __init__(self, index: VectorIndex, first_row: int) -> None:
         self._index, self._first_row = index, first_row
@@ -93,18 +75,8 @@ class VectorRange:
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k best of these rows for each of the (Q, dim) query vectors."""
-        return _moved(self._index.search(vectors, k), self._first_row)
-
-
-def open_lexical_range(corpus: str, name: str, fingerprint: str, rows: range) -> LexicalIndex:
-    """Open some rows of an index that is searched by words, copied into memory.
-
-    Raises:
-        InputError: it cannot be searched in parts.
-        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``index_manifest``.
-    """
-    manifest = _manifest(corpus, name, fingerprint)
-    return LexicalRange(open_bm25(index_path(corpus, name), manifest, rows=rows), rows.start)
+        rows, scores = self._index.search(vectors, k)
+        return Hits(np.where(rows == NO_ROW, NO_ROW, rows + self._first_row), scores)
 
 
 def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, device: str = "cpu") -> VectorIndex:
@@ -114,7 +86,7 @@ def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, 
         InputError: it cannot be searched in parts, or has no room on the device.
         ArtifactMissing, ArtifactMismatch, ArtifactDamaged, MissingExtraError: see ``open_vector_index``.
     """
-    manifest, made = _manifest(corpus, name, fingerprint), vector_index_name(name)
+    manifest, made = index_manifest(corpus, name, fingerprint), vector_index_name(name)
     if made is None:
         return VectorRange(open_shards(index_path(corpus, name), manifest, device=device, rows=rows), rows.start)
     kind: VectorIndexKind = load("index", made.kind, VECTOR_INDEXES)
@@ -130,16 +102,6 @@ def open_range_rescorer(corpus: str, name: str, fingerprint: str) -> Rescorer | 
     return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
 
 
-def _manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
-    if name in INDEXES and name != "bm25":
-        raise InputError(f"'{name}' cannot be searched in parts: use bm25, which finds the same")
-    return index_manifest(corpus, name, fingerprint)
-
-
 def _corpus_vectors(corpus: str, encoder: str, fingerprint: str) -> CorpusVectors | None:
     path = index_path(corpus, encoder)
     return corpus_vectors(path, index_manifest(corpus, encoder, fingerprint)) if is_finished(path) else None
-
-
-def _moved(hits: Hits, first_row: int) -> Hits:
-    return Hits(np.where(hits.rows == NO_ROW, NO_ROW, hits.rows + first_row), hits.scores)

@@ -6,8 +6,7 @@ opening   names -> open retrievers and searchers       searcher  LocalSearcher: 
 kernels   numba on plain arrays                        fusion    several ranked lists -> one: fuse, merge, dedup
 rerank    candidates once more, by the root query      cross_encoder, rerankers: networks that read query and passage
 server/   searches over HTTP, and a page               client  connections  wire  errors: RemoteSearcher, which asks it
-cluster/  indexes in ranges of rows on a Ray cluster     partial   answers without rows that were lost
-cancellation   when a search is no longer of use
+cluster/  vectors in ranges of rows on a Ray cluster     cancellation   when a search is no longer of use
 """
 
 from .options import SearchOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from corpora.passage import Passage
 from corpora.store import Rows
@@ -66,6 +66,21 @@ class ScoredPassage(NamedTuple):
 Ranking = list[ScoredPassage]
 
 
+class NotSearched(NamedTuple):
+    """Rows of an index, from ``first_row`` to before ``stop_row``, that were not searched."""
+
+    name: str
+    first_row: int
+    stop_row: int
+
+
+class PartialAnswer(NamedTuple):
+    """Rankings, and which rows were not searched for them; none if the list is empty."""
+
+    rankings: list[Ranking]
+    not_searched: list[NotSearched]
+
+
 class Searcher(Protocol):
     """Answers queries with ranked passages."""
 
@@ -75,6 +90,24 @@ class Searcher(Protocol):
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = ...) -> list[Ranking]:
         """Return one ranking for each group of queries."""
+        ...
+
+
+@runtime_checkable
+class PartialSearcher(Searcher, Protocol):
+    """A searcher that can do without the rows of a cluster that nobody can search just now."""
+
+    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = ...) -> PartialAnswer:
+        """Return what ``search_groups`` does, without these rows, and which they are."""
+        ...
+
+
+@runtime_checkable
+class PartialRetriever(Retriever, Protocol):
+    """A first stage over a cluster."""
+
+    def partial(self, lost: set[NotSearched]) -> Retriever:
+        """Return the same, whose searches leave out rows that nobody can search, and add these to ``lost``."""
         ...
 
 

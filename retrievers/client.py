@@ -5,29 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from corpora.errors import InputError
 
-from .base import Ranking, check_groups
+from .base import PartialAnswer, Ranking, check_groups
 from .connections import Answer, Connections
 from .errors import BadAnswer, ServiceError, from_json
 from .options import SearchOptions
-from .partial import NotSearched
 from .wire import SEARCH, not_searched_from_json, ranking_from_json, request_to_json
 
 _DEFAULTS = SearchOptions()
 _FIRST_PAUSE_S = 0.1
 _LEAST_S = 0.001
-
-
-class PartialAnswer(NamedTuple):
-    """Rankings, and which rows were not searched for them; none if the list is empty."""
-
-    rankings: list[Ranking]
-    not_searched: list[NotSearched]
 
 
 class RemoteSearcher:

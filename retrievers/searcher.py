@@ -20,7 +20,7 @@ from corpora.store import PassageStore
 from indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 
 from . import kernels
-from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, check_groups
+from .base import Found, NotSearched, PartialAnswer, PartialRetriever, Ranking, Reranker, Retriever, ScoredPassage, check_groups
 from .fusion import Fusion, as_lists, fuse, merge, targets_of
 from .kernels import Lists, Targets
 from .options import SearchOptions
@@ -84,6 +84,13 @@ class LocalSearcher:
         hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # ScoredPassage(*...) without a Python frame
         return [list(itertools.islice(hits, n)) for n in (best.ends - best.starts).tolist()]
 
+    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> PartialAnswer:
+        """Return what ``search_groups`` does, without the rows of a cluster that nobody can search just now, and which these are."""
+        lost = set[NotSearched]()
+        stages = {name: stage.partial(lost) if isinstance(stage, PartialRetriever) else stage for name, stage in self._retrievers.items()}
+        rankings = LocalSearcher(self._store, stages, self._reranker).search_groups(groups, options)
+        return PartialAnswer(rankings, sorted(lost))
+
     def _check(self, options: SearchOptions) -> None:
         for name in options.weights or ():
             if name not in self._retrievers:
@@ -105,7 +112,7 @@ class LocalSearcher:
         retrievers = list(self._retrievers.values())
         if len(retrievers) == 1:
             return [retrievers[0].retrieve(queries, depth, params)]
-        contexts = [copy_context() for _ in retrievers]  # whether they may leave out rows
+        contexts = [copy_context() for _ in retrievers]  # whether the search is still wanted
         with ThreadPoolExecutor(len(retrievers)) as pool:
             return list(pool.map(lambda context, stage: context.run(stage.retrieve, queries, depth, params), contexts, retrievers))
 

@@ -14,9 +14,8 @@ import orjson
 
 from corpora.passage import Passage
 
-from .base import Found, Ranking, ScoredPassage
+from .base import Found, NotSearched, Ranking, ScoredPassage
 from .options import SearchOptions
-from .partial import NotSearched
 
 SEARCH = "/v1/search"
 RETRIEVE = "/retrieve"

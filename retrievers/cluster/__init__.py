@@ -1,9 +1,8 @@
-"""Searching indexes that no single machine holds: each is cut into ranges of rows, which processes on a Ray cluster hold.
+"""Searching vectors that no single machine holds: each index is cut into ranges of rows, which processes on a Ray cluster hold.
 
-sharded   an index made of ranges               merging  what the ranges found -> what the whole would have found
-shard     what one process holds                placing  on which nodes processes are
-replicas  the processes that hold a shard       health   how they are, asked again and again
-service   starts them, and exchanges them       serving  ``idx serve --ray``
+sharded   an index made of ranges               shard     what one process holds
+replicas  the processes that hold a shard       placing   on which nodes processes are
+service   starts them, and exchanges them       serving   ``idx serve --ray``
 
 Nothing is imported from Ray before it is used.
 """

@@ -30,27 +30,24 @@ def check_device(device: str) -> None:
         raise InputError(f"--device {device} with --ray: say auto, cpu or cuda; which GPU a shard gets Ray decides")
 
 
-def device_of(device: str, there: Sequence[Node], n_processes: int, *, has_vectors: bool) -> str:
-    """Return "cuda" if every process gets a GPU, else "cpu".
+def needs_gpus(device: str, there: Sequence[Node], n_processes: int) -> bool:
+    """Return whether every process gets a GPU.
 
     Args:
-        device: "auto": GPUs if there are enough for all processes.
+        device: "auto": if there are enough for all processes.
         there: the nodes.
         n_processes: of all shards.
-        has_vectors: whether an index over vectors is among what they hold; others have no use for a GPU.
 
     Raises:
         InputError: "cuda", and there are fewer GPUs.
     """
     n_gpus = sum(int(node.n_gpus) for node in there)
-    if not has_vectors or device == "cpu" or (device == "auto" and n_gpus < n_processes):
-        return "cpu"
-    if n_gpus < n_processes:
+    if device == "cuda" and n_gpus < n_processes:
         raise InputError(
             f"--device cuda: {n_processes} processes (shards times replicas) need a GPU each, the Ray cluster has {n_gpus}: "
             "say fewer --shards or --replicas, or --device cpu"
         )
-    return "cuda"
+    return device != "cpu" and n_gpus >= n_processes
 
 
 def placed(n_shards: int, n_replicas: int, there: Sequence[Node], busy: Sequence[Node], *, on_gpus: bool) -> list[list[Node]]:

@@ -1,21 +1,26 @@
-"""What one process holds: a range of rows of each index that is served, opened and searched in this process."""
+"""The process that holds a shard: a range of rows of each index over vectors that is served, opened and searched there, as a Ray actor."""
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from corpora.errors import InputError
 from corpora.store import Rows
-from indexer import INDEXES
-from indexer.base import Hits, LexicalIndex, VectorIndex
-from indexer.rescoring import Rescorer
-from indexer.row_range import IndexIdentity, check_identity, open_lexical_range, open_range_rescorer, open_vector_range
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors, limit_threads, n_threads
+from indexer.cluster.nodes import Node, load_ray, pinned
+from indexer.row_range import IndexIdentity, check_identity, open_range_rescorer, open_vector_range
 
-from .sharded import Asked, AskedRows, Described, Timed
+Answer = TypeVar("Answer")
+
+SEARCHES_AT_ONCE = 8
+_SWITCH_S = 5e-5  # as in a server: a thread that comes back from a kernel gets the interpreter at once, not after 5 ms
 
 
 class Holding(NamedTuple):
@@ -35,6 +40,57 @@ class Holding(NamedTuple):
     rows: range
     device: str
 
+    @property
+    def key(self) -> str:
+        """The name under which the index is asked."""
+        return key_of(self.corpus, self.name)
+
+
+def key_of(corpus: str, index: str) -> str:
+    """Return the name under which an index of a corpus is asked."""
+    return f"{corpus}/{index}"
+
+
+class Search(NamedTuple):
+    """The k best rows that are asked of a range, for vectors of shape (Q, dim)."""
+
+    key: str
+    vectors: Vectors
+    k: int
+    params: SearchParams = DEFAULT_PARAMS
+
+
+class Rescore(NamedTuple):
+    """The exact scores that are asked of rows of a range, shape (Q, C), -1 where there is none."""
+
+    key: str
+    vectors: Vectors
+    rows: Rows
+
+
+class Description(NamedTuple):
+    """An index, once a range of it is open: components of its vectors, its search parameters."""
+
+    dim: int
+    parameters: Mapping[str, SearchParam]
+
+
+class Timed(NamedTuple, Generic[Answer]):
+    """An answer, and the seconds that it took where it was found."""
+
+    value: Answer
+    seconds: float
+
+
+class State(NamedTuple):
+    """A shard's process: its number and node, the searches and queries that it was asked, and its memory."""
+
+    pid: int
+    node: str
+    searches: int
+    queries: int
+    resident_bytes: int
+
 
 class OpenRange:
     """An open range of rows.
@@ -48,76 +104,109 @@ class OpenRange:
     def __init__(self, holding: Holding) -> None:
         corpus, name, identity, rows, device = holding
         check_identity(corpus, name, identity)
-        self._lexical: LexicalIndex | None = None
-        self._vectors: VectorIndex | None = None
-        self._exact: Rescorer | None = None
-        if name in INDEXES:
-            self._lexical = open_lexical_range(corpus, name, identity.fingerprint, rows)
-            self.described = Described(0, {}, "BM25 in memory")
-        else:
-            self._vectors = open_vector_range(corpus, name, identity.fingerprint, rows, device=device)
-            self._exact = open_range_rescorer(corpus, name, identity.fingerprint)
-            self.described = Described(self._vectors.dim, dict(self._vectors.parameters), self._vectors.placement.reason)
-        check_identity(corpus, name, identity)  # what was opened was it throughout
-        self._warm_up(rows)
+        self._index = open_vector_range(corpus, name, identity.fingerprint, rows, device=device)
+        self._exact = open_range_rescorer(corpus, name, identity.fingerprint)
+        check_identity(corpus, name, identity)  # it was that one all the while
+        self.description = Description(self._index.dim, dict(self._index.parameters))
+        self._warm_up(holding)
 
-    def search(self, asked: Asked) -> Hits:
+    def search(self, asked: Search) -> Hits:
         """Return the k best of these rows for each query."""
-        if self._vectors is not None:
-            return self._vectors.search(asked.queries, asked.k, asked.params)  # type: ignore[arg-type]  # vectors, for such an index
-        return self._words.search(asked.queries, asked.k)  # type: ignore[arg-type]  # texts
+        return self._index.search(asked.vectors, asked.k, asked.params)
 
-    def rescore(self, asked: AskedRows) -> Any:  # noqa: ANN401 - see ``Shard.rescore``
-        """Return what some of these rows score.
+    def rescore(self, asked: Rescore) -> Scores:
+        """Return the exact scores of some of these rows, shape (Q, C).
 
         Raises:
             InputError: the vectors are not there.
         """
-        if self._vectors is None:
-            return self._words.rescore(asked.queries, asked.rows)  # type: ignore[arg-type]
         if self._exact is None:
-            raise InputError(f"'{asked.name}' rescores rows by the vectors it was built from, which are not there: build them again")
-        rows: Rows = asked.rows  # type: ignore[assignment]
-        return self._exact.scores(asked.queries, rows)  # type: ignore[arg-type]
+            raise InputError(f"'{asked.key}' rescores rows by the vectors it was built from, which are not there: build them again")
+        return self._exact.scores(asked.vectors, asked.rows)
 
-    def _warm_up(self, rows: range) -> None:
+    def _warm_up(self, holding: Holding) -> None:
         """Search once: an installation's first search compiles kernels, which takes longer than a request may."""
-        dim = self.described.dim
-        self.search(Asked("", np.zeros((1, dim), dtype=np.float32) if dim else ["warm up"], 1))
-        if dim and self._exact is None:
-            return
-        some = np.arange(rows.start, min(rows.start + 1, rows.stop))
-        self.rescore(AskedRows("", np.zeros((1, dim), dtype=np.float32), some[np.newaxis]) if dim else AskedRows("", ["warm up"], [some]))
-
-    @property
-    def _words(self) -> LexicalIndex:
-        if self._lexical is None:
-            raise InputError("this index is searched by vectors")
-        return self._lexical
+        vector, rows = np.zeros((1, self.description.dim), dtype=np.float32), holding.rows
+        self.search(Search(holding.key, vector, 1))
+        if self._exact is not None:
+            self.rescore(Rescore(holding.key, vector, np.arange(rows.start, min(rows.start + 1, rows.stop))[np.newaxis]))
 
 
-class OpenShard:
-    """The ranges that one process holds, by the names under which they are asked: ``name_of`` says which. May be used by several threads.
+class ShardActor:
+    """The ranges that one process holds; its methods are called from several threads.
 
-    Raises:
-        ArtifactError, InputError, MissingExtraError: see ``OpenRange``.
+    They are opened by ``describe``, and by ``state`` where Ray has started the process again. What cannot be opened then, as when a node
+    comes back before its files, is tried again each time that the process is asked how it is.
+
+    Args:
+        holdings: the ranges.
+        home: the data home.
+        n_per_node: such actors on a node, which share its processors.
     """
 
-    def __init__(self, holdings: Sequence[Holding]) -> None:
-        self._open = {name_of(holding.corpus, holding.name): OpenRange(holding) for holding in holdings}
-        self.described = {name: found.described for name, found in self._open.items()}
+    def __init__(self, holdings: Sequence[Holding], home: str, n_per_node: int) -> None:
+        sys.setswitchinterval(_SWITCH_S)
+        os.environ["IDX_HOME"] = home
+        limit_threads(max(1, n_threads() // n_per_node))
+        os.environ["OMP_NUM_THREADS"] = str(n_threads())  # Ray sets 1, before FAISS is loaded
+        self._holdings = holdings
+        self._lock = threading.Lock()  # protects all below
+        self._ranges: Mapping[str, OpenRange] = {}
+        self._n_searches = self._n_queries = 0
 
-    def search(self, asked: Asked) -> Timed[Hits]:
-        """Search; see ``Shard``."""
-        started = time.perf_counter()
-        return Timed(self._open[asked.name].search(asked), time.perf_counter() - started)
+    def describe(self) -> dict[str, Description]:
+        """Return what is open; raises what keeps it from being opened, see ``OpenRange``."""
+        return {key: opened.description for key, opened in self._open().items()}
 
-    def rescore(self, asked: AskedRows) -> Timed[Any]:
-        """Score given rows; see ``Shard``."""
-        started = time.perf_counter()
-        return Timed(self._open[asked.name].rescore(asked), time.perf_counter() - started)
+    def search(self, asked: Search) -> Timed[Hits]:
+        """Search one range."""
+        opened = self._open()[asked.key]
+        found = _timed(lambda: opened.search(asked))
+        with self._lock:
+            self._n_searches += 1
+            self._n_queries += len(asked.vectors)
+        return found
+
+    def rescore(self, asked: Rescore) -> Timed[Scores]:
+        """Score given rows of one range."""
+        opened = self._open()[asked.key]
+        return _timed(lambda: opened.rescore(asked))
+
+    def state(self) -> State:
+        """Return how it is; raises as ``describe`` does."""
+        self._open()
+        node = str(load_ray().get_runtime_context().get_node_id())
+        return State(os.getpid(), node, self._n_searches, self._n_queries, _resident_bytes())
+
+    def _open(self) -> Mapping[str, OpenRange]:
+        with self._lock:
+            if not self._ranges:
+                self._ranges = {holding.key: OpenRange(holding) for holding in self._holdings}
+            return self._ranges
 
 
-def name_of(corpus: str, index: str) -> str:
-    """Return the name under which an index of a corpus is asked."""
-    return f"{corpus}/{index}"
+def start_actor(holdings: Sequence[Holding], node: Node, *, home: str, n_per_node: int, n_gpus: float) -> Any:  # noqa: ANN401 - Ray's
+    """Start an actor on a node; if it is lost Ray starts it again, elsewhere if the node is gone."""
+    actor = load_ray().remote(
+        num_cpus=0,  # it holds memory for as long as it lives; processors are shared as on one machine
+        num_gpus=n_gpus,
+        max_restarts=-1,
+        max_task_retries=0,
+        max_concurrency=SEARCHES_AT_ONCE,
+        concurrency_groups={"state": 1},  # whoever asks how it is does not queue behind searches
+        scheduling_strategy=pinned(node, soft=True),
+    )(ShardActor)
+    return actor.remote(list(holdings), home, n_per_node)
+
+
+def _timed(answer: Callable[[], Answer]) -> Timed[Answer]:
+    started = time.perf_counter()
+    return Timed(answer(), time.perf_counter() - started)
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return 0

@@ -20,11 +20,10 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 from corpora.errors import IdxError
-from retrievers.base import Ranking, Searcher
+from retrievers.base import NotSearched, PartialSearcher, Ranking, Searcher
 from retrievers.cancellation import while_wanted
 from retrievers.errors import DeadlineExceeded, Overloaded, ShardUnavailable
 from retrievers.options import SearchOptions
-from retrievers.partial import NotSearched, partial_allowed
 
 from .cost import Backlog
 from .joining import Groups, Search, Taken, take
@@ -171,11 +170,10 @@ def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
 def _rankings(searches: Sequence[Search]) -> list[Ranking]:
     """Search for all at once."""
     first, groups = searches[0], [group for search in searches for group in search.groups]
-    if first.lost is None:
+    if first.lost is None or not isinstance(first.searcher, PartialSearcher):
         return first.searcher.search_groups(groups, first.options)
-    with partial_allowed() as lost:
-        rankings = first.searcher.search_groups(groups, first.options)
+    rankings, not_searched = first.searcher.search_partial(groups, first.options)
     for search in searches:
         if search.lost is not None:
-            search.lost.update(lost)
+            search.lost.update(not_searched)
     return rankings

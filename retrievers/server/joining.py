@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from retrievers.base import Ranking, Searcher
+from retrievers.base import NotSearched, Ranking, Searcher
 from retrievers.options import SearchOptions
-from retrievers.partial import NotSearched
 
 from .cost import Kind
 

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from retrievers.base import Ranking
+from retrievers.base import NotSearched, Ranking
 from retrievers.errors import DeadlineExceeded, InvalidRequest
 from retrievers.options import SearchOptions
-from retrievers.partial import NotSearched
 from retrievers.wire import OPTION_NAMES, documents_to_json, not_searched_to_json, ranking_to_json
 
 from .batcher import Wanted

@@ -27,30 +27,20 @@ def test_serving_cuts_an_index_by_what_a_node_holds() -> None:
     assert exact["bytes/question"] == 4 * (768 * 4 + 10 * 12)
     assert exact["questions/s"] == pytest.approx(1307 * 100_000 * (4 / 2) / 25_000_000)  # whatever the replicas
     assert exact["one question ms"] == pytest.approx(25_000_000 * 1536 / 46e9 * 1e3)
-    assert (bm25["shards"], bm25["nodes"]) == (1, 2)
+    assert (bm25["shards"], bm25["nodes"], bm25["bytes/question"]) == (1, 2, 0)
     assert bm25["one question ms"] == pytest.approx(100_000_000 / (816.9 * 2_500_000) * 1e3)
     assert ivfpq["questions/s"] == pytest.approx(846.9 / 10 * (4 / 2))
-
-
-def test_every_replica_of_bm25_has_the_starts_of_all_terms() -> None:
-    (one, *_), (two, *_) = (to_serve(275_000, Figures(usable=1.0, node_gb=node_gb)) for node_gb in (1, 0.03))
-    assert (one["shards"], two["shards"]) == (1, 2)
-    starts = 413_723 * 16
-    assert one["memory GB"] == pytest.approx((275_000 * 162.3 + starts) / 1e9)
-    assert two["memory GB"] == pytest.approx((275_000 * 162.3 + 2 * starts) / 1e9)
-    with pytest.raises(SystemExit, match=r"0\.00662 GB of terms do not fit into 100% of 0\.005 GB"):
-        to_serve(275_000, Figures(usable=1.0, node_gb=0.005))
 
 
 def test_what_is_assumed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--sizes", "1000000"])
     said = capsys.readouterr().out
     assert "GPU h (assumed 5,000 passages/s each)" in said
-    assert said.count("of which are assumed bm25_terms_growth 0.7, gpu_passages_per_s 5000, ") == 2
+    assert said.count("of which are assumed gpu_passages_per_s 5000, ") == 2
     main(["--sizes", "1000000", "--gpu-passages-per-s", "3000"])
     said = capsys.readouterr().out
     assert "GPU h (given 3,000 passages/s each)" in said
-    assert "of which are assumed bm25_terms_growth 0.7, node_scan_rate" in said
+    assert "of which are assumed node_scan_rate" in said
 
 
 def test_every_figure_is_an_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

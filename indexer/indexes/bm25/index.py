@@ -24,7 +24,6 @@ from .bounds import Terms
 from .files import BLOCK_ROWS, Checks, IndexFiles, check_byte_order
 from .inversion import invert
 from .merging import merge
-from .row_range import RangeFiles
 from .search import MAX_FILTERED_TERMS, Space, Tables, answer, first_damage, score_rows
 from .similarity import denominators, idf, inverse_norms, mean_length
 
@@ -38,19 +37,14 @@ _POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few millisecon
 class BM25Index:
     """A memory-mapped BM25 index; searches may run at once in any number of threads and processes."""
 
-    def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS, *, rows: range | None = None) -> None:
+    def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
         """Take over the files of an index.
 
         Args:
             files: the mapped files.
             max_filtered_terms: up to how many terms of a query the filter is used.
-            rows: search these alone, copied into memory and counted from the first of them; scores stay those of the whole index.
-
-        Raises:
-            ArtifactDamaged: what the rows need of the files is damaged.
         """
-        self._corpus_starts = files.postings.posting_starts  # of the whole index: how many rows of the corpus a term is in
-        self._files = files if rows is None else RangeFiles(files, rows)
+        self._files = files
         self._n_filled, n_tokens = files.postings.totals.tolist()
         self._spaces = deque[Space]()  # not in use; a deque may be shared by threads
         inverse = inverse_norms(K1, B, mean_length(n_tokens, self._n_filled))
@@ -154,7 +148,7 @@ class BM25Index:
         numbers, counts, starts = _distinct(occurrences, ends, known)
         dense = np.searchsorted(postings.dense_terms, numbers)
         is_dense = np.append(postings.dense_terms, -1)[dense] == numbers
-        frequencies = self._corpus_starts[numbers + 1] - self._corpus_starts[numbers]
+        frequencies = postings.posting_starts[numbers + 1] - postings.posting_starts[numbers]
         frequencies[is_dense] = postings.dense_frequencies[dense[is_dense]]
         weights = counts.astype(np.float32) * idf(self._n_filled, frequencies)
         return Terms(numbers, np.where(is_dense, dense, -1), weights), starts
@@ -204,8 +198,8 @@ def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str
     return merge(staging, pieces, dictionary, K1, B)
 
 
-def open_bm25(path: Path, manifest: Manifest, *, rows: range | None = None) -> BM25Index:
-    """Open a built index, or a range of its rows; see ``IndexKind.open`` and ``BM25Index``.
+def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
+    """Open a built index; see ``IndexKind.open``.
 
     Raises:
         ArtifactDamaged: a file does not hold what its manifest says.
@@ -225,7 +219,7 @@ def open_bm25(path: Path, manifest: Manifest, *, rows: range | None = None) -> B
     promised = {name: manifest.count(name) for name in found}
     if found != promised:
         raise ArtifactDamaged(f"{path} holds {found}, its manifest says {promised}: build it again with --force")
-    return BM25Index(files, rows=rows)
+    return BM25Index(files)
 
 
 KIND = IndexKind(name="bm25", format_version=4, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)

@@ -1,48 +1,59 @@
-"""An index in this process, cut into ranges of rows, beside the whole one."""
+"""An index over vectors in this process, cut into ranges of rows, beside the whole one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Generic
 
-from indexer.base import Hits
+from indexer.base import Hits, Scores
 from indexer.row_range import index_identity
-from retrievers.cluster.shard import Holding, OpenRange, OpenShard, name_of
-from retrievers.cluster.sharded import Asked, AskedRows, ShardedLexicalIndex, ShardedVectorIndex, Timed
+from retrievers.cluster.shard import Answer, Holding, OpenRange, Rescore, Search, Timed, key_of
+from retrievers.cluster.sharded import ShardedIndex
+from retrievers.errors import ShardUnavailable
+
+
+class LocalCall(Generic[Answer]):
+    """A ``sharded.Call`` that is answered when it is asked for, unless it is lost."""
+
+    def __init__(self, answer: Callable[[], Answer], *, is_lost: bool) -> None:
+        self._answer, self._is_lost = answer, is_lost
+        self.is_cancelled = False
+
+    def answer(self) -> Timed[Answer]:
+        if self._is_lost:
+            raise ShardUnavailable("it is lost")
+        return Timed(self._answer(), 0.0)
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
 class LocalShard:
     """A ``sharded.Shard`` in this process."""
 
-    def __init__(self, holdings: Sequence[Holding]) -> None:
-        self._ranges = {name_of(holding.corpus, holding.name): holding.rows for holding in holdings}
-        self._open = OpenShard(holdings)
+    def __init__(self, holding: Holding) -> None:
+        self._rows, self.opened, self.is_lost = holding.rows, OpenRange(holding), False
+        self.calls = list[LocalCall[Hits]]()
 
-    def range_of(self, name: str) -> range:
-        """Return which rows of an index it has."""
-        return self._ranges[name]
+    def range_of(self, key: str) -> range:
+        return self._rows
 
-    def search(self, asked: Asked) -> Callable[[], Timed[Hits]]:
-        """Search; see ``Shard``."""
-        return lambda: self._open.search(asked)
+    def search(self, asked: Search) -> LocalCall[Hits]:
+        self.calls.append(LocalCall(lambda: self.opened.search(asked), is_lost=self.is_lost))
+        return self.calls[-1]
 
-    def rescore(self, asked: AskedRows) -> Callable[[], Timed[Any]]:
-        """Score given rows; see ``Shard``."""
-        return lambda: self._open.rescore(asked)
+    def rescore(self, asked: Rescore) -> LocalCall[Scores]:
+        return LocalCall(lambda: self.opened.rescore(asked), is_lost=self.is_lost)
 
 
-def local_shards(name: str, bounds: Sequence[int], corpus: str = "made") -> list[LocalShard]:
+def local_shards(name: str, bounds: Sequence[int]) -> list[LocalShard]:
     """Open the ranges between consecutive bounds; equal ones make an empty range."""
-    identity = index_identity(corpus, name)
+    identity = index_identity("made", name)
     rows = [range(start, stop) for start, stop in pairwise([0, *sorted(bounds), identity.n_rows])]
-    return [LocalShard([Holding(corpus, name, identity, some, "cpu")]) for some in rows]
+    return [LocalShard(Holding("made", name, identity, some, "cpu")) for some in rows]
 
 
-def sharded_words(bounds: Sequence[int], corpus: str = "made") -> ShardedLexicalIndex:
-    return ShardedLexicalIndex(name_of(corpus, "bm25"), local_shards("bm25", bounds, corpus))
-
-
-def sharded_vectors(name: str, bounds: Sequence[int]) -> ShardedVectorIndex:
-    described = OpenRange(Holding("made", name, index_identity("made", name), range(0, 1), "cpu")).described
-    return ShardedVectorIndex(name_of("made", name), local_shards(name, bounds), described)
+def sharded_vectors(name: str, bounds: Sequence[int]) -> ShardedIndex:
+    shards = local_shards(name, bounds)
+    return ShardedIndex(key_of("made", name), shards, shards[0].opened.description)

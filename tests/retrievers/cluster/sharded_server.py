@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from corpora.errors import IdxError
@@ -72,6 +73,17 @@ def is_running(process: int) -> bool:
     return True
 
 
+@contextmanager
+def stopped(process: int) -> Iterator[None]:
+    """Let a process hang."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+
+
 def found_by(searcher: Searcher) -> Found:
     """Search for what ``Load`` searches for."""
     return [(hit.row, hit.passage.text) for hit in searcher.search(["river number 7"], SearchOptions(k=20))[0]]
@@ -102,7 +114,7 @@ class Load:
         wait_until(lambda: self.n_answered >= wanted or bool(self.failures), 60)
 
     def _ask(self) -> None:
-        with RemoteSearcher(self._url, retriever="bm25", retries=0) as remote:
+        with RemoteSearcher(self._url, retriever="minilm", retries=0) as remote:
             while not self._ends.is_set():
                 try:
                     found = found_by(remote)

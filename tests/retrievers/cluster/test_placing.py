@@ -13,13 +13,14 @@ from corpora.errors import InputError
 from indexer.base import limit_threads, n_threads
 from indexer.cluster.nodes import Node
 from retrievers.base import Ranking
-from retrievers.cluster.placing import check_device, device_of, placed
-from retrievers.cluster.replicas import Health, Replica, ReplicatedShard
+from retrievers.cluster.placing import check_device, needs_gpus, placed
+from retrievers.cluster.replicas import Replica, ReplicatedShard
 from retrievers.errors import ShardUnavailable
 from retrievers.options import SearchOptions
 from retrievers.server.batcher import _outcomes
 from retrievers.server.cost import Kind
 from retrievers.server.joining import Search
+from retrievers.server.metrics import Metrics
 from tests.conftest import ROOT
 
 A, B, C = Node("a", "10.0.0.1:1", 8, 4), Node("b", "10.0.0.2:1", 8, 1), Node("c", "10.0.0.3:1", 8, 0)
@@ -40,56 +41,41 @@ def test_gpus_are_given_once_and_those_of_what_is_served_not_at_all() -> None:
         placed(3, 1, [A, B], [A, A, B], on_gpus=True)
 
 
-@pytest.mark.parametrize(
-    ("device", "n", "has_vectors", "expected"),
-    [("auto", 5, True, "cuda"), ("auto", 6, True, "cpu"), ("auto", 1, False, "cpu"), ("cpu", 1, True, "cpu"), ("cuda", 5, True, "cuda")],
-)
-def test_gpus_are_used_if_there_are_enough(device: str, n: int, has_vectors: bool, expected: str) -> None:
-    assert device_of(device, [A, B, C], n, has_vectors=has_vectors) == expected
+@pytest.mark.parametrize(("device", "n", "expected"), [("auto", 5, True), ("auto", 6, False), ("cpu", 1, False), ("cuda", 5, True)])
+def test_gpus_are_used_if_there_are_enough(device: str, n: int, expected: bool) -> None:
+    assert needs_gpus(device, [A, B, C], n) is expected
 
 
 def test_gpus_that_are_not_there_and_those_with_numbers_are_refused() -> None:
     with pytest.raises(InputError, match=r"--device cuda: 6 processes \(shards times replicas\) need a GPU each, the Ray cluster has 5"):
-        device_of("cuda", [A, B, C], 6, has_vectors=True)
+        needs_gpus("cuda", [A, B, C], 6)
     for device in ("cuda:1", "all", "mps"):
         with pytest.raises(InputError, match=f"--device {device} with --ray: say auto, cpu or cuda"):
             check_device(device)
 
 
-def shard_of(*health: Health) -> ReplicatedShard:
-    return ReplicatedShard(0, [], [Replica(number, A, None, one) for number, one in enumerate(health)], 30.0)
+def test_replicas_are_asked_in_turn_but_for_those_that_are_lost_or_were_asked() -> None:
+    replicas = [Replica(number, A, None, is_ready=number != 1) for number in range(3)]
+    shard = ReplicatedShard(0, [], replicas, 30.0, Metrics((), ()))
+    assert {shard.next_replica([]) for _ in range(6)} == {replicas[0], replicas[2]}
+    assert {shard.next_replica([replicas[0]]) for _ in range(6)} == {replicas[2]}
+    assert shard.next_replica([replicas[0], replicas[2]]) is None
 
 
-@pytest.mark.parametrize(
-    ("health", "expected"),
-    [
-        ((Health.LATE, Health.READY), [1, 0, None]),
-        ((Health.LATE, Health.LOST), [0, None]),
-        ((Health.LOST, Health.LOST), [None]),
-    ],
-)
-def test_who_is_late_is_asked_if_nobody_else_can_be(health: tuple[Health, ...], expected: list[int | None]) -> None:
-    shard, asked = shard_of(*health), list[Replica]()
-    for number in expected:
-        found = shard.next_replica(asked)
-        assert (None if found is None else found.number) == number
-        asked += [] if found is None else [found]
-
-
-def test_what_is_counted_is_counted_once() -> None:
-    shard = shard_of(Health.READY)
-    replica = shard.next_replica([])
-    assert replica is not None
-    shard.done(replica, is_lost=True)
+def test_what_is_lost_or_unavailable_is_counted() -> None:
+    metrics = Metrics((), (), n_shards=1)
+    replica = Replica(0, A, None, is_ready=True)
+    shard = ReplicatedShard(0, [], [replica], 30.0, metrics)
+    shard.lose(replica)
     shard.unavailable("it is lost")
-    counts, later = shard.take_counts(), shard.take_counts()
-    assert (counts.n_failed, counts.n_unavailable, replica.health) == (1, 1, Health.LOST)
-    assert (later.n_failed, later.n_unavailable) == (0, 0)
+    assert not replica.is_ready
+    assert 'idx_shard_failures_total{shard="0"} 1.0\n' in metrics.text()
+    assert 'idx_shard_unavailable_total{shard="0"} 1.0\n' in metrics.text()
 
 
 def test_actors_on_a_node_share_its_processors() -> None:
     code = (
-        "import os\nfrom retrievers.cluster.replicas import ShardActor\nfrom indexer.base import n_threads\n"
+        "import os\nfrom retrievers.cluster.shard import ShardActor\nfrom indexer.base import n_threads\n"
         "all_of_them = n_threads()\nShardActor([], '/nowhere', all_of_them)\n"
         "print(all_of_them, n_threads(), os.environ['OMP_NUM_THREADS'])"
     )

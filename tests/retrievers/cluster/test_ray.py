@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,23 +15,25 @@ import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from corpora.passage import Passage
 from indexer.build import build_index
+from indexer.catalog import index_path
 from indexer.cluster.nodes import check_readable, check_versions, connected, nodes
 from indexer.row_range import index_identity
 from retrievers import SearchOptions
-from retrievers.base import Searcher
+from retrievers.base import NotSearched, Searcher
 from retrievers.client import RemoteSearcher
-from retrievers.cluster.replicas import Replica, start_actor
-from retrievers.cluster.service import Layout, ShardService, _opened
-from retrievers.cluster.shard import Holding
+from retrievers.cluster.replicas import Replica
+from retrievers.cluster.service import Layout, ShardService, describe
+from retrievers.cluster.shard import Holding, start_actor
 from retrievers.errors import ShardUnavailable
 from retrievers.opening import open_searcher
-from retrievers.partial import NotSearched
 from retrievers.server.metrics import Metrics
 from retrievers.server.settings import Settings
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
-from tests.retrievers.cluster.sharded_server import Found, Load, Sharded, found_by, is_running, serving_shards
+from tests.indexer.made_vectors import clustered, put_vectors
+from tests.retrievers.cluster.sharded_server import Found, Load, Sharded, found_by, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, wait_until
 from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all searchers, here with this file's fixtures
@@ -88,7 +91,7 @@ def searchers(sharded: Sharded) -> Iterator[dict[tuple[str, str], Searcher]]:
 
 
 def test_a_replica_that_is_killed_under_load_loses_no_request(sharded: Sharded) -> None:
-    expected = found_by(open_searcher("made"))
+    expected = found_by(open_searcher("made", "minilm"))
     with Load(sharded.url, lambda found: found == expected) as load:
         load.wait_for(40)
         for shard in (0, 2):
@@ -101,54 +104,64 @@ def test_a_replica_that_is_killed_under_load_loses_no_request(sharded: Sharded) 
     assert 'idx_shard_overhead_seconds_count{of="searches"}' in text
 
 
+def rows_of(asked: Searcher) -> list[int]:
+    return [hit.row for hit in asked.search(["river"], SearchOptions(k=N))[0]]
+
+
 def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: Any) -> None:  # noqa: ANN401
-    with serving_shards("bm25", "bm25+minilm", shards=3, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
+    with (
+        serving_shards("minilm", "bm25+minilm", "bm25", shards=3, replicas=1) as sharded,
+        RemoteSearcher(sharded.url, retries=0) as remote,
+        RemoteSearcher(sharded.url, retriever="bm25", retries=0) as words,
+    ):
         whole = remote.search_partial([["river"]], SearchOptions(k=N))
         assert whole.not_searched == []
-        assert bits(whole.rankings) == bits(open_searcher("made").search(["river"], SearchOptions(k=N)))
-        served = sharded.shards._served
-        assert served is not None
-        process = sharded.process(1)
-        ray.kill(served.shards[1].replicas[0].handle, no_restart=True)
-        wait_until(lambda: not is_running(process), 20)
-        with pytest.raises(ShardUnavailable, match=r"shard 1 \(rows 20 to 39 of 'made/bm25'.*partial=true") as caught:
-            remote.search(["river"])
-        assert (caught.value.status, caught.value.retry_after) == (503, 2)
-        found = remote.search_partial([["river"]], SearchOptions(k=N))
-        assert found.not_searched == [NotSearched("bm25", 20, 40)]
-        assert bits([[hit for hit in whole.rankings[0] if hit.row not in range(20, 40)]]) != bits(whole.rankings)
-        assert [(hit.row, hit.score) for hit in found.rankings[0]] == [
-            (hit.row, hit.score) for hit in whole.rankings[0] if hit.row not in range(20, 40)
-        ]
-        body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "root"}
-        assert {rows["index"] for rows in ask(sharded.url, "/v1/search", body).json["not_searched"]} == {"bm25", "minilm"}
-        wait_until(lambda: ask(sharded.url, "/ready").status == 503, 20)
-        assert [shard["ready"] for shard in ask(sharded.url, "/ready").json["shards"]] == [True, False, True]
-        sharded.service.reload()
-        wait_until(lambda: ask(sharded.url, "/ready").status == 200, 20)
-        assert bits(remote.search(["river"], SearchOptions(k=N))) == bits(whole.rankings)
+        assert [hit.row for hit in whole.rankings[0]] == rows_of(open_searcher("made", "minilm"))
+        with stopped(sharded.process(1)):
+            with pytest.raises(ShardUnavailable, match=r"shard 1 \(rows 20 to 39 of 'made/minilm'.*partial=true") as caught:
+                remote.search(["river"])
+            assert (caught.value.status, caught.value.retry_after) == (503, 2)
+            found = remote.search_partial([["river"]], SearchOptions(k=N))
+            assert found.not_searched == [NotSearched("minilm", 20, 40)]
+            assert [(hit.row, hit.score) for hit in found.rankings[0]] == [
+                (hit.row, hit.score) for hit in whole.rankings[0] if hit.row not in range(20, 40)
+            ]
+            body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "root"}
+            assert {rows["index"] for rows in ask(sharded.url, "/v1/search", body).json["not_searched"]} == {"minilm"}
+            assert bits(words.search(["river"])) == bits(open_searcher("made").search(["river"]))  # which no shard has a part in
+            wait_until(lambda: ask(sharded.url, "/ready").status == 503, 20)
+            assert [shard["ready"] for shard in ask(sharded.url, "/ready").json["shards"]] == [True, False, True]
+            sharded.service.reload()
+            wait_until(lambda: ask(sharded.url, "/ready").status == 200, 20)
+            assert rows_of(remote) == [hit.row for hit in whole.rankings[0]]
 
 
 def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  # noqa: ANN401
     corpus = "exchanged"
-    build_store(corpus_of(some_passages(N), corpus), StoreOptions())
-    build_index(corpus, "bm25", open_store(corpus))
+
+    def build(passages: list[Passage], options: StoreOptions) -> Found:
+        build_store(corpus_of(passages, corpus), options)
+        store = open_store(corpus)
+        shutil.rmtree(index_path(corpus, "minilm"), ignore_errors=True)
+        put_vectors(store, clustered(len(store), 384, seed=len(store)), corpus=corpus)
+        build_index(corpus, "bm25", store, force=True)
+        return found_by(open_searcher(corpus, "minilm"))
+
     new: Found | None = None
-    with serving_shards("bm25", shards=3, replicas=1, corpus=corpus) as sharded:
-        old = found_by(open_searcher(corpus))
+    old = build(some_passages(N), StoreOptions())
+    with serving_shards("minilm", "bm25", shards=3, replicas=1, corpus=corpus) as sharded:
         with Load(sharded.url, lambda found: found in (old, new)) as load:
             load.wait_for(40)
-            build_store(corpus_of(some_passages(2 * N)[::-1], corpus), StoreOptions(replace=True, rebuild=True))
-            build_index(corpus, "bm25", open_store(corpus), force=True)
-            new = found_by(open_searcher(corpus))
+            new = build(some_passages(2 * N)[::-1], StoreOptions(replace=True, rebuild=True))
             load.wait_for(40)
             assert ask(sharded.url, "/v1/indexes").json["corpora"][0]["replaced"]
             sharded.service.reload()
             load.wait_for(40)
         assert not load.failures
         assert not ask(sharded.url, "/v1/indexes").json["corpora"][0]["replaced"]
-        with RemoteSearcher(sharded.url) as remote:
+        with RemoteSearcher(sharded.url) as remote, RemoteSearcher(sharded.url, retriever="bm25") as words:
             assert found_by(remote) == new != old
+            assert bits(words.search(["river"])) == bits(open_searcher(corpus).search(["river"]))
 
 
 def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -162,11 +175,11 @@ def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_
 
 
 def test_another_index_on_a_node_is_refused(cluster: Any) -> None:  # noqa: ANN401
-    other = index_identity("made", "bm25")._replace(files="1" * 64)
+    other = index_identity("made", "minilm")._replace(files="1" * 64)
     node = nodes()[0]
-    actor = start_actor([Holding("made", "bm25", other, range(20), "cpu")], node, home=os.environ["IDX_HOME"], n_per_node=1, n_gpus=0)
+    actor = start_actor([Holding("made", "minilm", other, range(20), "cpu")], node, home=os.environ["IDX_HOME"], n_per_node=1, n_gpus=0)
     with pytest.raises(ArtifactMismatch, match=f"shard 4 on node {node.address}: .* is another index than the one that is served"):
-        _opened(4, Replica(0, node, actor))
+        describe(4, Replica(0, node, actor))
     ray.kill(actor)
 
 
@@ -206,9 +219,9 @@ def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> 
 
 
 def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  # noqa: ANN401
-    settings = Settings(corpora=("made",), retrievers=("bm25",))
-    with pytest.raises(InputError, match="'bm25' of 'made' has 60 rows: it cannot be cut into 61 shards"):
-        ShardService(settings, Layout(shards=61), Metrics(("made",), ("bm25",))).begin()
+    settings = Settings(corpora=("made",), retrievers=("minilm",))
+    with pytest.raises(InputError, match="'minilm' of 'made' has 60 rows: it cannot be cut into 61 shards"):
+        ShardService(settings, Layout(shards=61), Metrics(("made",), ("minilm",))).begin()
     with pytest.raises(InputError, match="--replicas 0: at least 1 is needed"):
         Layout(shards=1, replicas=0)
 
@@ -220,9 +233,10 @@ def test_without_ray_the_extra_is_named(home: None) -> None:
 
 
 def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN401
-    with idx_serve("made", "--ray", cluster.address, "--shards", 2, "--replicas", 1, "--no-access-log") as served:
+    options = ("--retriever", "minilm", "--ray", cluster.address, "--shards", 2, "--replicas", 1, "--no-access-log")
+    with idx_serve("made", *options) as served:
         with RemoteSearcher(served.url) as remote:
-            assert bits(remote.search(["river"])) == bits(open_searcher("made").search(["river"]))
+            assert rows_of(remote) == rows_of(open_searcher("made", "minilm"))
         assert ask(served.url, "/ready").json["shards"][0]["replicas"][0]["node"] in [node.address for node in nodes()]
         served.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "what is built now is served\n" in served.said, 60)

@@ -7,36 +7,42 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError
+from corpora.errors import ArtifactMismatch, IdxError, InputError
+from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.build import build_index
+from indexer.base import Hits
 from indexer.catalog import index_path
 from indexer.cluster.nodes import connected, nodes
 from retrievers.base import Retriever
 from retrievers.cancellation import while_wanted
 from retrievers.client import RemoteSearcher
+from retrievers.cluster.replicas import Replica, ReplicatedShard
 from retrievers.cluster.service import Layout, ShardService
-from retrievers.cluster.sharded import Asked
+from retrievers.cluster.shard import Search, Timed
 from retrievers.errors import DeadlineExceeded, ShardUnavailable
 from retrievers.opening import open_searcher
 from retrievers.server.metrics import Metrics
-from retrievers.server.running import reload_behind
 from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
-from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, found_by, is_running, serving_shards
+from tests.indexer.made_vectors import clustered, put_vectors
+from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, found_by, is_running, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
-from tests.retrievers.server.serving import ask, wait_until
+from tests.retrievers.server.serving import ask, send_raw, wait_until
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N = 60
+BODY = {"queries": ["river number 7"], "k": 20}
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
@@ -46,8 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A head without processors and two nodes, which this process is connected to, and a home with a corpus."""
     with pytest.MonkeyPatch.context() as patch, cluster_of(2) as found:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("faults")))
-        build_store(corpus_of(some_passages(N)), StoreOptions())
-        build_index("made", "bm25", open_store("made"))
+        build("made", some_passages(N))
         with connected(found.address):
             yield found
 
@@ -57,14 +62,9 @@ def home(cluster: Any) -> None:  # noqa: ANN401
     """The module's home, not one of each test's own."""
 
 
-@contextmanager
-def stopped(process: int) -> Iterator[None]:
-    """Let a process hang."""
-    os.kill(process, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(process, signal.SIGCONT)
+def build(corpus: str, passages: list[Passage]) -> None:
+    build_store(corpus_of(passages, corpus), StoreOptions(replace=True, rebuild=True))
+    put_vectors(open_store(corpus), clustered(len(passages), 384, seed=1), corpus=corpus)
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -76,31 +76,44 @@ def states(sharded: Sharded, shard: int) -> list[str]:
     return [replica["state"] for replica in sharded.replicas(shard)]
 
 
-def service(*, corpus: str = "made", device: str = "auto", replicas: int = 1) -> ShardService:
-    settings = Settings(corpora=(corpus,), retrievers=("bm25",), limits=LIMITS, device=device)
-    return ShardService(settings, Layout(shards=2, replicas=replicas), Metrics((corpus,), ("bm25",), n_shards=2))
+def service(*, corpus: str = "made", device: str = "auto") -> ShardService:
+    settings = Settings(corpora=(corpus,), retrievers=("minilm",), limits=LIMITS, device=device)
+    return ShardService(settings, Layout(shards=2), Metrics((corpus,), ("minilm",), n_shards=2))
+
+
+def shard_processes() -> set[int]:
+    """Return the processes of shards that this process's cluster runs."""
+    found, left = set[int](), [os.getpid()]
+    while left:
+        process = left.pop()
+        try:
+            if b"ShardActor" in Path(f"/proc/{process}/cmdline").read_bytes():
+                found.add(process)
+            left += [int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def test_a_shard_that_hangs_is_a_503_or_told_in_time_and_counted() -> None:
-    body = {"queries": ["river number 7"], "k": 20}
-    with serving_shards("bm25", shards=2, replicas=1) as sharded:
+    with serving_shards("minilm", shards=2, replicas=1) as sharded:
         with stopped(sharded.process(1)):
             started = time.monotonic()
-            answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**body, "partial": True, "timeout_s": 2.0}))
-            assert answer.json["not_searched"] == [{"index": "bm25", "first_row": 30, "stop_row": 60}]
+            answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**BODY, "partial": True, "timeout_s": 2.0}))
+            assert answer.json["not_searched"] == [{"index": "minilm", "first_row": 30, "stop_row": 60}]
             assert seconds < 2.0
-            answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**body, "timeout_s": 2.0}))
+            answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**BODY, "timeout_s": 2.0}))
             assert (answer.status, answer.json["error_type"]) == (503, "ShardUnavailable")
-            assert "there was no answer within 1.5 s" in answer.json["error"]
-            answer = ask(sharded.url, "/v1/search", {**body, "timeout_s": 19.0})  # it is given up once it counts as lost
-            assert (answer.status, "says any more how it is" in answer.json["error"]) == (503, True)
+            assert "there was no answer within 1." in answer.json["error"]
+            answer = ask(sharded.url, "/v1/search", {**BODY, "timeout_s": 19.0})  # it is given up once it counts as lost
+            assert (answer.status, "does not say any more how it is" in answer.json["error"]) == (503, True)
             assert time.monotonic() - started < 15.0
             assert (states(sharded, 1), states(sharded, 0)) == (["lost"], ["ready"])
-            answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", body))
+            answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", BODY))
             assert (answer.status, seconds < 1.0) == (503, True)
         wait_until(lambda: ask(sharded.url, "/ready").status == 200, 20)
         with RemoteSearcher(sharded.url) as remote:
-            assert found_by(remote) == found_by(open_searcher("made"))
+            assert found_by(remote) == found_by(open_searcher("made", "minilm"))
         for _ in range(2):  # it is counted once, not again whenever shards are looked at
             time.sleep(2.0)
             text = ask(sharded.url, "/metrics").body.decode()
@@ -109,44 +122,75 @@ def test_a_shard_that_hangs_is_a_503_or_told_in_time_and_counted() -> None:
 
 
 def test_a_replica_that_hangs_loses_no_request_and_is_asked_again() -> None:
-    expected = found_by(open_searcher("made"))
-    with serving_shards("bm25", shards=2, replicas=2) as sharded:
+    expected = found_by(open_searcher("made", "minilm"))
+    with serving_shards("minilm", shards=2, replicas=2) as sharded:
         with Load(sharded.url, lambda found: found == expected) as load:
             with stopped(sharded.process(0)):
                 load.wait_for(40)
-                wait_until(lambda: states(sharded, 0) == ["late", "ready"], 20)
+                wait_until(lambda: states(sharded, 0) == ["lost", "ready"], 20)
                 load.wait_for(40)
             wait_until(lambda: states(sharded, 0) == ["ready", "ready"], 20)
         assert not load.failures
 
 
 def test_nobody_waits_for_a_shard_in_vain() -> None:
-    with serving_shards("bm25", shards=2, replicas=1) as sharded:
-        served = sharded.shards._served
-        assert served is not None
-        with stopped(sharded.process(1)), while_wanted(lambda: False):
-            answer = served.shards[1].search(Asked("made/bm25", ["river"], 5))
-            started = time.monotonic()
-            with pytest.raises(DeadlineExceeded, match="nobody waits"):
-                answer()
-            assert time.monotonic() - started < 2.0
-            there = served.shards[0].search(Asked("made/bm25", ["river"], 5))
-            time.sleep(1.0)
-        with while_wanted(lambda: True, time.monotonic()):  # what is there is taken, however late it is
-            assert there().value.rows.shape == (1, 5)
+    with serving_shards("minilm", shards=2, replicas=1) as sharded, stopped(sharded.process(1)):
+        body = orjson.dumps({**BODY, "timeout_s": 19.0})
+        head = b"POST /v1/search HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        with pytest.raises(TimeoutError):
+            send_raw(sharded.url, head + body, timeout_s=0.5)
+        answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**BODY, "partial": True, "timeout_s": 3.0}))
+        assert answer.json["not_searched"] == [{"index": "minilm", "first_row": 30, "stop_row": 60}]
+        assert seconds < 3.0
+
+
+class Slow:
+    """An actor that takes its time."""
+
+    def __init__(self) -> None:
+        self.n_searches = 0
+
+    def search(self, asked: Search) -> Timed[Hits]:
+        self.n_searches += 1
+        time.sleep(asked.k)
+        return Timed(Hits(np.zeros((1, 1), np.int64), np.zeros((1, 1), np.float32)), 0.0)
+
+    def count(self) -> int:
+        return self.n_searches
+
+
+def test_a_call_that_is_given_up_does_not_take_the_place_of_another() -> None:
+    actor = ray.remote(num_cpus=0, max_concurrency=2, concurrency_groups={"state": 1})(Slow).remote()
+    count = actor.count.options(concurrency_group="state")
+    assert ray.get(count.remote()) == 0
+    shard = ReplicatedShard(0, [], [Replica(0, nodes()[0], actor, is_ready=True)], 20.0, Metrics((), (), n_shards=1))
+
+    def search(seconds: int) -> Any:  # noqa: ANN401
+        return shard.search(Search("made/minilm", np.zeros((1, 384), np.float32), seconds))
+
+    first, second = search(4), search(4)
+    wait_until(lambda: ray.get(count.remote()) == 2, 10)
+    for _ in range(3):
+        with while_wanted(lambda: True, time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"there was no answer within 0.3"):
+            search(4).answer()
+    with while_wanted(lambda: False), pytest.raises(DeadlineExceeded, match="nobody waits"):
+        search(4).answer()
+    assert search(0).answer().value.rows.tolist() == [[0]]
+    assert ray.get(count.remote()) == 3
+    with while_wanted(lambda: True, time.monotonic()):  # what is there is taken, however late it is
+        assert first.answer().value.rows.tolist() == second.answer().value.rows.tolist() == [[0]]
+    ray.kill(actor)
 
 
 def test_a_shard_that_could_not_be_opened_again_is_once_it_can_be() -> None:
-    place = index_path("made", "bm25")
-    with serving_shards("bm25", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
-        expected = found_by(remote)
-        served = sharded.shards._served
-        assert served is not None
-        handle = served.shards[1].replicas[0].handle
+    place = index_path("made", "minilm")
+    with serving_shards("minilm", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
+        expected, process = found_by(remote), sharded.process(1)
         place.rename(place.with_name("away"))
         try:
-            os.kill(sharded.process(1), signal.SIGKILL)
-            wait_until(lambda: isinstance(failure(handle), ArtifactError), 60)
+            os.kill(process, signal.SIGKILL)
+            wait_until(lambda: not is_running(process) and len(shard_processes()) == 2, 60)  # it has been started again
+            time.sleep(3.0)
             with pytest.raises(ShardUnavailable, match="shard 1"):
                 remote.search(["river"])
         finally:
@@ -155,74 +199,60 @@ def test_a_shard_that_could_not_be_opened_again_is_once_it_can_be() -> None:
         assert found_by(remote) == expected
 
 
-def failure(handle: Any) -> BaseException | None:  # noqa: ANN401 - Ray's
-    """Return what kept an actor's shard from being opened; None while Ray starts the actor."""
-    try:
-        ray.get(handle.described.remote())
-    except ray.exceptions.RayTaskError as error:
-        cause: BaseException = error.cause
-        return cause
-    except ray.exceptions.RayError:
-        pass
-    return None
-
-
 def test_shards_of_another_store_are_not_opened() -> None:
-    build_store(corpus_of(some_passages(N), "changed"), StoreOptions())
-    build_index("changed", "bm25", open_store("changed"))
+    build("changed", some_passages(N))
     shards = service(corpus="changed")
     try:
         shards.begin()
-        build_store(corpus_of(some_passages(N)[::-1], "changed"), StoreOptions(replace=True, rebuild=True))
-        build_index("changed", "bm25", open_store("changed"), force=True)
-        with pytest.raises(ArtifactMismatch, match=r"the passages of 'changed' are \S+, the shards of 'bm25' are of"):
-            shards("changed", "bm25", open_store("changed"), device="cpu")
+        build("changed", some_passages(N)[::-1])
+        with pytest.raises(ArtifactMismatch, match=r"the passages of 'changed' are \S+, the shards of 'minilm' are of"):
+            shards("changed", "minilm", open_store("changed"), device="cpu")
     finally:
         shards.stop()
 
 
 class Gated(ShardService):
-    """Waits before it opens a first stage, then may fail; notes the processes of what was begun."""
+    """Waits before it opens a first stage, then may fail; counts how often it was begun."""
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments)
-        self.gate, self.fails, self.processes = threading.Event(), False, list[int]()
+        self.gate, self.fails, self.n_begun, self.processes = threading.Event(), False, 0, set[int]()
+
+    def begin(self) -> None:
+        super().begin()
+        self.n_begun += 1
 
     def __call__(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         assert self.gate.wait(60)
+        self.processes = shard_processes()
         if self.fails:
-            assert self._begun is not None
-            self.processes = [ray.get(shard.replicas[0].handle.state.remote()).pid for shard in self._begun.shards]
             raise RuntimeError("a stage that cannot be opened")
         return super().__call__(corpus, name, store, device=device)
 
 
-def test_a_reload_during_opening_waits_for_it_and_one_that_fails_is_undone(caplog: pytest.LogCaptureFixture) -> None:
-    with serving_shards("bm25", shards=2, replicas=1, held_by=Gated) as sharded:
+def test_a_reload_during_opening_waits_for_it_and_one_that_fails_is_undone() -> None:
+    with serving_shards("minilm", shards=2, replicas=1, held_by=Gated) as sharded:
         shards = sharded.shards
         assert isinstance(shards, Gated)
-        wait_until(lambda: shards._begun is not None, 60)
-        first = shards._begun
-        catalog = sharded.service._catalog
-        assert catalog is not None
-        reloading = reload_behind(catalog)
+        wait_until(lambda: shards.n_begun == 1, 60)
+        reloading = threading.Thread(target=sharded.service.reload)
+        reloading.start()
         time.sleep(0.5)
-        assert shards._begun is first
+        assert shards.n_begun == 1
         shards.gate.set()
         reloading.join(60)
         wait_until(lambda: ask(sharded.url, "/ready").status == 200, 20)
-        served, processes = shards._served, [sharded.process(number) for number in range(2)]
-        assert served is not first
+        assert shards.n_begun == 2
+        processes, before = [sharded.process(number) for number in range(2)], shard_processes()
         shards.fails = True
-        reload_behind(catalog).join(60)
-        assert "a stage that cannot be opened" in caplog.text
-        assert len(shards.processes) == 2
-        wait_until(lambda: not any(map(is_running, shards.processes)), 20)
-        assert shards._served is served
+        with pytest.raises(RuntimeError, match="a stage that cannot be opened"):
+            sharded.service.reload()
+        assert len(shards.processes - before) == 2
+        wait_until(lambda: not any(map(is_running, shards.processes - before)), 20)
         assert [sharded.process(number) for number in range(2)] == processes
         with RemoteSearcher(sharded.url) as remote:
-            assert found_by(remote) == found_by(open_searcher("made"))
-    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+            assert found_by(remote) == found_by(open_searcher("made", "minilm"))
+    wait_until(lambda: not shard_processes(), 20)
 
 
 def test_the_end_ends_those_before_and_what_is_begun() -> None:
@@ -233,13 +263,9 @@ def test_the_end_ends_those_before_and_what_is_begun() -> None:
         shards.begin()
         shards.commit()
     shards.begin()
-    there = [*(before for _, before in shards._before), shards._served, shards._begun]
-    handles = [shard.replicas[0].handle for one in there if one is not None for shard in one.shards]
-    processes = [ray.get(handle.state.remote()).pid for handle in handles]
-    assert len(set(processes)) == 6
+    assert len(shard_processes()) == 6
     shards.stop()
-    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-    wait_until(lambda: not any(map(is_running, processes)), 10)
+    wait_until(lambda: not shard_processes(), 20)
     shards.stop()
     with pytest.raises(IdxError, match="is being ended"):
         shards.begin()
@@ -249,25 +275,16 @@ def test_nodes_without_processors_get_no_shard_and_gpus_that_are_not_there_are_n
     assert (len(nodes()), Layout().n_shards()) == (3, 2)
     with pytest.raises(InputError, match="--device cuda:1 with --ray: say auto, cpu or cuda"):
         service(device="cuda:1")
-    settings = Settings(corpora=("made",), retrievers=("minilm",), device="cuda")
-    wanting = ShardService(settings, Layout(shards=2), Metrics(("made",), ("minilm",)))
     with pytest.raises(InputError, match=r"2 processes \(shards times replicas\) need a GPU each, the Ray cluster has 0"):
-        wanting._started({("made", "minilm"): index_identity_of_bm25()})
-
-
-def index_identity_of_bm25() -> Any:  # noqa: ANN401
-    from indexer.row_range import index_identity
-
-    return index_identity("made", "bm25")
+        service(device="cuda").begin()
 
 
 def test_a_shard_whose_node_is_lost_is_shown_where_it_is(cluster: Any) -> None:  # noqa: ANN401
-    with serving_shards("bm25", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
+    with serving_shards("minilm", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
         expected, before = found_by(remote), sharded.replicas(1)[0]["node"]
         lost = next(node for node in cluster.worker_nodes if node.node_id == next(n.id for n in nodes() if n.address == before))
         cluster.remove_node(lost)
         wait_until(lambda: sharded.replicas(1)[0]["node"] != before, 120)
         assert sharded.replicas(1)[0]["node"] in [node.address for node in nodes()]
-        body = {"queries": ["river number 7"], "k": 20}
-        wait_until(lambda: ask(sharded.url, "/v1/search", body).status == 200, 60)
+        wait_until(lambda: ask(sharded.url, "/v1/search", BODY).status == 200, 60)
         assert found_by(remote) == expected

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +15,9 @@ from retrievers import SearchOptions
 from retrievers.base import Ranking
 from retrievers.client import RemoteSearcher
 from retrievers.opening import open_searcher
-from tests.conftest import corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
-from tests.indexer.real_collections import dpr_union
 from tests.retrievers.cluster.sharded_server import serving_shards
-from tests.retrievers.test_searchers import bits, clearly_in
+from tests.retrievers.test_searchers import clearly_in
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -49,21 +45,6 @@ def alike(found: list[Ranking], expected: list[Ranking]) -> None:
     for there, here in zip(found, expected, strict=True):
         assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-4)
         assert clearly_in(here) <= {hit.row for hit in there}
-
-
-def test_500_questions_find_the_same_by_bm25(shared_data: Path) -> None:
-    collection = dpr_union(shared_data)
-    build_store(corpus_of(collection.passages, "union"), StoreOptions())
-    build_index("union", "bm25", open_store("union"))
-    questions = list(islice(collection.queries.values(), 500))
-    local = open_searcher("union")
-    with serving_shards("bm25", shards=3, replicas=1, corpus="union") as sharded, RemoteSearcher(sharded.url) as remote:
-        for options in (SearchOptions(k=100), SearchOptions(k=10, rerank="root")):
-            assert bits(remote.search(questions, options)) == bits(local.search(questions, options))
-        for merge in ("max", "sum", "rrf", "interleave"):
-            options = SearchOptions(k=20, merge=merge, dedup="text")
-            groups = groups_of(questions, 5)
-            assert bits(remote.search_groups(groups, options)) == bits(local.search_groups(groups, options))
 
 
 def test_the_samples_questions_find_the_same_by_vectors_and_fused() -> None:

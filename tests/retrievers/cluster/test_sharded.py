@@ -10,45 +10,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError
+from corpora.errors import ArtifactMismatch, InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.base import Hits, SearchParams, equal_ranges
-from indexer.build import build_index, open_lexical_index, open_rescorer, open_vector_index
-from indexer.catalog import index_path
-from indexer.row_range import check_identity, index_identity, open_lexical_range
-from retrievers.cluster.merging import merged
-from retrievers.cluster.sharded import Around, Asked, ShardedLexicalIndex
+from indexer.build import build_index, open_rescorer, open_vector_index
+from indexer.row_range import check_identity, index_identity
+from retrievers.base import NotSearched
+from retrievers.cluster.sharded import ShardedIndex, merge
+from retrievers.errors import ShardUnavailable
 from tests.conftest import corpus_of
 from tests.indexer.made_vectors import clustered, put_vectors
-from tests.retrievers.cluster.ranges import local_shards, sharded_vectors, sharded_words
+from tests.retrievers.cluster.ranges import local_shards, sharded_vectors
 
 N = 150
-WORDS = ["river", "whale", "fox", "king", "ocean", "metal"]
 borders = st.lists(st.integers(0, N), max_size=4)
-some_queries = st.lists(
-    st.lists(st.sampled_from([*WORDS, "common", "n3", "n7", "zebra", ""]), max_size=4).map(" ".join), min_size=1, max_size=4
-)
 MISSING = (0, 17, 18, 149)
 KINDS = ("flat", "flat-fp16", "sq8", "ivf", "ivfpq")
 quickly = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 
 
-def passages(n: int) -> list[Passage]:
-    """Return passages of which many are equal, and some repeat a word so often that its count is kept apart."""
-    texts = [f"common {WORDS[i % 5]} n{i % 11} {WORDS[i % 3]} {'whale ' * (300 + i if i % 37 == 5 else i % 4)}" for i in range(n)]
-    return [Passage(str(i), "", text) for i, text in enumerate(texts)]
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PassageStore]:
-    """A small corpus with BM25; the home stays for the module."""
+    """A small corpus; the home stays for the module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("ranges")))
-        build_store(corpus_of(passages(N)), StoreOptions())
-        store = open_store("made")
-        build_index("made", "bm25", store)
-        yield store
+        build_store(corpus_of([Passage(str(i), "", f"text {i}") for i in range(N)]), StoreOptions())
+        yield open_store("made")
 
 
 @pytest.fixture(scope="module")
@@ -71,43 +59,6 @@ def home(store: PassageStore, monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
 def same(found: Hits, expected: Hits) -> None:
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.scores, expected.scores)
-
-
-@quickly
-@given(bounds=borders, queries=some_queries, k=st.sampled_from([1, 3, 40, 149, 200]))
-def test_bm25_is_the_whole_index_to_the_bit(store: PassageStore, bounds: list[int], queries: list[str], k: int) -> None:
-    whole, sharded = open_lexical_index("made", "bm25", store), sharded_words(bounds)
-    expected = whole.search(queries, k)
-    same(sharded.search(queries, k), expected)
-    rows = [np.arange(number, N, 7) for number in range(len(queries))]
-    for found, scores in zip(sharded.rescore(queries, rows), whole.rescore(queries, rows), strict=True):
-        np.testing.assert_array_equal(found, scores)
-
-
-def test_what_is_compared_has_ties_repetitions_and_a_word_in_nearly_all_rows(store: PassageStore) -> None:
-    scores = open_lexical_index("made", "bm25", store).search(["whale", "common"], N).scores
-    assert len(np.unique(scores[0])) < 60
-    assert np.isfinite(scores[1]).sum() == N
-
-
-@pytest.mark.parametrize("bounds", [(65_536,), (1, 30_000, 65_537), (10, 10, 69_999, 70_000)])
-def test_bm25_over_more_than_a_block_of_rows(build_large: PassageStore, bounds: tuple[int, ...]) -> None:
-    whole, sharded = open_lexical_index("large", "bm25", build_large), sharded_words(bounds, "large")
-    queries = ["fox", "n17 whale", "common river", "n3", " ".join(f"n{i}" for i in range(1100)), "metal king n65 n2"]
-    for k in (1, 100, 3000):
-        same(sharded.search(queries, k), whole.search(queries, k))
-    rows = [np.sort(np.random.default_rng(number).permutation(70_000)[:200]) for number in range(len(queries))]
-    for found, scores in zip(sharded.rescore(queries, rows), whole.rescore(queries, rows), strict=True):
-        np.testing.assert_array_equal(found, scores)
-
-
-@pytest.fixture(scope="module")
-def build_large(store: PassageStore) -> PassageStore:
-    made = [Passage(str(i), "", f"{WORDS[i % 6]} n{i % 1200} {'common' if i % 5 else 'fox'} {WORDS[i // 7 % 4]}") for i in range(70_000)]
-    build_store(corpus_of(made, "large"), StoreOptions())
-    large = open_store("large")
-    build_index("large", "bm25", large)
-    return large
 
 
 def questions(vectors: np.ndarray, seed: int, n: int) -> np.ndarray:
@@ -169,8 +120,6 @@ def test_given_rows_are_scored_where_they_are(store: PassageStore, vectors: np.n
 def test_what_cannot_be_cut_is_refused(store: PassageStore, vectors: np.ndarray) -> None:
     with pytest.raises(InputError, match="'minilm-hnsw' is one graph over all vectors, which cannot be searched in parts: use exact"):
         local_shards("minilm-hnsw", (75,))
-    with pytest.raises(InputError, match="'lucene' cannot be searched in parts: use bm25"):
-        index_identity("made", "lucene")
 
 
 def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
@@ -183,41 +132,38 @@ def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
             sharded.search(vectors[:1], 5, params)
 
 
-def test_another_index_is_refused(store: PassageStore) -> None:
-    expected = index_identity("made", "bm25")
-    check_identity("made", "bm25", expected)
+def test_another_index_is_refused(vectors: np.ndarray) -> None:
+    expected = index_identity("made", "minilm-sq8")
+    check_identity("made", "minilm-sq8", expected)
     for wrong, what in (
         (expected._replace(fingerprint="1" * 64), "its passages are"),
         (expected._replace(files="1" * 64), "its files are"),
+        (expected._replace(vectors="1" * 64), "its vectors are"),
     ):
-        with pytest.raises(ArtifactMismatch, match=f"bm25 is another index than the one that is served: {what} .*, not 111111111111:"):
-            check_identity("made", "bm25", wrong)
+        with pytest.raises(ArtifactMismatch, match=f"another index than the one that is served: {what} .*, not 111111111111:"):
+            check_identity("made", "minilm-sq8", wrong)
 
 
-def test_a_damaged_index_is_not_cut(store: PassageStore, tmp_path_factory: pytest.TempPathFactory) -> None:
-    files = ("impacts", "rows", "segment_sizes", "dense_impacts", "lengths")
-    for name in files:
-        path = index_path("made", "bm25") / name
-        content = path.read_bytes()
-        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-        try:
-            with pytest.raises(ArtifactDamaged, match=f"{name} or its checksums"):
-                open_lexical_range("made", "bm25", store.fingerprint, range(0, 80))
-        finally:
-            path.write_bytes(content)
+def test_what_cannot_be_searched_raises_or_is_left_out_and_named_where_that_is_allowed(vectors: np.ndarray) -> None:
+    shards = local_shards("minilm-sq8", (40, 100))
+    shards[1].is_lost = True
+    sharded = ShardedIndex("made/minilm-sq8", shards, shards[0].opened.description)
+    with pytest.raises(ShardUnavailable, match="it is lost"):
+        sharded.search(vectors[:2], 5)
+    lost = set[NotSearched]()
+    found = sharded.partial(lost).search(vectors[:2], N)
+    assert lost == {NotSearched("minilm-sq8", 40, 100)}
+    assert set(found.rows[0]) == {-1, *range(40), *range(100, N)} - set(MISSING)
+    with pytest.raises(ShardUnavailable, match="it is lost"):  # the index itself is as strict as before
+        sharded.scores(vectors[:1], np.array([[45]]))
 
 
-def test_what_all_ranges_are_asked_is_shared_once(store: PassageStore) -> None:
-    handed = list[Asked]()
-
-    def shared(asked: Asked) -> Asked:
-        handed.append(asked)
-        return asked
-
-    around = Around(shared=shared)
-    found = ShardedLexicalIndex("made/bm25", local_shards("bm25", (40, 90)), around).search(["river", "king"], 7)
-    same(found, open_lexical_index("made", "bm25", store).search(["river", "king"], 7))
-    assert handed == [Asked("made/bm25", ["river", "king"], 7)]
+def test_calls_that_are_of_no_use_any_more_are_given_up(vectors: np.ndarray) -> None:
+    shards = local_shards("minilm", (40, 100))
+    shards[0].is_lost = True
+    with pytest.raises(ShardUnavailable):
+        ShardedIndex("made/minilm", shards, shards[0].opened.description).search(vectors[:2], 5)
+    assert [shard.calls[0].is_cancelled for shard in shards[1:]] == [True, True]
 
 
 def test_ranges_make_up_all_rows() -> None:
@@ -228,7 +174,7 @@ def test_ranges_make_up_all_rows() -> None:
 def test_merging_orders_by_score_then_row() -> None:
     first = Hits(np.array([[5, 2, -1], [-1, -1, -1]]), np.array([[3.0, -0.5, -np.inf], [-np.inf] * 3], dtype=np.float32))
     second = Hits(np.array([[9, 8], [7, 9]]), np.array([[3.0, 0.0], [-1.0, -2.0]], dtype=np.float32))
-    found = merged([second, first], 2, 4)
+    found = merge([second, first], 2, 4)
     assert found.rows.tolist() == [[5, 9, 8, 2], [7, 9, -1, -1]]
     assert found.scores.tolist() == [[3.0, 3.0, 0.0, -0.5], [-1.0, -2.0, -np.inf, -np.inf]]
-    assert merged([], 2, 1).rows.tolist() == [[-1], [-1]]
+    assert merge([], 2, 1).rows.tolist() == [[-1], [-1]]

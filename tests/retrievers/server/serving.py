@@ -46,10 +46,10 @@ def ask(url: str, path: str, body: object = None, *, method: str | None = None, 
         connection.close()
 
 
-def send_raw(url: str, *pieces: bytes, pause_s: float = 0.0) -> bytes:
+def send_raw(url: str, *pieces: bytes, pause_s: float = 0.0, timeout_s: float = 30.0) -> bytes:
     """Send bytes, piece by piece, and return everything that comes until the server closes."""
     where = urlsplit(url)
-    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=timeout_s) as connection:
         for piece in pieces:
             connection.sendall(piece)
             time.sleep(pause_s)
