@@ -20,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.report import Figure, show
 from indexer.base import n_threads
-from indexer.estimate import bm25_need, store_need, vector_index_need
-from indexer.naming import VectorIndexName
+from indexer.catalog import index_ref
+from indexer.estimate import index_need, store_need
 
 SIZES = (21_015_324, 100_000_000, 1_000_000_000)
 
@@ -78,10 +78,10 @@ def to_build(n: int, figures: Figures) -> dict[str, Figure]:
         "vectors GB": n * figures.vector_bytes / 1e9,
         "ivfpq GB": n * figures.ivfpq_disk_bytes / 1e9,
         "store h": store_need(n, figures.passage_bytes).time_s / _HOUR,
-        "bm25 h": bm25_need(n, figures.passage_bytes).time_s / _HOUR,
+        "bm25 h": index_need(index_ref("wiki2018", "bm25"), n, figures.passage_bytes).time_s / _HOUR,
         f"GPU h ({_origin('gpu_passages_per_s', figures)} {figures.gpu_passages_per_s:,g} passages/s each)": gpu_hours,
         f"h on {figures.gpus:g} GPUs": gpu_hours / figures.gpus,
-        f"ivfpq h on {n_threads()} cores": vector_index_need(VectorIndexName("contriever", "ivfpq"), n).time_s / _HOUR,
+        f"ivfpq h on {n_threads()} cores": index_need(index_ref("wiki2018", "contriever-ivfpq"), n, figures.passage_bytes).time_s / _HOUR,
     }
 
 

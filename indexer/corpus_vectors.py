@@ -47,6 +47,10 @@ class CorpusVectors:
         """The number of rows that have a vector."""
         return self.shards.n_rows - len(self.missing)
 
+    def counts(self) -> dict[str, int]:
+        """Return what the manifest of an index made of them counts."""
+        return {"rows": self.shards.n_rows, "vectors": len(self), "dim": self.dim, "missing": len(self.missing)}
+
     def pages(self, first_row: int = 0, stop_row: int | None = None) -> Iterator[tuple[Rows, Vectors]]:
         """Yield the rows and vectors, float32 of shape (rows, dim), of one shard at a time, from ``first_row``, which begins one, on.
 

@@ -10,26 +10,19 @@ import numpy as np
 
 from corpora.home import home
 from corpora.passage import Passage
-from corpora.registry import load
 
-from . import VECTOR_INDEXES
+from .catalog import IndexRef
 from .devices import EmbedOptions, Resources, resources
 from .encoders.spec import EncoderSpec
-from .indexes.lucene_build import PIECE_ROWS, PROGRAM_HEAP_BYTES, programs_at_once
-from .jvm import check_installed
-from .naming import VectorIndexName, encoder_spec
+from .indexes.kinds import Size
+from .naming import encoder_spec
 from .pipeline import Measured, PassageEncoder, measured
 from .published import ImportOptions
 from .published_addresses import PublishedVectors
-from .vector_kind import VectorIndexKind
 from .vectors import SHARD_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # share of a passage's bytes after compression, and bytes of arrays per passage
-_BM25_BYTES_PER_S = 10e6
-_BM25_BYTES = 0.9  # index bytes per byte of text, while pieces and the merged index lie beside each other
-_LUCENE_PASSAGES_PER_S = 5_500  # of one program
-_LUCENE_BYTES = 0.5  # as for BM25
 _IMPORT_BYTES_PER_S = 150e6  # read and written
 _TOKENIZING_BYTES = 0.4e9  # of the processes beside a GPU, each
 _SHARDS_HELD = 2  # the vectors of the one that is being made, and a copy while it is written
@@ -51,24 +44,6 @@ def store_need(n_passages: int, passage_bytes: float) -> Need:
     """Return what the store of that many passages of that many bytes needs."""
     share, array_bytes = _STORE_BYTES
     return Need("passages", n_passages * (share * passage_bytes + array_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
-
-
-def bm25_need(n_passages: int, passage_bytes: float) -> Need:
-    """Return what BM25 over them needs; its vocabulary is held in memory."""
-    n_bytes = n_passages * passage_bytes
-    return Need("bm25", _BM25_BYTES * n_bytes, 0.5e9 + 0.15 * n_bytes, n_bytes / _BM25_BYTES_PER_S)
-
-
-def lucene_need(n_passages: int, passage_bytes: float) -> Need:
-    """Return what Lucene's index of them needs; each of the programs that run at once has a piece of the passages on the disk as text.
-
-    Raises:
-        MissingExtraError: the extra ``lucene`` is not installed.
-    """
-    check_installed()
-    n_programs = min(programs_at_once(), n_passages // PIECE_ROWS + 1)
-    disk_bytes = passage_bytes * (_LUCENE_BYTES * n_passages + n_programs * min(PIECE_ROWS, n_passages))
-    return Need("lucene", disk_bytes, 0.5e9 + n_programs * PROGRAM_HEAP_BYTES, n_passages / (n_programs * _LUCENE_PASSAGES_PER_S))
 
 
 def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, options: EmbedOptions) -> Need:
@@ -95,11 +70,14 @@ def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_
     return Need(name, disk_bytes, len(found.devices) * a_device, n_bytes * measured.seconds_per_byte / len(found.devices))
 
 
-def vector_index_need(name: VectorIndexName, n_passages: int) -> Need:
-    """Return what an index made of an encoder's vectors needs."""
-    kind: VectorIndexKind = load("index", name.kind, VECTOR_INDEXES)
-    cost = kind.cost(n_passages, encoder_spec(name.encoder).dim)
-    return Need(str(name), cost.disk_bytes, cost.memory_bytes, cost.time_s)
+def index_need(ref: IndexRef, n_passages: int, passage_bytes: float) -> Need:
+    """Return what an index of passages, or one made of an encoder's vectors, needs.
+
+    Raises:
+        MissingExtraError: a package that building it needs is not installed.
+    """
+    dim = encoder_spec(ref.name.encoder).dim if ref.name.encoder else 0
+    return Need(str(ref.name), *ref.kind.cost(Size(n_passages, dim, passage_bytes)))
 
 
 def import_need(n_passages: int, spec: EncoderSpec, published: PublishedVectors, options: ImportOptions) -> Need:

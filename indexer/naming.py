@@ -21,31 +21,44 @@ def encoder_spec(name: str) -> EncoderSpec:
     return spec
 
 
-class VectorIndexName(NamedTuple):
-    """The name of an index over vectors: the encoder's own name, and the kind."""
+class IndexName(NamedTuple):
+    """The name of an index, resolved: its encoder's own name, "" if it is searched by words, and its kind, "" for exact search."""
 
     encoder: str
     kind: str
 
     def __str__(self) -> str:
         """Return the name as a directory and a retriever have it."""
-        return f"{self.encoder}-{self.kind}"
+        return "-".join(filter(None, self))
 
 
-def vector_index_name(name: str) -> VectorIndexName | None:
-    """Return what encoder and kind an index's name says, None if it is no name of an index over vectors. Both may have hyphens."""
+def parse_index_name(name: str, what: str = "index") -> IndexName:
+    """Resolve the name of an index. Encoders and kinds may have hyphens, and an encoder more than one name.
+
+    Args:
+        name: the name.
+        what: what it names, for the message ("index", "retriever").
+
+    Raises:
+        UnknownNameError: no index can have this name.
+    """
+    if name in INDEXES:
+        return IndexName("", name)
+    if name in ENCODERS:
+        return IndexName(encoder_spec(name).name, "")
     for kind in VECTOR_INDEXES:
         encoder = name.removesuffix(f"-{kind}")
         if encoder != name and encoder in ENCODERS:
-            return VectorIndexName(encoder_spec(encoder).name, kind)
-    return None
+            return IndexName(encoder_spec(encoder).name, kind)
+    raise _unknown_name(what, name)
 
 
 def canonical_name(name: str) -> str:
-    """Return the one name of an index that can be named in two ways, as encoders can; any other as it is."""
-    if name in ENCODERS:
-        return encoder_spec(name).name
-    return str(vector_index_name(name) or name)
+    """Return the one name of an index that can be named in two ways, as encoders can; a name that no index can have as it is."""
+    try:
+        return str(parse_index_name(name))
+    except UnknownNameError:
+        return name
 
 
 def joined_names(retriever: str) -> list[str]:
@@ -60,18 +73,7 @@ def joined_names(retriever: str) -> list[str]:
     return names
 
 
-def encoder_name(name: str) -> str:
-    """Return the own name of the encoder whose vectors the index of that name searches; the index is not one of ``INDEXES``."""
-    made = vector_index_name(name)
-    return made.encoder if made else encoder_spec(name).name
-
-
-def is_index_name(name: str) -> bool:
-    """Return whether there can be an index of that name."""
-    return name in INDEXES or name in ENCODERS or vector_index_name(name) is not None
-
-
-def unknown_name(what: str, name: str) -> UnknownNameError:
+def _unknown_name(what: str, name: str) -> UnknownNameError:
     """Return (not raise) the error for a name that no index can have.
 
     Args:
@@ -91,5 +93,5 @@ def index_names() -> list[str]:
     """Return the names of all indexes that there can be, each once: an encoder with two names by its own."""
     names = list(INDEXES)
     for encoder in dict.fromkeys(encoder_spec(name).name for name in ENCODERS):
-        names += [encoder, *(str(VectorIndexName(encoder, kind)) for kind in VECTOR_INDEXES)]
+        names += [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)]
     return names

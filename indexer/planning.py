@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from corpora import sample
-from corpora.artifacts import Manifest, is_finished
+from corpora.artifacts import Manifest
 from corpora.build import build_store, kept_store, open_store, store_path
 from corpora.errors import ArtifactMismatch, InputError, StorageError
 from corpora.forecast import Forecast, forecast_corpus, forecast_store
@@ -18,22 +18,20 @@ from corpora.store import PassageStore
 
 from . import ENCODERS
 from .build import build_index, build_vectors
-from .catalog import index_manifest, index_path
+from .catalog import index_manifest, index_path, index_ref
 from .devices import EmbedOptions
 from .embed import EmbedProgress
 from .encoders.spec import EncoderSpec
 from .estimate import (
     SAMPLE_PASSAGES,
     Need,
-    bm25_need,
     disk_shortage,
     import_need,
-    lucene_need,
+    index_need,
     store_need,
-    vector_index_need,
     vectors_need,
 )
-from .naming import canonical_name, encoder_spec, is_index_name, unknown_name, vector_index_name
+from .naming import encoder_spec, parse_index_name
 from .published import ImportOptions, import_vectors, verify_vectors
 from .published_addresses import PUBLISHED, PublishedVectors, fetch
 
@@ -121,12 +119,12 @@ class BuildSpec:
 
     def replaces(self, index: str) -> bool:
         """Return whether an index that is there is to be replaced; vectors are not where an index made of them is named."""
-        made = filter(None, map(vector_index_name, self.indexes))
+        made = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
         return self.source.options.replace and all(name.encoder != index for name in made)
 
     def is_kept(self, index: str) -> bool:
         """Return whether an index is there and not to be replaced."""
-        return is_finished(index_path(self.name, index)) and not self.replaces(index)
+        return index_ref(self.name, index).is_built and not self.replaces(index)
 
     def kept_store(self) -> Manifest | None:
         """Return the manifest of the store that is there and stays, None if it has to be built; raises as ``kept_store`` does."""
@@ -154,11 +152,9 @@ def _with_vectors(names: Sequence[str]) -> tuple[str, ...]:
     """Return indexes by their own names, each once, and before those made of an encoder's vectors the encoder."""
     indexes = list[str]()
     for name in names:
-        made = vector_index_name(name)
-        if not is_index_name(name):
-            raise unknown_name("index", name)
-        indexes += [made.encoder, str(made)] if made else [canonical_name(name)]
-    return tuple(dict.fromkeys(indexes))
+        found = parse_index_name(name)
+        indexes += [found.encoder, str(found)]
+    return tuple(dict.fromkeys(filter(None, indexes)))
 
 
 def plan(spec: BuildSpec) -> BuildPlan:
@@ -240,14 +236,11 @@ def _needs(spec: BuildSpec, forecast: Forecast, *, has_store: bool) -> Iterator[
     for index in spec.indexes:
         if spec.is_kept(index):
             continue
-        made = vector_index_name(index)
-        if index in ENCODERS:
-            yield _vectors_need(spec, encoder_spec(index), forecast)
-        elif made is not None:
-            yield vector_index_need(made, forecast.n_passages)
+        ref = index_ref(spec.name, index)
+        if ref.name.kind:
+            yield index_need(ref, forecast.n_passages, forecast.passage_bytes)
         else:
-            need = lucene_need if index == "lucene" else bm25_need
-            yield need(forecast.n_passages, forecast.passage_bytes)
+            yield _vectors_need(spec, encoder_spec(index), forecast)
 
 
 def _vectors_need(spec: BuildSpec, encoder: EncoderSpec, forecast: Forecast) -> Need:

@@ -26,7 +26,7 @@ from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore, Rows
 
 from .base import NO_ROW, Stored
-from .catalog import PACKAGES, index_path, kept_index, refuse_other_pieces
+from .catalog import PACKAGES, index_path, index_ref, kept_index, refuse_other_pieces
 from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
@@ -91,16 +91,16 @@ def import_vectors(
         parameters={"encoder": spec.name, "origin": "imported", "dtype": stored, "shard_rows": SHARD_ROWS},
         inputs={"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))},
     )
-    target = index_path(corpus, spec.name)
-    refuse_other_pieces(corpus, spec.name, recipe, force=options.force)
+    ref = index_ref(corpus, spec.name)
+    refuse_other_pieces(ref, recipe, force=options.force)
 
     def existing() -> Manifest | None:
-        manifest = kept_index(corpus, spec.name, store, {}, force=options.force)
+        manifest = kept_index(ref, store, {}, force=options.force)
         if manifest is not None and manifest.recipe != recipe:
             origin = manifest.recipe.parameters.get("origin", "encoded")
-            raise ArtifactMismatch(f"{target} holds other vectors ({origin} {manifest.created}): --force replaces them")
+            raise ArtifactMismatch(f"{ref.path} holds other vectors ({origin} {manifest.created}): --force replaces them")
         if manifest is not None and encoder:
-            _verify(encoder, store, Shards(target, len(store), SHARD_ROWS), options.verify, spec.name)
+            _verify(encoder, store, Shards(ref.path, len(store), SHARD_ROWS), options.verify, spec.name)
         return manifest
 
     def write(staging: Path) -> Outcome:
@@ -112,7 +112,7 @@ def import_vectors(
         return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": n_missing})
 
     sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
-    return build_artifact(target, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
+    return build_artifact(ref.path, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
 
 
 def _stored(source: Embeddings) -> Stored:

@@ -19,7 +19,7 @@ from .base import Hits, Vectors, n_threads
 from .build import open_vector_index
 from .catalog import built_indexes, index_path
 from .encoders.transformer import TransformerEncoder
-from .naming import encoder_spec, vector_index_name
+from .naming import encoder_spec, parse_index_name
 from .recall import BATCH, DEPTHS, Point, measured, queries_per_s, swept_parameter
 from .recall_plot import Curve, draw
 
@@ -69,7 +69,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
     store = open_store(corpus)
-    made = list(filter(None, map(vector_index_name, built_indexes(corpus))))
+    made = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
     if not made:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
     texts, origin = (_from_file(queries), str(queries)) if queries else _from_corpus(corpus, store)

@@ -7,18 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpora.artifacts import is_finished
 from corpora.errors import ArtifactMismatch
-from corpora.registry import load
 
-from . import VECTOR_INDEXES
 from .base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, SearchParam, SearchParams, VectorIndex, Vectors
-from .catalog import index_manifest, index_path
+from .catalog import IndexRef, index_manifest, index_path, index_ref
 from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
 from .indexes.exact import open_shards
-from .naming import encoder_name, vector_index_name
+from .indexes.kinds import OpenOptions
 from .rescoring import Rescorer
-from .vector_kind import Opening, VectorIndexKind
 
 
 class IndexIdentity(NamedTuple):
@@ -45,8 +41,9 @@ def index_identity(corpus: str, name: str) -> IndexIdentity:
     """
     manifest = index_manifest(corpus, name, None)
     vectors = ""
-    if is_finished(index_path(corpus, encoder_name(name))):
-        vectors = vectors_identity(index_manifest(corpus, encoder_name(name), manifest.fingerprint))
+    ref = index_ref(corpus, name)
+    if ref.vectors.is_built:
+        vectors = vectors_identity(ref.vectors.manifest(manifest.fingerprint))
     return IndexIdentity(manifest.fingerprint, vectors_identity(manifest), vectors, manifest.count("rows"))
 
 
@@ -86,22 +83,21 @@ def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, 
         InputError: it cannot be searched in parts, or has no room on the device.
         ArtifactMissing, ArtifactMismatch, ArtifactDamaged, MissingExtraError: see ``open_vector_index``.
     """
-    manifest, made = index_manifest(corpus, name, fingerprint), vector_index_name(name)
-    if made is None:
-        return VectorRange(open_shards(index_path(corpus, name), manifest, device=device, rows=rows), rows.start)
-    kind: VectorIndexKind = load("index", made.kind, VECTOR_INDEXES)
-    vectors = _corpus_vectors(corpus, made.encoder, fingerprint)
-    return kind.open(
-        index_path(corpus, name), manifest, Opening(name=str(made), encoder=made.encoder, device=device, vectors=vectors, rows=rows)
-    )
+    ref = index_ref(corpus, name)
+    manifest = ref.manifest(fingerprint)
+    if not ref.name.kind:
+        return VectorRange(open_shards(ref.path, manifest, device=device, rows=rows), rows.start)
+    vectors = _corpus_vectors(ref.vectors, fingerprint)
+    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)
+    index: VectorIndex = ref.kind.open(ref.path, manifest, options)
+    return index
 
 
 def open_range_rescorer(corpus: str, name: str, fingerprint: str) -> Rescorer | None:
     """Map the vectors that an index was made of; None if they are not there. Of the files only the rows that are asked for are read."""
-    vectors = _corpus_vectors(corpus, encoder_name(name), fingerprint)
+    vectors = _corpus_vectors(index_ref(corpus, name).vectors, fingerprint)
     return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
 
 
-def _corpus_vectors(corpus: str, encoder: str, fingerprint: str) -> CorpusVectors | None:
-    path = index_path(corpus, encoder)
-    return corpus_vectors(path, index_manifest(corpus, encoder, fingerprint)) if is_finished(path) else None
+def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors | None:
+    return corpus_vectors(ref.path, ref.manifest(fingerprint)) if ref.is_built else None

@@ -12,7 +12,7 @@ from indexer import INDEXES
 from indexer.build import open_lexical_index, open_rescorer, open_vector_index, refuse_other_weights
 from indexer.devices import encoder_device
 from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import encoder_name, encoder_spec, is_index_name, joined_names, unknown_name
+from indexer.naming import encoder_spec, joined_names, parse_index_name
 
 from . import RERANKERS
 from .base import Retriever
@@ -46,8 +46,7 @@ def open_searcher(
     """
     names = joined_names(retriever)
     for name in names:
-        if not is_index_name(name):
-            raise unknown_name("retriever", name)
+        parse_index_name(name, "retriever")
     store = open_store(corpus)
     retrievers = {name: open_retriever(corpus, name, store, device=device) for name in names}
     if cache_bytes:
@@ -78,7 +77,9 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
     logger.info("%s: %s", name, index.placement.reason)
-    return DenseRetriever(open_query_encoder(corpus, name, device=device), index, open_rescorer(corpus, encoder_name(name), store))
+    return DenseRetriever(
+        open_query_encoder(corpus, name, device=device), index, open_rescorer(corpus, parse_index_name(name).encoder, store)
+    )
 
 
 def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder:
@@ -88,7 +89,7 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
         ArtifactMismatch: the corpus's vectors were made with another checkpoint than the one that is here.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
-    spec = encoder_spec(encoder_name(name))
+    spec = encoder_spec(parse_index_name(name).encoder)
     encoder = TransformerEncoder(spec, encoder_device(device))
     refuse_other_weights(corpus, spec)
     return encoder

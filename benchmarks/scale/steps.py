@@ -17,8 +17,7 @@ from benchmarks.engines.kinds import NAME, enter
 from benchmarks.scale.part import PASSAGES, arguments
 from benchmarks.watching import folder_bytes, watched
 from corpora.durable import replacing
-from indexer import ENCODERS
-from indexer.naming import vector_index_name
+from indexer.naming import parse_index_name
 
 _IDX = ("-c", "from runtimes.cli import main; main()")
 _KEPT = "figures.json"
@@ -64,8 +63,7 @@ class Kept:
 
 def encoders_of(retrievers: list[str]) -> list[str]:
     """Return the encoders whose vectors are needed."""
-    made = [(vector_index_name(name), name) for name in retrievers]
-    return list(dict.fromkeys(index.encoder if index else name for index, name in made if index or name in ENCODERS))
+    return list(dict.fromkeys(filter(None, (parse_index_name(name).encoder for name in retrievers))))
 
 
 def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step]:
@@ -77,10 +75,10 @@ def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step
     for encoder in encoders_of(retrievers):
         yield Step(f"make {encoder}", arguments("vectors", folder, retriever=encoder), prints=True)
     for name in retrievers:
-        made = vector_index_name(name)
-        if made is not None:
-            yield Step(f"build {name}", [*_IDX, "build", NAME, "--encoder", made.encoder, "--index", made.kind, "--force"])
-        elif name not in ENCODERS:
+        encoder, kind = parse_index_name(name)
+        if encoder and kind:
+            yield Step(f"build {name}", [*_IDX, "build", NAME, "--encoder", encoder, "--index", kind, "--force"])
+        elif kind:
             yield Step(f"build {name}", [*_IDX, "build", NAME, f"--{name}", "--force"])
     yield Step("check", [*_IDX, "check", NAME])
     question = json.loads(options.questions.read_bytes())[0]

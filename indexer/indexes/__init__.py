@@ -1,4 +1,4 @@
-"""Index kinds; each has a line in a table of ``indexer/__init__.py``.
+"""Index kinds; each has a line in a table of ``indexer/__init__.py``, and all have the contract in ``kinds``.
 
 bm25/        BM25 that equals Lucene, without Lucene        selection    its k best
 lucene       Lucene itself                                  lucene_build, lucene_import, lucene_reader  made, adopted, asked

@@ -18,23 +18,24 @@ from corpora.errors import ArtifactDamaged, InputError
 from corpora.progress import amount
 from corpora.store import Rows
 from indexer.base import Placement, Scores, Vectors
+from indexer.corpus_vectors import CorpusVectors
 from indexer.memory import available_bytes
 from indexer.memory_map import map_checked, write_array
 from indexer.page_checks import checked_file
-from indexer.vector_kind import Opening, Plan
 from indexer.vectors import MISSING
 
 from .faiss_index import Contents, FaissIndex, contents_of
 from .faiss_library import INDEX_FILE, damage_named, load_faiss, read_mapped
 from .faiss_lists import CheckedLists
 from .faiss_range import flat_range, ivf_range, places_of, with_vectors
+from .kinds import IndexBuild, OpenOptions
 
 _ID_BYTES = 8
 
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
 
 
-def open_flat(path: Path, manifest: Manifest, opening: Opening, placement: Placement = ONLY_CPU) -> FaissIndex:
+def open_flat(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement = ONLY_CPU) -> FaissIndex:
     """Open a flat index; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
     index, first_place, contents, check = open_flat_part(path, manifest, opening)
 
@@ -46,7 +47,7 @@ def open_flat(path: Path, manifest: Manifest, opening: Opening, placement: Place
     return FaissIndex(contents, opening, search, placement)
 
 
-def open_flat_part(path: Path, manifest: Manifest, opening: Opening) -> tuple[Any, int, Contents, Callable[[], None]]:
+def open_flat_part(path: Path, manifest: Manifest, opening: OpenOptions) -> tuple[Any, int, Contents, Callable[[], None]]:
     """Open the file of a flat index, or the rows that are wanted of it; raises as ``open_mapped`` does.
 
     Returns:
@@ -66,7 +67,7 @@ def open_flat_part(path: Path, manifest: Manifest, opening: Opening) -> tuple[An
     return part, places.start, with_vectors(contents, part), lambda: None
 
 
-def open_ivf(path: Path, manifest: Manifest, opening: Opening, placement: Placement) -> FaissIndex:
+def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement) -> FaissIndex:
     """Open an inverted file; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
     file = checked_file(path, manifest, INDEX_FILE)
     is_pq = "subquantizers" in manifest.recipe.parameters
@@ -85,7 +86,7 @@ def open_ivf(path: Path, manifest: Manifest, opening: Opening, placement: Placem
     return FaissIndex(contents, opening, search, placement)
 
 
-def open_ivf_part(path: Path, manifest: Manifest, opening: Opening) -> Any:  # noqa: ANN401 - FAISS has no types
+def open_ivf_part(path: Path, manifest: Manifest, opening: OpenOptions) -> Any:  # noqa: ANN401 - FAISS has no types
     """Open the file of an inverted file, or the rows that are wanted of it; raises as ``open_mapped`` does."""
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP)
     # The threads that would read lists ahead cost more than they bring where lists are in memory already
@@ -93,7 +94,7 @@ def open_ivf_part(path: Path, manifest: Manifest, opening: Opening) -> Any:  # n
     return mapped if opening.rows is None else ivf_range(path / INDEX_FILE, mapped, opening.rows)
 
 
-def open_hnsw(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
+def open_hnsw(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
     """Open a graph; raises as ``open_mapped`` does, and ``InputError`` if a range of its rows is wanted."""
     if opening.rows is not None:
         raise InputError(
@@ -130,11 +131,11 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
     return index
 
 
-def save_missing(plan: Plan) -> None:
+def save_missing(plan: IndexBuild[CorpusVectors]) -> None:
     """Write which rows have no vector, if there are any, beside an index that knows its vectors by their places only."""
-    if len(plan.vectors.missing):
+    if len(plan.source.missing):
         with replacing(plan.staging / MISSING) as file:
-            write_array(file, plan.vectors.missing)
+            write_array(file, plan.source.missing)
 
 
 def read_missing(path: Path, manifest: Manifest) -> Rows:

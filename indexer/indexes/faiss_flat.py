@@ -7,6 +7,7 @@ its place among the rows that have a vector.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -15,11 +16,11 @@ import numpy as np
 from corpora.artifacts import Parameters
 from indexer.base import Vectors
 from indexer.corpus_vectors import CorpusVectors
-from indexer.vector_kind import Cost, Plan, VectorIndexKind
 
 from .faiss_cpu import open_flat, save_missing
 from .faiss_gpu import open_flat_anywhere
 from .faiss_library import INDEX_FILE, check_half, load_faiss, serialized
+from .kinds import Cost, IndexBuild, IndexKind, Size
 
 FORMAT_VERSION = 1
 
@@ -39,18 +40,18 @@ def _empty(dim: int, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no types
     return faiss.IndexScalarQuantizer(dim, codes, faiss.METRIC_INNER_PRODUCT)
 
 
-def _write(plan: Plan, *, codec: Codec) -> None:
+def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int]:
     """Write the file of an empty index as it will be with all vectors added, then their codes."""
-    index = _empty(plan.vectors.dim, codec)
+    index = _empty(plan.source.dim, codec)
     if codec == "8 bit":
-        index.train(_range(plan.vectors))
-    index.ntotal = len(plan.vectors)
+        index.train(_range(plan.source))
+    index.ntotal = len(plan.source)
     counted_bytes = 4 if codec == "float32" else 1  # FAISS counts codes in these units
     with (plan.staging / INDEX_FILE).open("wb") as file:
         file.write(serialized(index)[:-_NO_CODES_BYTES])
         file.write(np.uint64(index.ntotal * index.code_size // counted_bytes).tobytes())
         n_done = 0
-        for rows, vectors in plan.vectors.pages():
+        for rows, vectors in plan.source.pages():
             codes = index.sa_encode(vectors)
             if codec == "float16":
                 check_half(codes, rows)
@@ -58,6 +59,7 @@ def _write(plan: Plan, *, codec: Codec) -> None:
             n_done += len(rows)
             plan.progress(n_done, index.ntotal)
     save_missing(plan)
+    return plan.source.counts()
 
 
 def _range(vectors: CorpusVectors) -> Vectors:
@@ -69,16 +71,17 @@ def _range(vectors: CorpusVectors) -> Vectors:
     return found
 
 
-def _parameters(n: int, dim: int, *, codec: Codec) -> Parameters:
+def _parameters(size: Size, *, codec: Codec) -> Parameters:
     found: Parameters = {"codec": codec}
     return {**found, "trained_on": "the range of all vectors", "refine": _SQ8_REFINE} if codec == "8 bit" else found
 
 
-def _cost(n: int, dim: int, *, code_bytes: int, n_passes: int = 1) -> Cost:
-    return Cost(n * dim * code_bytes, _MEMORY_BYTES, n_passes * n * dim / _WRITTEN_PER_S)
+def _cost(size: Size, *, code_bytes: int, n_passes: int = 1) -> Cost:
+    n_components = size.n_rows * size.dim
+    return Cost(n_components * code_bytes, _MEMORY_BYTES, n_passes * n_components / _WRITTEN_PER_S)
 
 
-FLAT = VectorIndexKind(
+FLAT = IndexKind(
     name="flat",
     format_version=FORMAT_VERSION,
     parameters=partial(_parameters, codec="float32"),
@@ -86,7 +89,7 @@ FLAT = VectorIndexKind(
     open=open_flat,
     cost=partial(_cost, code_bytes=4),
 )
-FLAT_FP16 = VectorIndexKind(
+FLAT_FP16 = IndexKind(
     name="flat-fp16",
     format_version=FORMAT_VERSION,
     parameters=partial(_parameters, codec="float16"),
@@ -94,7 +97,7 @@ FLAT_FP16 = VectorIndexKind(
     open=open_flat_anywhere,
     cost=partial(_cost, code_bytes=2),
 )
-SQ8 = VectorIndexKind(
+SQ8 = IndexKind(
     name="sq8",
     format_version=FORMAT_VERSION,
     parameters=partial(_parameters, codec="8 bit"),

@@ -24,12 +24,12 @@ from indexer.base import Placement, Scores, Vectors, equal_ranges
 from indexer.devices import gpu_numbers
 from indexer.page_checks import checked_file
 from indexer.placement import free_memory
-from indexer.vector_kind import Opening
 
 from . import faiss_cpu
 from .faiss_index import FaissIndex, contents_of
 from .faiss_library import INDEX_FILE, load_faiss, reason
 from .faiss_range import with_vectors, without_lists
+from .kinds import OpenOptions
 
 LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
 _PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a flat index
@@ -50,7 +50,7 @@ class Part(NamedTuple):
         return self._replace(first_place=self.first_place + n_places)
 
 
-def open_flat_anywhere(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
+def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
     """Open a flat float16 index where ``opening.device`` says.
 
     Raises:
@@ -70,7 +70,7 @@ def open_flat_anywhere(path: Path, manifest: Manifest, opening: Opening) -> Fais
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
 
 
-def open_ivf_anywhere(path: Path, manifest: Manifest, opening: Opening) -> FaissIndex:
+def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
     """Open an inverted file where ``opening.device`` says; raises as ``open_flat_anywhere`` does."""
     entry_bytes = _code_bytes(manifest) + 8
     gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
@@ -84,7 +84,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, opening: Opening) -> Faiss
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
 
 
-def _n_vectors(manifest: Manifest, opening: Opening) -> int:
+def _n_vectors(manifest: Manifest, opening: OpenOptions) -> int:
     """Return how many vectors are opened, at most."""
     n_vectors = manifest.count("vectors")
     return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
@@ -234,7 +234,7 @@ def _on(config: Any, gpu: int) -> Any:  # noqa: ANN401
     return config
 
 
-def _placed(opening: Opening, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
+def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; with "auto" it goes where it fits."""
     n_gpus = load_faiss().get_num_gpus()
     gpus = seen_gpus(opening.device, n_gpus)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from corpora.durable import sync
 from corpora.errors import PiecesDamaged
 from corpora.staging import PIECES
 from indexer.base import n_threads
-from indexer.vector_kind import Cost, Plan, VectorIndexKind
+from indexer.corpus_vectors import CorpusVectors
 
 from .faiss_cpu import open_hnsw, save_missing
 from .faiss_library import INDEX_FILE, check_half, load_faiss, pieces_damage_named, write_index
+from .kinds import Cost, IndexBuild, IndexKind, Size
 
 FORMAT_VERSION = 1
 
@@ -32,16 +34,16 @@ _LINKS = 2 * _M + 2  # of a vector, all layers, on average 2 * M + 1.03
 _COMPARISON_S = (40e-9, 0.65e-9)  # of one core, and for each component
 
 
-def _parameters(n: int, dim: int) -> Parameters:
+def _parameters(size: Size) -> Parameters:
     return {"codec": "float16", "m": _M, "ef_construction": _EF_CONSTRUCTION, "ef_search": _EF_SEARCH}
 
 
-def _write(plan: Plan) -> None:
+def _write(plan: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
     saved = plan.staging / PIECES / _GRAPH
     saved.parent.mkdir(exist_ok=True)
     index = _begun(plan, saved)
     n_kept, n_seen, last_save = index.ntotal, 0, time.monotonic()
-    for rows, vectors in plan.vectors.pages():
+    for rows, vectors in plan.source.pages():
         n_seen += len(rows)
         if n_seen > n_kept:
             check_half(load_faiss().downcast_index(index.storage).sa_encode(vectors), rows)
@@ -51,19 +53,20 @@ def _write(plan: Plan) -> None:
         if time.monotonic() - last_save > _SAVE_EVERY_S:
             _save(index, saved)
             last_save = time.monotonic()
-        plan.progress(index.ntotal, len(plan.vectors))
+        plan.progress(index.ntotal, len(plan.source))
     write_index(plan.staging / INDEX_FILE, index)
     save_missing(plan)
+    return plan.source.counts()
 
 
-def _begun(plan: Plan, saved: Path) -> Any:  # noqa: ANN401 - FAISS has no types
+def _begun(plan: IndexBuild[CorpusVectors], saved: Path) -> Any:  # noqa: ANN401 - FAISS has no types
     """Return the graph that a stopped build has left, or an empty one, with room for all vectors: growing would double the memory."""
     faiss = load_faiss()
-    index = faiss.IndexHNSWSQ(plan.vectors.dim, faiss.ScalarQuantizer.QT_fp16, _M, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexHNSWSQ(plan.source.dim, faiss.ScalarQuantizer.QT_fp16, _M, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = _EF_CONSTRUCTION
     index.is_trained = True  # nothing of float16 is
     storage = faiss.downcast_index(index.storage)
-    for array, wanted in ((storage.codes, len(plan.vectors) * storage.code_size), (index.hnsw.neighbors, len(plan.vectors) * _LINKS)):
+    for array, wanted in ((storage.codes, len(plan.source) * storage.code_size), (index.hnsw.neighbors, len(plan.source) * _LINKS)):
         array.resize(wanted)
         array.resize(0)  # the room stays
     if saved.exists():
@@ -103,11 +106,12 @@ def _save(index: Any, path: Path) -> None:  # noqa: ANN401
     sync(path.parent)
 
 
-def _cost(n: int, dim: int) -> Cost:
+def _cost(size: Size) -> Cost:
+    n, dim, _ = size
     index_bytes = n * (2 * dim + _LINK_BYTES * _LINKS + 16)
     n_compared = n * _EF_CONSTRUCTION * math.log2(n + 2)
     once, per_component = _COMPARISON_S
     return Cost(2 * index_bytes, 0.6e9 + index_bytes, n_compared * (once + per_component * dim) / n_threads())
 
 
-HNSW = VectorIndexKind(name="hnsw", format_version=FORMAT_VERSION, parameters=_parameters, write=_write, open=open_hnsw, cost=_cost)
+HNSW = IndexKind(name="hnsw", format_version=FORMAT_VERSION, parameters=_parameters, write=_write, open=open_hnsw, cost=_cost)

@@ -26,7 +26,8 @@ from indexer.base import (
 )
 from indexer.corpus_vectors import rows_at
 from indexer.rescoring import Rescorer
-from indexer.vector_kind import Opening
+
+from .kinds import OpenOptions
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
@@ -61,7 +62,7 @@ class FaissIndex:
     """
 
     def __init__(
-        self, contents: Contents, opening: Opening, search: RawSearch, placement: Placement, *, largest_k: int | None = None
+        self, contents: Contents, opening: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
     ) -> None:
         """Take over an index.
 

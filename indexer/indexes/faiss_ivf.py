@@ -7,7 +7,7 @@ vector; then these become one file of lists. Memory holds the sample, or one pie
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +19,11 @@ from corpora.errors import InputError
 from corpora.staging import PIECES
 from indexer.base import Vectors, n_threads
 from indexer.corpus_vectors import CorpusVectors
-from indexer.vector_kind import Cost, Plan, VectorIndexKind
 
 from .faiss_gpu import open_ivf_anywhere
 from .faiss_library import INDEX_FILE, check_half, deserialized, load_faiss, serialized, write_piece
 from .inverted_lists import NO_LISTS_BYTES, Codes, Lists, Piece, write_lists
+from .kinds import Cost, IndexBuild, IndexKind, Size
 
 FORMAT_VERSION = 1
 
@@ -54,7 +54,8 @@ def n_subquantizers(dim: int) -> int:
     return dim // next(n for n in range(min(_PQ_COMPONENTS, dim), dim + 1) if dim % n == 0)
 
 
-def _parameters(n: int, dim: int, *, codec: Codec) -> Parameters:
+def _parameters(size: Size, *, codec: Codec) -> Parameters:
+    n, dim, _ = size
     lists = n_lists(n)
     found = {"codec": codec, "lists": lists, "sample": _sample_rows(n, dim), "seed": _SEED, "iterations": _ITERATIONS}
     if codec == "pq":
@@ -66,27 +67,28 @@ def _sample_rows(n: int, dim: int) -> int:
     return min(n, _PER_LIST * n_lists(n), _SAMPLE_BYTES // (4 * dim))
 
 
-def _write(plan: Plan, *, codec: Codec) -> None:
-    if codec == "pq" and len(plan.vectors) < 1 << _PQ_BITS:
+def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int]:
+    if codec == "pq" and len(plan.source) < 1 << _PQ_BITS:
         raise InputError(
-            f"ivfpq is trained on at least {1 << _PQ_BITS} vectors, here are {len(plan.vectors)}: so few are searched exactly at no cost"
+            f"ivfpq is trained on at least {1 << _PQ_BITS} vectors, here are {len(plan.source)}: so few are searched exactly at no cost"
         )
-    if codec == "pq" and n_subquantizers(plan.vectors.dim) * _MAX_PQ_COMPONENTS < plan.vectors.dim:
+    if codec == "pq" and n_subquantizers(plan.source.dim) * _MAX_PQ_COMPONENTS < plan.source.dim:
         raise InputError(
-            f"ivfpq codes {_PQ_COMPONENTS} to {_MAX_PQ_COMPONENTS} components at a time, and the dimension {plan.vectors.dim} cannot be "
+            f"ivfpq codes {_PQ_COMPONENTS} to {_MAX_PQ_COMPONENTS} components at a time, and the dimension {plan.source.dim} cannot be "
             f"divided so: use ivf or sq8"
         )
     folder = plan.staging / PIECES
     folder.mkdir(exist_ok=True)
     trained = folder / _TRAINED
     if not trained.exists():
-        write_piece(trained, _trained(plan.vectors, plan.parameters, codec))
+        write_piece(trained, _trained(plan.source, plan.parameters, codec))
     index = deserialized(trained)
     pieces = list(_write_pieces(plan, index, codec))
-    index.ntotal = len(plan.vectors)
+    index.ntotal = len(plan.source)
     with (plan.staging / INDEX_FILE).open("wb") as file:
         file.write(serialized(index)[:-NO_LISTS_BYTES])
         write_lists(file, pieces, plan.progress)
+    return plan.source.counts()
 
 
 def _trained(vectors: CorpusVectors, parameters: Parameters, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -130,9 +132,9 @@ def _trained_lists(sample: Vectors, n: int) -> Any:  # noqa: ANN401
     return quantizer
 
 
-def _write_pieces(plan: Plan, index: Any, codec: Codec) -> Iterator[Piece]:  # noqa: ANN401
+def _write_pieces(plan: IndexBuild[CorpusVectors], index: Any, codec: Codec) -> Iterator[Piece]:  # noqa: ANN401
     """Make the pieces that are not there yet; yield all."""
-    shards = plan.vectors.shards
+    shards = plan.source.shards
     n_shards = max(1, min(_PIECE_SHARDS, _PIECE_BYTES // (shards.shard_rows * index.code_size)))
     piece_rows = n_shards * shards.shard_rows
     n_done = 0
@@ -140,15 +142,15 @@ def _write_pieces(plan: Plan, index: Any, codec: Codec) -> Iterator[Piece]:  # n
         piece = Piece(_piece_path(plan.staging, first_row // piece_rows), index.nlist, index.code_size)
         if not piece.path.exists():
             parts = []
-            for rows, vectors in plan.vectors.pages(first_row, first_row + piece_rows):
+            for rows, vectors in plan.source.pages(first_row, first_row + piece_rows):
                 lists, codes = _encoded(index, vectors)
                 if codec == "float16":
                     check_half(codes, rows)
                 parts.append((lists, rows, codes))
-                plan.progress(n_done + sum(len(part[1]) for part in parts), len(plan.vectors))
+                plan.progress(n_done + sum(len(part[1]) for part in parts), len(plan.source))
             piece.write(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         n_done += int(piece.ends()[-1])
-        plan.progress(n_done, len(plan.vectors))
+        plan.progress(n_done, len(plan.source))
         yield piece
 
 
@@ -166,8 +168,9 @@ def _encoded(index: Any, vectors: Vectors) -> tuple[Lists, Codes]:  # noqa: ANN4
     return lists, codes
 
 
-def _cost(n: int, dim: int, *, codec: Codec) -> Cost:
+def _cost(size: Size, *, codec: Codec) -> Cost:
     """Return the cost: pieces and lists lie on the disk beside each other, and every vector is compared with every centroid."""
+    n, dim, _ = size
     code_bytes = 2 * dim if codec == "float16" else math.ceil(n_subquantizers(dim) * _PQ_BITS / 8)
     sample = _sample_rows(n, dim)
     memory_bytes = 0.6e9 + max(4 * dim * sample, 3 * min(_PIECE_BYTES, n * code_bytes))
@@ -175,7 +178,7 @@ def _cost(n: int, dim: int, *, codec: Codec) -> Cost:
     return Cost(2 * n * (code_bytes + 8), memory_bytes, (n_products / _PRODUCTS_PER_S + n * dim / _ENCODED_PER_S) / n_threads())
 
 
-IVF = VectorIndexKind(
+IVF = IndexKind(
     name="ivf",
     format_version=FORMAT_VERSION,
     parameters=partial(_parameters, codec="float16"),
@@ -183,7 +186,7 @@ IVF = VectorIndexKind(
     open=open_ivf_anywhere,
     cost=partial(_cost, codec="float16"),
 )
-IVFPQ = VectorIndexKind(
+IVFPQ = IndexKind(
     name="ivfpq",
     format_version=FORMAT_VERSION,
     parameters=partial(_parameters, codec="pq"),

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from corpora.artifacts import Manifest, Parameters
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.store import Rows
-from indexer.base import Hits, IndexKind, Scores, check_k, no_hits
+from indexer.base import Hits, Scores, check_k, no_hits
 from indexer.jvm import JavaError
 
-from .lucene_build import DIRECTORY, PIECE_ROWS, ROWS, write
+from .kinds import IndexKind, OpenOptions
+from .lucene_build import DIRECTORY, PIECE_ROWS, ROWS, cost, write
 from .lucene_reader import K1, STEMMER, B, LuceneReader
 
 _QUERIES_PER_CALL = 256
@@ -95,7 +96,7 @@ def damage_named(path: Path) -> Iterator[None]:
         raise ArtifactDamaged(f"Lucene cannot read {path} ({error}): 'idx check' says which files are damaged") from error
 
 
-def open_lucene(path: Path, manifest: Manifest) -> LuceneIndex:
+def open_lucene(path: Path, manifest: Manifest, options: OpenOptions) -> LuceneIndex:
     """Open a built or imported index; see ``IndexKind.open``.
 
     Raises:
@@ -118,7 +119,8 @@ PARAMETERS: Parameters = {"k1": K1, "b": B, "stemmer": STEMMER}
 KIND = IndexKind(
     name="lucene",
     format_version=1,
-    parameters={**PARAMETERS, "origin": "built", "piece_rows": PIECE_ROWS},
+    parameters=lambda size: {**PARAMETERS, "origin": "built", "piece_rows": PIECE_ROWS},
     write=write,
     open=open_lucene,
+    cost=cost,
 )

@@ -28,9 +28,10 @@ from corpora.staging import PIECES
 from corpora.store import PassageStore
 from indexer.base import NO_ROW, n_threads
 from indexer.java_functions import call, method
-from indexer.jvm import JavaError, beside_java, in_java, java_class, run_java
+from indexer.jvm import JavaError, beside_java, check_installed, in_java, java_class, run_java
 from indexer.memory import memory_bytes
 
+from .kinds import Cost, IndexBuild, Size
 from .lucene_reader import LUCENE, STEMMER, LuceneReader, open_directory
 
 DIRECTORY = "index"
@@ -44,11 +45,26 @@ _NO_SPACE = "No space left on device"
 _COMPLAINT = re.compile(r"^(?!\s*at ).*(Exception|Error|" + _NO_SPACE + ")")  # not a line of a stack trace
 _KEPT = "what is finished is kept: mend it and run the same command again"
 _MAX_CHARACTERS = 20_000_000  # in a string of JSON, to Anserini's parser
+_PASSAGES_PER_S = 5_500  # of one program
+_BYTES_PER_TEXT_BYTE = 0.5  # as for BM25
 _LOCK_FILE = "write.lock"
 
 
-def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str, int]:
-    """Build the index of a store into ``staging``; see ``IndexKind.write``."""
+def cost(size: Size) -> Cost:
+    """Return what building needs; each of the programs that run at once has a piece of the passages on the disk as text.
+
+    Raises:
+        MissingExtraError: the extra ``lucene`` is not installed.
+    """
+    check_installed()
+    n_programs = min(programs_at_once(), size.n_rows // PIECE_ROWS + 1)
+    disk_bytes = size.passage_bytes * (_BYTES_PER_TEXT_BYTE * size.n_rows + n_programs * min(PIECE_ROWS, size.n_rows))
+    return Cost(disk_bytes, 0.5e9 + n_programs * PROGRAM_HEAP_BYTES, size.n_rows / (n_programs * _PASSAGES_PER_S))
+
+
+def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
+    """Build the index of a store; see ``IndexKind.write``."""
+    store, _, staging, progress = plan
     pieces = staging / PIECES
     pieces.mkdir(exist_ok=True)
     for unfinished in pieces.glob(".*"):

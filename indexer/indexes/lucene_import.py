@@ -24,7 +24,7 @@ from corpora.progress import Progress, silent
 from corpora.staging import Outcome, Work, build_artifact
 from corpora.store import PassageStore
 from indexer.base import NO_ROW
-from indexer.catalog import PACKAGES, index_manifest, index_path
+from indexer.catalog import PACKAGES, index_ref
 from indexer.jvm import JavaError
 
 from .lucene import KIND, PARAMETERS
@@ -51,7 +51,7 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
         ArtifactMismatch: the corpus has another Lucene index.
         MissingExtraError, StorageError, LockedError: see there.
     """
-    target = index_path(corpus, KIND.name)
+    ref = index_ref(corpus, KIND.name)
     inputs = {"passages": store.fingerprint, "segments": file_sha256(_segments_file(source))}
     parameters = {**PARAMETERS, "origin": "imported"}
     recipe = Recipe(kind=KIND.name, format_version=KIND.format_version, parameters=parameters, inputs=inputs)
@@ -60,11 +60,11 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
         if force:
             return None
         try:
-            manifest = index_manifest(corpus, KIND.name, store.fingerprint)
+            manifest = ref.manifest(store.fingerprint)
         except ArtifactMissing:
             return None
         if manifest.recipe != recipe:
-            raise ArtifactMismatch(f"{target} holds another Lucene index ({manifest.sources.get('index', 'built')}): --force replaces it")
+            raise ArtifactMismatch(f"{ref.path} holds another Lucene index ({manifest.sources.get('index', 'built')}): --force replaces it")
         return manifest
 
     work = Work(
@@ -74,7 +74,7 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
         write=lambda staging: Outcome(store.fingerprint, _adopt(source, store, staging, progress)),
         packages=PACKAGES,
     )
-    return build_artifact(target, work)
+    return build_artifact(ref.path, work)
 
 
 def _segments_file(source: Path) -> Path:

@@ -84,7 +84,7 @@ def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
 def _left_without_vectors(corpus: str, removed: set[str]) -> list[str]:
     """Return the indexes of a corpus that stay while the vectors they were made of go."""
     from indexer.catalog import built_indexes
-    from indexer.naming import vector_index_name
+    from indexer.naming import parse_index_name
 
     names = [name for name in built_indexes(corpus) if name not in removed] if removed else []
-    return [name for name in names if (made := vector_index_name(name)) is not None and made.encoder in removed]
+    return [name for name in names if parse_index_name(name).encoder in removed]

@@ -127,12 +127,10 @@ class LocalSource:
 def _check(corpus: str, retriever: str) -> None:
     """Raise ``UnknownNameError`` or ``ArtifactError`` unless a corpus has a retriever's indexes."""
     from indexer.catalog import index_manifest
-    from indexer.naming import canonical_name, is_index_name, unknown_name
+    from indexer.naming import parse_index_name
 
     for name in retriever.split("+"):
-        if not is_index_name(name):
-            raise unknown_name("retriever", name)
-        index_manifest(corpus, canonical_name(name), store_manifest(corpus).fingerprint)
+        index_manifest(corpus, str(parse_index_name(name, "retriever")), store_manifest(corpus).fingerprint)
 
 
 class RemoteSource:

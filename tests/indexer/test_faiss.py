@@ -23,11 +23,12 @@ from indexer.base import SearchParams, Stored, Vectors
 from indexer.build import build_index
 from indexer.catalog import index_path
 from indexer.corpus_vectors import CorpusVectors, rows_at
+from indexer.indexes.faiss_index import FaissIndex
 from indexer.indexes.faiss_ivf import n_lists, n_subquantizers
 from indexer.indexes.faiss_library import INDEX_FILE, damage_named, load_faiss
 from indexer.indexes.inverted_lists import Piece
+from indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
 from indexer.recall import recall
-from indexer.vector_kind import Opening, Plan, VectorIndexKind
 from indexer.vectors import ShardChecks, Shards
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
@@ -50,8 +51,8 @@ def corpus_vectors(folder: Path, vectors: Vectors, *, stored: Stored = "float32"
     return CorpusVectors(shards, vectors.shape[1], stored, np.array(missing, dtype=np.int64), "identity", ShardChecks(shards, 0, {}))
 
 
-def kind_of(name: str) -> VectorIndexKind:
-    kind: VectorIndexKind = load("index", name, VECTOR_INDEXES)
+def kind_of(name: str) -> IndexKind[CorpusVectors, FaissIndex]:
+    kind: IndexKind[CorpusVectors, FaissIndex] = load("index", name, VECTOR_INDEXES)
     return kind
 
 
@@ -59,9 +60,8 @@ def write(name: str, vectors: CorpusVectors, folder: Path) -> Manifest:
     """Write an index and return a manifest for it."""
     kind = kind_of(name)
     (folder / PIECES).mkdir(parents=True, exist_ok=True)
-    parameters = kind.parameters(len(vectors), vectors.dim)
-    kind.write(Plan(vectors, parameters, folder, lambda done, total: None))
-    counts = {"rows": vectors.shards.n_rows, "vectors": len(vectors), "dim": vectors.dim}
+    parameters = kind.parameters(Size(len(vectors), vectors.dim))
+    counts = kind.write(IndexBuild(vectors, parameters, folder, lambda done, total: None))
     recipe = Recipe(kind=name, format_version=1, parameters=parameters, inputs={})
     return Manifest(recipe=recipe, sources={}, fingerprint="", counts=counts, packages={}, files={}, created="")
 
@@ -150,7 +150,7 @@ def test_half_a_million_components_too_large_for_float16_are_named(tmp_path: Pat
 
 
 def opened(name: str, folder: Path, manifest: Manifest, vectors: CorpusVectors | None = None) -> Any:  # noqa: ANN401
-    return kind_of(name).open(folder, manifest, Opening(name=f"e-{name}", encoder="e", vectors=vectors))
+    return kind_of(name).open(folder, manifest, OpenOptions(name=f"e-{name}", encoder="e", vectors=vectors))
 
 
 def test_an_index_that_was_never_trained_is_refused(tmp_path: Path) -> None:
@@ -230,11 +230,11 @@ def test_subquantizers_divide_the_dimension(dim: int, expected: int) -> None:
 
 def test_the_sample_is_bounded_whatever_the_size() -> None:
     for name in ("ivf", "ivfpq"):
-        parameters = kind_of(name).parameters(10**9, 768)
+        parameters = kind_of(name).parameters(Size(10**9, 768))
         assert int(parameters["sample"] or 0) * 768 * 4 <= 2 << 30
-        assert kind_of(name).cost(10**9, 768).memory_bytes < 4e9
+        assert kind_of(name).cost(Size(10**9, 768)).memory_bytes < 4e9
     for name in ("flat", "flat-fp16", "sq8"):
-        assert kind_of(name).cost(10**9, 768).memory_bytes < 4e9
+        assert kind_of(name).cost(Size(10**9, 768)).memory_bytes < 4e9
 
 
 def test_a_sample_is_drawn_from_the_rows_that_have_a_vector(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from indexer.indexes.faiss_gpu import (
 )
 from indexer.indexes.faiss_index import Contents, FaissIndex
 from indexer.indexes.faiss_library import INDEX_FILE
-from indexer.vector_kind import Opening
+from indexer.indexes.kinds import OpenOptions
 from tests.indexer.made_vectors import clustered
 from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
 
@@ -64,10 +64,10 @@ def test_gpus_that_are_not_there_are_refused(device: str, n_gpus: int, message: 
 @pytest.mark.skipif(faiss.get_num_gpus() > 0, reason="this FAISS has GPUs")
 def test_a_faiss_without_gpus_says_so_when_one_is_named(tmp_path: Path) -> None:
     manifest = write("flat-fp16", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    opened = open_flat_anywhere(tmp_path / "index", manifest, Opening(name="e-flat-fp16", encoder="e", device="auto"))
+    opened = open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="auto"))
     assert opened.placement == (("cpu",), "FAISS on the CPU, because this FAISS sees no GPU: 54.0 kB")
     with pytest.raises(InputError, match="--device cuda:0: this FAISS sees no GPU"):
-        open_flat_anywhere(tmp_path / "index", manifest, Opening(name="e-flat-fp16", encoder="e", device="cuda:0"))
+        open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="cuda:0"))
 
 
 def test_what_does_not_fit_is_refused_with_the_arithmetic() -> None:
@@ -118,7 +118,11 @@ def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked
         n_rows=9999, n_vectors=9999, dim=2, missing=np.empty(0, dtype=np.int64), parameters={"refine": SearchParam(refine, 1000)}
     )
     index = FaissIndex(
-        contents, Opening(name="e-ivfpq", encoder="e"), lambda queries, k, params: pytest.fail("searched"), ONLY_CPU, largest_k=LARGEST_K
+        contents,
+        OpenOptions(name="e-ivfpq", encoder="e"),
+        lambda queries, k, params: pytest.fail("searched"),
+        ONLY_CPU,
+        largest_k=LARGEST_K,
     )
     with pytest.raises(InputError, match=rf"^{asked} finds at most 2,048 on a GPU; exact search \('e'\) has no such limit"):
         index.search(np.zeros((1, 2), dtype=np.float32), k)

@@ -15,9 +15,10 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_index, open_index
 from indexer.catalog import index_path
-from indexer.estimate import lucene_need
 from indexer.indexes import lucene_build
+from indexer.indexes.kinds import Size
 from indexer.indexes.lucene import LuceneIndex
+from indexer.indexes.lucene_build import cost
 
 pytestmark = pytest.mark.slow  # Java: half a minute
 
@@ -129,13 +130,13 @@ def test_documents_that_get_lost_are_noticed(build: Build, made_passages: list[P
 def test_without_the_extra_the_need_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyserini", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'wikidx\[lucene\]'"):
-        lucene_need(1000, 600)
+        cost(Size(1000, passage_bytes=600))
 
 
 def test_the_need_covers_what_a_build_takes(build: Build, made_passages: list[Passage]) -> None:
     n_bytes = sum(len(field.encode()) for passage in made_passages for field in passage)
     built(build(made_passages))
-    need = lucene_need(3000, n_bytes / 3000)
+    need = cost(Size(3000, passage_bytes=n_bytes / 3000))
     assert 1.5 * manifest().n_bytes < need.disk_bytes < 20 * manifest().n_bytes
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts import Manifest
+from corpora.artifacts import Manifest, Parameters
 from corpora.errors import ArtifactDamaged, ArtifactMismatch
-from corpora.progress import Progress
 from corpora.staging import PIECES
 from corpora.store import PassageStore, Rows
 from indexer.analysis import ANALYZER, TermNumbers
-from indexer.base import Hits, IndexKind, Scores, check_k, n_threads, no_hits
+from indexer.base import Hits, Scores, check_k, n_threads, no_hits
 from indexer.compiled import kernel
 from indexer.dictionary import HashedTerms, find_all
+from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, OpenOptions, Size
 
 from .bounds import Terms
 from .files import BLOCK_ROWS, Checks, IndexFiles, check_byte_order
@@ -30,6 +30,11 @@ from .similarity import denominators, idf, inverse_norms, mean_length
 K1 = 0.9
 B = 0.4
 
+FORMAT_VERSION = 4
+PARAMETERS: Parameters = {"analyzer": ANALYZER, "k1": K1, "b": B}
+
+_TEXT_BYTES_PER_S = 10e6  # indexed, on two cores (2026)
+_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
 _POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few milliseconds, as long as it can take until other threads have started
 
@@ -189,16 +194,16 @@ def _answer_some(tables: Tables, terms: Terms, starts: NDArray[np.int64], space:
     return -1
 
 
-def write(store: PassageStore, staging: Path, progress: Progress) -> Mapping[str, int]:
-    """Build the index of a store into ``staging``; see ``IndexKind.write``."""
+def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
+    """Build the index of a store; see ``IndexKind.write``."""
     check_byte_order()
-    pieces = staging / PIECES
+    pieces = plan.staging / PIECES
     pieces.mkdir(exist_ok=True)
-    dictionary = invert(store, pieces, progress)
-    return merge(staging, pieces, dictionary, K1, B)
+    dictionary = invert(plan.source, pieces, plan.progress)
+    return merge(plan.staging, pieces, dictionary, K1, B)
 
 
-def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
+def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index:
     """Open a built index; see ``IndexKind.open``.
 
     Raises:
@@ -206,11 +211,9 @@ def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
         ArtifactMismatch: its analyzer is not known.
     """
     check_byte_order()
-    parameters = {name: manifest.recipe.parameters.get(name) for name in KIND.parameters}
-    if parameters != KIND.parameters:
-        raise ArtifactMismatch(
-            f"{path} was built with {parameters}, this version of idx has {KIND.parameters}: build it again with --force"
-        )
+    parameters = {name: manifest.recipe.parameters.get(name) for name in PARAMETERS}
+    if parameters != PARAMETERS:
+        raise ArtifactMismatch(f"{path} was built with {parameters}, this version of idx has {PARAMETERS}: build it again with --force")
     files = IndexFiles(path)
     if len(files.postings.totals) != 2:
         raise ArtifactDamaged(f"{path / 'totals'} does not hold two numbers: build it again with --force")
@@ -222,4 +225,10 @@ def open_bm25(path: Path, manifest: Manifest) -> BM25Index:
     return BM25Index(files)
 
 
-KIND = IndexKind(name="bm25", format_version=4, parameters={"analyzer": ANALYZER, "k1": K1, "b": B}, write=write, open=open_bm25)
+def _cost(size: Size) -> Cost:
+    """Return what building needs; the vocabulary is held in memory, pieces and the merged index lie on the disk beside each other."""
+    n_bytes = size.n_rows * size.passage_bytes
+    return Cost(_BYTES_PER_TEXT_BYTE * n_bytes, 0.5e9 + 0.15 * n_bytes, n_bytes / _TEXT_BYTES_PER_S)
+
+
+KIND = IndexKind(name="bm25", format_version=FORMAT_VERSION, parameters=lambda size: PARAMETERS, write=write, open=open_bm25, cost=_cost)

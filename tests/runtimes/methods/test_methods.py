@@ -8,7 +8,7 @@ import pytest
 
 from corpora import CORPORA
 from corpora.errors import UnknownNameError
-from indexer.naming import is_index_name
+from indexer.naming import parse_index_name
 from retrievers.options import SearchOptions
 from runtimes.methods import METHODS, find_method
 from runtimes.methods.base import list_options
@@ -26,7 +26,7 @@ def test_a_method_describes_itself(name: str) -> None:
     assert prompt_hashes([name])
     for preset in method.presets.values():
         assert preset.corpus in CORPORA
-        assert is_index_name(preset.retriever)
+        assert str(parse_index_name(preset.retriever)) == preset.retriever
         SearchOptions(**preset.search)  # raises of what is none
 
 

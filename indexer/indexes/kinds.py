@@ -1,0 +1,81 @@
+"""The contract of a kind of index, over passages or over vectors: its parameters, what building it costs, how it is written and opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from corpora.artifacts import Manifest, Parameters
+from corpora.progress import Progress
+from indexer.corpus_vectors import CorpusVectors
+
+Source = TypeVar("Source")  # PassageStore or CorpusVectors
+Index_co = TypeVar("Index_co", covariant=True)
+
+
+class Size(NamedTuple):
+    """Size of what is indexed: rows, components of a vector (0 for passages), and bytes of text of a passage on average."""
+
+    n_rows: int
+    dim: int = 0
+    passage_bytes: float = 0.0
+
+
+class Cost(NamedTuple):
+    """Estimate of a build: most bytes on disk while it runs, most bytes of memory, seconds on this machine's cores."""
+
+    disk_bytes: float
+    memory_bytes: float
+    time_s: float
+
+
+class IndexBuild(NamedTuple, Generic[Source]):
+    """A build: passages or vectors -> files in the directory ``staging``, where an interrupted build may have left pieces."""
+
+    source: Source
+    parameters: Parameters
+    staging: Path
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """Options of opening an index.
+
+    Attributes:
+        name: the index's name, for messages.
+        encoder: the name of its encoder, which exact search goes by; "" for an index over passages.
+        device: as ``devices.check_devices`` has it.
+        vectors: those that the index was built from; None if they are not there any more.
+        rows: search these alone, copied into memory; results are counted and scored as in the whole index. None: all, mapped.
+    """
+
+    name: str
+    encoder: str = ""
+    device: str = "cpu"
+    vectors: CorpusVectors | None = None
+    rows: range | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexKind(Generic[Source, Index_co]):
+    """A kind of index over a ``Source``: the passages of a corpus, or the vectors that an encoder made of them.
+
+    Attributes:
+        name: the kind, as the manifest has it; of an index over vectors also what follows the encoder's name.
+        format_version: of the files.
+        parameters: size -> everything besides the source that decides what is built, and the defaults of search parameters.
+        write: writes the files and returns the counts of the manifest; resumes from finished pieces in the directory. Raises ``InputError``
+            if such a source cannot be indexed, ``PiecesDamaged`` over pieces it cannot use.
+        open: (directory, manifest, options) -> index.
+        cost: size -> what building needs; raises ``MissingExtraError`` if a package that it needs is not installed.
+    """
+
+    name: str
+    format_version: int
+    parameters: Callable[[Size], Parameters]
+    write: Callable[[IndexBuild[Source]], Mapping[str, int]]
+    open: Callable[[Path, Manifest, OpenOptions], Index_co]
+    cost: Callable[[Size], Cost]
