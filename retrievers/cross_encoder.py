@@ -5,34 +5,53 @@ Any sequence-classification checkpoint of Hugging Face's that has one label, or 
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from corpora.errors import ArtifactMismatch, MissingExtraError
 from corpora.passage import Passage
 from indexer.base import Scores
 from indexer.batching import batches
-from indexer.encoders.checkpoints import located, wanted_files
-from indexer.encoders.failures import first_line
+from indexer.encoders.checkpoints import Checkpoint, located, wanted_files
+from indexer.encoders.loading import load_network, n_positions
 from indexer.encoders.model import chosen_device
 from indexer.encoders.tokenizing import checkpoint_tokenizer
 
 from .cancellation import check_wanted
-from .rerankers import RerankerSpec
 
 if TYPE_CHECKING:
     import tokenizers
-    import torch
 
 _WINDOW = 4096  # pairs that are tokenised and sorted by length together; more would take memory
 _CPU_BATCH_TOKENS = 1_024  # padding included; what stays in the caches
 _GPU_BATCH_TOKENS = 32_768
+
+
+def title_and_text(passage: Passage) -> str:
+    """Return title and text with a space between them."""
+    return f"{passage.title} {passage.text}" if passage.title else passage.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossEncoderSpec:
+    """A sequence-classification checkpoint, and how it reads a query with a passage.
+
+    Attributes:
+        name: in idx.
+        checkpoint: where its weights and tokenizer are.
+        max_tokens: where a pair is cut, special tokens included: the longer of the two first.
+        passage_text: what is read of a passage.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    max_tokens: int = 512
+    passage_text: Callable[[Passage], str] = title_and_text
 
 
 class CrossEncoder:
@@ -50,7 +69,7 @@ class CrossEncoder:
         DownloadError: it is not here and cannot be had.
     """
 
-    def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
+    def __init__(self, spec: CrossEncoderSpec, device: str = "cpu") -> None:
         try:
             import torch
             import transformers  # noqa: F401
@@ -60,12 +79,16 @@ class CrossEncoder:
         self._spec = spec
         self._device = torch.device(chosen_device(device))
         self._on_cpu = self._device.type == "cpu"
-        model = _model(folder, spec, torch.float32 if self._on_cpu else torch.float16)
-        self._model = model.to(self._device).eval()
+        model = load_network("AutoModelForSequenceClassification", folder, spec.name, "float32" if self._on_cpu else "float16")
+        if model.config.num_labels > 2:
+            raise ArtifactMismatch(f"{folder} tells {model.config.num_labels} labels apart: a cross-encoder for reranking has one or two")
+        self._model = model.to(self._device)
         self._has_types = "token_type_ids" in inspect.signature(model.forward).parameters
         self._pad = model.config.pad_token_id or 0
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # it joins a query and a text as the network expects them
-        self._tokenizer.enable_truncation(_max_tokens(model.config, spec.max_tokens), strategy="longest_first")
+        self._tokenizer.enable_truncation(
+            min(spec.max_tokens, n_positions(model.config.to_dict()) or spec.max_tokens), strategy="longest_first"
+        )
         self._tokenizer.no_padding()
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
@@ -97,45 +120,3 @@ class CrossEncoder:
             logits = self._model(**{name: torch.from_numpy(array).to(self._device) for name, array in arrays.items()}).logits.float()
             found: Scores = (logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).cpu().numpy()
         return found
-
-
-def _model(folder: Path, spec: RerankerSpec, dtype: torch.dtype) -> Any:  # noqa: ANN401 - a network of transformers
-    """Return the checkpoint's network, on the CPU."""
-    from safetensors import SafetensorError
-    from transformers import AutoModelForSequenceClassification
-
-    try:
-        with _silence():
-            model, about = AutoModelForSequenceClassification.from_pretrained(
-                folder, dtype=dtype, local_files_only=True, output_loading_info=True
-            )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise ArtifactDamaged(f"{folder} cannot be read as the reranker '{spec.name}': {first_line(error)}") from error
-    if about["missing_keys"]:
-        missing = ", ".join(sorted(about["missing_keys"])[:3])
-        raise ArtifactMismatch(f"{folder} is no cross-encoder: it lacks {missing}, which would be random")
-    if model.config.num_labels > 2:
-        raise ArtifactMismatch(f"{folder} tells {model.config.num_labels} labels apart: a cross-encoder for reranking has one or two")
-    return model
-
-
-def _max_tokens(config: Any, wanted: int) -> int:  # noqa: ANN401 - a configuration of transformers
-    """Return how many tokens a pair may have; RoBERTa's positions begin behind the number of its padding token."""
-    n_positions = getattr(config, "max_position_embeddings", wanted)
-    return min(wanted, n_positions - (config.pad_token_id + 1 if "roberta" in config.model_type else 0))
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep transformers from printing while it loads."""
-    from transformers.utils import logging
-
-    verbosity, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if has_bar:
-            logging.enable_progress_bar()

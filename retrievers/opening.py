@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from corpora.build import open_store
@@ -15,12 +16,11 @@ from indexer.encoders.transformer import TransformerEncoder
 from indexer.naming import encoder_spec, joined_names, parse_index_name
 
 from . import RERANKERS
-from .base import Retriever
+from .base import Reranker, Retriever
 from .bm25 import BM25Retriever
 from .cache import CachedRetriever
-from .cross_encoder import CrossEncoder
+from .cross_encoder import CrossEncoder, CrossEncoderSpec
 from .dense import DenseRetriever
-from .rerankers import RerankerSpec
 from .searcher import LocalSearcher
 
 logger = logging.getLogger(__name__)
@@ -54,11 +54,11 @@ def open_searcher(
     return LocalSearcher(store, retrievers, open_reranker(reranker, device=device) if reranker else None)
 
 
-def open_reranker(name: str, *, device: str = "cpu") -> CrossEncoder:
-    """Open a cross-encoder.
+def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
+    """Open a reranker.
 
     Args:
-        name: one of ``RERANKERS``, or a directory with a checkpoint: a path with a "/" in it.
+        name: one of ``RERANKERS``, or a directory with the checkpoint of a cross-encoder: a path with a "/" in it.
         device: where it runs.
 
     Raises:
@@ -66,9 +66,9 @@ def open_reranker(name: str, *, device: str = "cpu") -> CrossEncoder:
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``CrossEncoder``.
     """
     if "/" in name:
-        return CrossEncoder(RerankerSpec(name=name, checkpoint=Path(name)), device)
-    spec: RerankerSpec = load("reranker", name, RERANKERS)
-    return CrossEncoder(spec, device)
+        return CrossEncoder(CrossEncoderSpec(name=name, checkpoint=Path(name)), device)
+    open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)
+    return open_named(device)
 
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:

@@ -1,17 +1,13 @@
-"""The cross-encoders that are known by name: ``RERANKERS`` of the package lists them. Any other checkpoint is named by its directory."""
+"""The rerankers that are known by name: ``RERANKERS`` of the package lists them, each a function from a device to the open reranker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from corpora.passage import Passage
-from indexer.encoders.checkpoints import Checkpoint, HubCheckpoint
+from indexer.encoders.checkpoints import HubCheckpoint
 
-
-def title_and_text(passage: Passage) -> str:
-    """Return title and text with a space between them."""
-    return f"{passage.title} {passage.text}" if passage.title else passage.text
+from .cross_encoder import CrossEncoder, CrossEncoderSpec
 
 
 def title_colon_text(passage: Passage) -> str:
@@ -19,28 +15,15 @@ def title_colon_text(passage: Passage) -> str:
     return f"{passage.title or '-'}: {passage.text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerSpec:
-    """A sequence-classification checkpoint, and how it reads a query with a passage.
-
-    Attributes:
-        name: in idx.
-        checkpoint: where its weights and tokenizer are.
-        max_tokens: where a pair is cut, special tokens included: the longer of the two first.
-        passage_text: what is read of a passage.
-    """
-
-    name: str
-    checkpoint: Checkpoint
-    max_tokens: int = 512
-    passage_text: Callable[[Passage], str] = title_and_text
-
-
-SIMLM = RerankerSpec(  # Wang et al., 2023; the model card has the format, which RetroRAG's retriever (BM25, then this) uses
+SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; the model card has the format, which RetroRAG's retriever (BM25, then this) uses
     name="simlm",
     checkpoint=HubCheckpoint("intfloat/simlm-msmarco-reranker", "main"),
     max_tokens=192,
     passage_text=title_colon_text,
 )
-MINILM = RerankerSpec(name="minilm-msmarco", checkpoint=HubCheckpoint("cross-encoder/ms-marco-MiniLM-L6-v2", "main"))
-BGE_BASE = RerankerSpec(name="bge-base", checkpoint=HubCheckpoint("BAAI/bge-reranker-base", "main"))
+MINILM_SPEC = CrossEncoderSpec(name="minilm-msmarco", checkpoint=HubCheckpoint("cross-encoder/ms-marco-MiniLM-L6-v2", "main"))
+BGE_BASE_SPEC = CrossEncoderSpec(name="bge-base", checkpoint=HubCheckpoint("BAAI/bge-reranker-base", "main"))
+
+SIMLM = partial(CrossEncoder, SIMLM_SPEC)
+MINILM = partial(CrossEncoder, MINILM_SPEC)
+BGE_BASE = partial(CrossEncoder, BGE_BASE_SPEC)

@@ -43,7 +43,7 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any: 
             network, report = getattr(transformers, model_class).from_pretrained(
                 folder, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True, **local
             )
-    _check_weights(network, report, path)
+    check_weights(network, report, str(path))
     return network.eval()
 
 
@@ -101,12 +101,18 @@ def _reading(path: Path, name: str) -> Iterator[None]:
         raise ArtifactDamaged(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
 
 
-def _check_weights(network: Any, report: Mapping[str, Any], path: Path) -> None:  # noqa: ANN401 - transformers has no types
-    """Raise ``ArtifactMismatch`` unless all weights of a network were there, each of its size, and none more inside of it."""
-    modules = {name for name, _ in network.named_children()}
-    kinds = ("missing_keys", "unexpected_keys")
-    missing, unexpected = ({name for name in report[kind] if not _UNUSED & {*name.split(".")}} for kind in kinds)
-    unknown = [name for name in unexpected if name.split(".")[0] in modules]  # what lies outside of it is a head
+def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  # noqa: ANN401 - transformers has no types
+    """Raise ``ArtifactMismatch`` unless a checkpoint has all weights of a network, each of its size, and none more inside of it.
+
+    Args:
+        network: as ``from_pretrained`` has loaded it; what is missing there has random weights.
+        report: what ``output_loading_info`` gives.
+        path: of the weights, for the message.
+    """
+    modules, is_bare = {name for name, _ in network.named_children()}, network.base_model is network
+    missing = [name for name in report["missing_keys"] if not (is_bare and _UNUSED & {*name.split(".")})]
+    # What lies outside of the modules is a head of another task.
+    unknown = [name for name in report["unexpected_keys"] if name.split(".")[0] in modules and not _UNUSED & {*name.split(".")}]
     resized = [f"{name} is {tuple(found)}, not {tuple(wanted)}" for name, found, wanted in sorted(report["mismatched_keys"])]
     if missing or unknown or resized:
         reason = resized[0] if resized else f"{_named('missing', missing)}, {_named('unknown', unknown)}"

@@ -20,9 +20,9 @@ from corpora.store import PassageStore
 from indexer.base import Scores
 from indexer.build import build_index
 from retrievers import SearchOptions, cross_encoder
-from retrievers.cross_encoder import CrossEncoder
+from retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec, title_and_text
 from retrievers.opening import open_reranker, open_searcher
-from retrievers.rerankers import SIMLM, RerankerSpec, title_and_text
+from retrievers.rerankers import SIMLM_SPEC
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
 
 QUERIES = ["the river nile", "of a", "nile " * 300, "", "7 rivers", "ω"]
@@ -102,7 +102,7 @@ SAVED: dict[str, Callable[[Path], Path]] = {
 
 
 def scored(folder: Path, pairs: Sequence[tuple[str, Passage]] = PAIRS) -> Scores:
-    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=folder))
+    encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=folder))
     return encoder.score([query for query, _ in pairs], [passage for _, passage in pairs])
 
 
@@ -143,7 +143,7 @@ def test_scores_do_not_depend_on_the_neighbours(tmp_path: Path, monkeypatch: pyt
 
 
 def test_several_threads_at_once(tmp_path: Path) -> None:
-    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path / "checkpoint")))
+    encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path / "checkpoint")))
     queries, passages = [query for query, _ in PAIRS], [passage for _, passage in PAIRS]
     expected = encoder.score(queries, passages)
     with ThreadPoolExecutor(4) as pool:
@@ -172,7 +172,7 @@ def test_a_checkpoint_without_a_classifier_is_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     save_bert_tokenizer(tmp_path)
     transformers.BertModel(bert_config()).save_pretrained(tmp_path)
-    with pytest.raises(ArtifactMismatch, match="no cross-encoder: it lacks classifier.bias, classifier.weight, which would be random"):
+    with pytest.raises(ArtifactMismatch, match="does not hold the weights of its config.json: missing classifier.bias, classifier.weight"):
         scored(tmp_path)
 
 
@@ -216,8 +216,8 @@ def test_rerankers_that_are_not_there_are_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no checkpoint for .*: there is no config.json"):
         open_reranker(str(tmp_path))
     with pytest.raises(InputError, match="the device 'cuda:99' cannot be used"):
-        CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path)), "cuda:99")
+        CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path)), "cuda:99")
 
 
 def test_simlm_cuts_at_the_length_of_its_scripts() -> None:
-    assert (SIMLM.max_tokens, SIMLM.passage_text(PASSAGES[1])) == (192, "-: a river, 4 rivers: of the nile")
+    assert (SIMLM_SPEC.max_tokens, SIMLM_SPEC.passage_text(PASSAGES[1])) == (192, "-: a river, 4 rivers: of the nile")

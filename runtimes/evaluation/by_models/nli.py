@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from indexer.batching import batches
 from indexer.encoders.failures import device_errors, first_line
+from indexer.encoders.loading import check_weights, n_positions, silent_transformers
 from indexer.encoders.model import chosen_device
 from runtimes.execution.identity import folder_digest
 from runtimes.llms.options import EngineOptions
@@ -39,7 +40,6 @@ NLIS: Mapping[str, str] = {
 _ENTAILMENT = frozenset({"entailment", "entails", "entailed", "entail"})
 _YES = "1"
 _MAX_NEW_TOKENS = 10  # as in ALCE's evaluator; the answer itself is one token and the end
-_POSITIONS_BEHIND_PADDING = ("roberta", "camembert", "longformer", "mpnet")  # the first positions are never used
 _CPU_BATCH_TOKENS = 2_048
 _GPU_BATCH_TOKENS = 32_768
 
@@ -248,23 +248,21 @@ def _loading(name: str) -> Iterator[Any]:
         from safetensors import SafetensorError
     except ImportError as error:
         raise MissingExtraError(f"the NLI model '{name}'", "hf") from error
-    transformers.utils.logging.disable_progress_bar()
     try:
-        yield transformers
+        with silent_transformers():
+            yield transformers
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         raise InputError(f"'{name}' is no NLI checkpoint that transformers can load: {first_line(error)}") from error
-    finally:
-        transformers.utils.logging.enable_progress_bar()
 
 
 def _network(model: str, revision: str | None, dtype: str, *, is_writing: bool) -> Any:  # noqa: ANN401 - transformers has no types
     import transformers
 
     kind = transformers.AutoModelForSeq2SeqLM if is_writing else transformers.AutoModelForSequenceClassification
-    network, loading = kind.from_pretrained(model, revision=revision, dtype=dtype, output_loading_info=True)
-    if loading["missing_keys"]:
-        missing = ", ".join(sorted(loading["missing_keys"])[:3])
-        raise ArtifactMismatch(f"'{model}' is no NLI model: it lacks {missing}, which would be random")
+    network, report = kind.from_pretrained(
+        model, revision=revision, dtype=dtype, trust_remote_code=False, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    check_weights(network, report, f"'{model}'")
     return network
 
 
@@ -305,12 +303,8 @@ def _is_writing(config: Any, name: str) -> bool:  # noqa: ANN401 - a configurati
 
 def _max_tokens(checkpoint: Checkpoint) -> int:
     """Return how many tokens of a pair the network reads."""
-    config, limit = checkpoint.network.config, int(checkpoint.tokenizer.model_max_length)
-    n_positions = getattr(config, "max_position_embeddings", None) or -1
-    if n_positions < 0:  # positions are relative, in any number
-        return limit
-    n_unused = int(config.pad_token_id) + 1 if any(name in config.model_type for name in _POSITIONS_BEHIND_PADDING) else 0
-    return min(limit, int(n_positions) - n_unused)
+    limit = int(checkpoint.tokenizer.model_max_length)
+    return min(limit, n_positions(checkpoint.network.config.to_dict()) or limit)
 
 
 def _padded(rows: Sequence[Sequence[int]], padding: int) -> NDArray[np.int64]:

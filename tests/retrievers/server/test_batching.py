@@ -16,10 +16,9 @@ import pytest
 from corpora.passage import Passage
 from retrievers.base import Ranking
 from retrievers.cancellation import check_wanted, while_wanted
-from retrievers.cross_encoder import CrossEncoder
+from retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
 from retrievers.errors import DeadlineExceeded
 from retrievers.options import SearchOptions
-from retrievers.rerankers import RerankerSpec
 from retrievers.server.batcher import Batcher, Wanted
 from retrievers.server.cost import Backlog, Cost, Kind
 from retrievers.server.joining import Search, take
@@ -307,7 +306,7 @@ def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
 
 
 def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:
-    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path)))
+    encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path)))
     queries, passages = ["the river nile"] * 3000, [Passage("1", "Nile", "the river of the nile")] * 3000
     asked = itertools.count()
     with while_wanted(lambda: next(asked) < 2), pytest.raises(DeadlineExceeded, match="nobody waits for it any more"):
