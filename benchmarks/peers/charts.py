@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.peers.groups import GROUPS
-from runtimes.evaluation.reports.label_places import spread
-from runtimes.evaluation.reports.plots import COLORS, STYLE
+from runtimes.evaluation.reports.plots import COLORS, STYLE, spread
 
 OURS = COLORS[0]
 PEERS = (COLORS[1], COLORS[2], COLORS[3])

@@ -13,14 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from corpora.errors import MissingExtraError
-from runtimes.evaluation.reports.label_places import Box, place_labels, spread
 from runtimes.evaluation.uncertainty import Interval
 
 try:
     import matplotlib
+    from adjustText import adjust_text
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+    from matplotlib.text import Text
     from matplotlib.ticker import LogLocator, MaxNLocator
 except ImportError as error:
     raise MissingExtraError("plots", "eval") from error
@@ -42,7 +43,6 @@ _ROW = 0.34  # inches a bar
 _LINE = 0.17  # inches a label needs
 _AXES_HEIGHT = 3.8  # inches, of curves
 _LONGEST = 36  # characters of a label
-_PAD = 3  # pixels beside a label
 _FOUR = 4  # panels make a square
 _MUCH = 8  # times: costs that differ more are drawn on a logarithmic axis
 
@@ -158,6 +158,32 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 + 1 :]}"
 
 
+def spread(heights: Sequence[float], least: float) -> list[float]:
+    """Return heights for labels at these heights: at least ``least`` apart, in the same order, and as near as that allows.
+
+    Labels too near one another become a pile around their mean; piles that meet are joined.
+    """
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    piles = list[list[int]]()
+    for place in order:
+        piles.append([place])
+        while len(piles) > 1 and _bottom(piles[-1], heights, least) - _top(piles[-2], heights, least) < least:
+            piles[-2:] = [piles[-2] + piles[-1]]
+    placed = dict[int, float]()
+    for pile in piles:
+        bottom = _bottom(pile, heights, least)
+        placed |= {place: bottom + step * least for step, place in enumerate(pile)}
+    return [placed[place] for place in range(len(heights))]
+
+
+def _bottom(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
+    return sum(heights[place] for place in pile) / len(pile) - least * (len(pile) - 1) / 2
+
+
+def _top(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
+    return _bottom(pile, heights, least) + least * (len(pile) - 1)
+
+
 def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     """Write each line's name right of the axes, as high as its end (k, height) or as near to it as its neighbours allow."""
     low, high = axes.get_ylim()
@@ -234,18 +260,13 @@ def _set_cost_scale(axes: Axes, points: Collection[Point]) -> None:
 
 
 def _label_points(axes: Axes, points: Mapping[str, Point]) -> None:
-    """Write each point's name beside it, off the other names, points and intervals."""
-    drawn, taken, sizes = list[tuple[float, float]](), list[Box](), list[tuple[float, float]]()
-    for name, point in points.items():
-        left, bottom = axes.transData.transform((point.cost.low, 100 * point.accuracy.low))
-        right, top = axes.transData.transform((point.cost.high, 100 * point.accuracy.high))
-        x, y = axes.transData.transform((point.cost.mean, 100 * point.accuracy.mean))
-        drawn.append((x, y))
-        taken += [Box(x - 6, y - 6, x + 6, y + 6), Box(left - 4, y - 4, right + 4, y + 4), Box(x - 4, bottom, x + 4, top)]
-        size = axes.text(0, 0, _short(name)).get_window_extent()
-        axes.texts[-1].remove()
-        sizes.append((size.width + 2 * _PAD, size.height))
-    frame = Box(*axes.bbox.extents)
-    for number, (name, box) in enumerate(zip(points, place_labels(drawn, sizes, frame, taken, gap=9), strict=True)):
-        left, bottom = axes.transData.inverted().transform((box.left + _PAD, box.bottom))
-        axes.text(left, bottom, _short(name), color=COLORS[number % len(COLORS)]).set_in_layout(False)
+    """Write each point's name beside it, off the other names, points and ends of intervals."""
+    texts, drawn = list[Text](), list[tuple[float, float]]()
+    for number, (name, (cost, accuracy)) in enumerate(points.items()):
+        (x, *across), (y, *up) = cost[:3], [100 * share for share in accuracy[:3]]
+        texts.append(axes.text(x, y, _short(name), color=COLORS[number % len(COLORS)]))
+        drawn += [(x, y), *((end, y) for end in across), *((x, end) for end in up)]
+    # A limit of steps rather than of time: the same figure is the same file.
+    adjust_text(texts, *zip(*drawn, strict=True), ax=axes, expand=(1.1, 1.3), ensure_inside_axes=True, iter_lim=300)
+    for text in texts:
+        text.set_in_layout(False)
