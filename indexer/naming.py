@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from corpora.errors import InputError, UnknownNameError
+from corpora.errors import UnknownNameError
 from corpora.registry import load, near_names
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
@@ -59,18 +59,6 @@ def canonical_name(name: str) -> str:
         return str(parse_index_name(name))
     except UnknownNameError:
         return name
-
-
-def joined_names(retriever: str) -> list[str]:
-    """Return the names of the indexes that a retriever searches, which its name joins with "+".
-
-    Raises:
-        InputError: two of them are of one index.
-    """
-    names = retriever.split("+")
-    if len(set(map(canonical_name, names))) < len(names):
-        raise InputError(f"'{retriever}' names a retriever twice")
-    return names
 
 
 def _unknown_name(what: str, name: str) -> UnknownNameError:

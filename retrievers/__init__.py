@@ -1,11 +1,12 @@
 """Queries -> ranked passages. May import ``indexer`` and ``corpora``.
 
 options   SearchOptions                                base      Retriever and Searcher (protocols), ScoredPassage, Ranking
-bm25  dense   queries -> Hits, over an open index      cache     a first stage that remembers what it found
-opening   names -> open retrievers and searchers       searcher  LocalSearcher: the query path
+bm25  dense   queries -> Hits, over an open index      cache     a retriever that remembers what it found
+naming    "bm25+minilm" -> RetrieverName               opening   names -> open retrievers and searchers, each opened once
+searcher  LocalSearcher: the query path                mcp/      searches as tools for agents (Model Context Protocol)
 kernels   numba on plain arrays                        fusion    several ranked lists -> one: fuse, merge, dedup
 rerank    candidates once more, by the root query      cross_encoder, rerankers: networks that read query and passage
-server/   searches over HTTP, and a page               client  connections  wire  errors: RemoteSearcher, which asks it
+server/   searches over HTTP, and a page               client    wire  errors: ServerClient and RemoteSearcher, which ask it
 cluster/  vectors in ranges of rows on a Ray cluster     cancellation   when a search is no longer of use
 """
 

@@ -1,37 +1,226 @@
-"""RemoteSearcher: a search over HTTP, the same as ``LocalSearcher``'s in this process."""
+"""Clients of ``idx serve``: ServerClient, and RemoteSearcher on it, which searches as ``LocalSearcher`` does in this process.
+
+A request is sent again only where it was not taken up: the server said so, nobody listened, or a connection that had been idle was closed
+without a byte of an answer.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
+import urllib3
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
+from urllib3.exceptions import TimeoutError as TimedOut
 
-from corpora.errors import InputError
+from corpora.errors import IdxError, InputError
+from corpora.passage import Passage
 
 from .base import PartialAnswer, Ranking, check_groups
-from .connections import Answer, Connections
-from .errors import BadAnswer, ServiceError, from_json
+from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions
 from .wire import SEARCH, not_searched_from_json, ranking_from_json, request_to_json
 
+TIMEOUT_S = 30.0
+
 _DEFAULTS = SearchOptions()
+_RETRIES = 2
 _FIRST_PAUSE_S = 0.1
 _LEAST_S = 0.001
+_MAX_IDLE = 256  # connections that are kept
+
+Read = TypeVar("Read")
+
+
+class ServedIndex(NamedTuple):
+    """An index of a server: its rows, its size on disk, and when it was built."""
+
+    n_rows: int
+    n_bytes: int
+    created: str
+
+
+class ServedCorpus(NamedTuple):
+    """A corpus of a server.
+
+    Attributes:
+        corpus: its name.
+        fingerprint: of its passages; None while they are being opened.
+        n_passages: how many it has; 0 while they are being opened.
+        retrievers: whether each is ready, the default first.
+        indexes: those that are open.
+    """
+
+    corpus: str
+    fingerprint: str | None
+    n_passages: int
+    retrievers: dict[str, bool]
+    indexes: dict[str, ServedIndex]
+
+
+class ServerClient:
+    """Requests to a server that ``idx serve`` runs; may be used by many threads at once, and goes on in a forked process.
+
+    Args:
+        url: where the server listens, such as ``http://127.0.0.1:8000``, with a path if it is behind another server.
+        api_key: the key that it wants.
+        timeout: seconds until a request must have been answered, waiting and further tries included.
+        retries: how often a request is sent again that the server refused because of its load or its start, or that nobody listened to.
+
+    Raises:
+        InputError: the URL or the key cannot be one.
+    """
+
+    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = TIMEOUT_S, retries: int = _RETRIES) -> None:
+        self._prefix = _checked_path(url)
+        self.url = url.rstrip("/")
+        self._headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "idx"}
+        if api_key is not None:
+            if not api_key.strip():
+                raise InputError("the API key is empty: give one, or none")
+            if not re.fullmatch("[ -~]+", api_key):
+                raise InputError("an API key has printable ASCII characters only")
+            self._headers["authorization"] = f"Bearer {api_key}"
+        self._timeout, self._retries = timeout, retries
+        self._connections, self._pid = self._new_pool(), os.getpid()
+
+    def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        self._connections.close()
+        self._connections = self._new_pool()
+
+    def search(
+        self,
+        groups: Sequence[Sequence[str]],
+        options: SearchOptions = _DEFAULTS,
+        *,
+        corpus: str | None = None,
+        retriever: str | None = None,
+        partial: bool = False,
+    ) -> PartialAnswer:
+        """Return one ranking for each group of queries.
+
+        Args:
+            groups: each its root query, the first, and any number of further queries.
+            options: of the search.
+            corpus: one of those that are served; None: the first.
+            retriever: one of those that are served; None: the first.
+            partial: leave out rows of a cluster that nobody can search just now, and say which.
+
+        Raises:
+            TypeError, ValueError: see ``check_groups``.
+            ServiceError: the server refused, or did not answer; see ``retrievers.errors``.
+            IdxError: what the search itself raised there.
+        """
+        check_groups(groups)
+        if not groups:
+            return PartialAnswer([], [])
+
+        def body(left_s: float) -> bytes:
+            named = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
+            return request_to_json(groups, options, named)
+
+        answer = self._ask("POST", SEARCH, "rankings", _read_rankings, body)
+        if len(answer.rankings) != len(groups):
+            raise BadAnswer(f"{self.url} answered {len(answer.rankings):,} rankings for {len(groups):,} groups")
+        return answer
+
+    def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return those of the passages that a corpus has, by id; raises as ``search`` does."""
+        path = f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}"
+        return self._ask("GET", path, "passages", _read_passages)
+
+    def corpora(self) -> dict[str, ServedCorpus]:
+        """Return what is served, by corpus, the default first; raises as ``search`` does."""
+        return self._ask("GET", "/v1/indexes", "what it serves", _read_corpora)
+
+    def _ask(
+        self, method: str, path: str, what: str, read: Callable[[Any], Read], body: Callable[[float], bytes] = lambda left_s: b""
+    ) -> Read:
+        """Return what is read of the answer to a request, sent again where that is safe and there is time."""
+        answer = self._answer_in_time(method, path, body)
+        try:
+            return read(orjson.loads(answer))
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise BadAnswer(f"{self.url} answered something else than {what}: {answer!r:.80}: is it an idx server?") from error
+
+    def _answer_in_time(self, method: str, path: str, body: Callable[[float], bytes]) -> bytes:
+        deadline, n_tries = time.monotonic() + self._timeout, 0
+        while True:
+            left_s = max(_LEAST_S, deadline - time.monotonic())
+            try:
+                return self._answer(method, path, body(left_s), left_s)
+            except ServiceError as error:
+                # With "retry_after" the request was not taken up: the server said so, or nobody listened.
+                n_tries += 1
+                pause_s = error.retry_after or _FIRST_PAUSE_S * 2**n_tries
+                if error.retry_after is None or n_tries > self._retries or time.monotonic() + pause_s > deadline:
+                    raise
+            time.sleep(pause_s)
+
+    def _answer(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
+        """Return the body of a good answer, and raise what another one names."""
+        answer = self._send(method, path, body, timeout_s)
+        if answer.status == 200:
+            return answer.data
+        retry_after = answer.headers.get("retry-after", "")
+        try:
+            problem: Mapping[str, Any] = orjson.loads(answer.data)
+            name, message = str(problem["error_type"]), str(problem["error"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadAnswer(f"{self.url} answered with status {answer.status}: {answer.data!r:.80}: is it an idx server?") from error
+        if name == Unauthorized.__name__:
+            message += "; idx takes it from IDX_API_KEY or --api-key"
+        raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)
+
+    def _send(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
+        if self._pid != os.getpid():  # the parent goes on with its own connections
+            self._connections, self._pid = self._new_pool(), os.getpid()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            n_opened = self._connections.num_connections
+            timeout = urllib3.Timeout(total=max(_LEAST_S, deadline - time.monotonic()))
+            try:
+                return self._connections.request(method, self._prefix + path, body=body, timeout=timeout, retries=False)
+            except HTTPError as error:
+                was_idle = self._connections.num_connections == n_opened
+                if not (was_idle and _is_closed(error)):
+                    raise self._failure(error) from error
+
+    def _failure(self, error: HTTPError) -> IdxError:
+        """Return what it means that there is no whole answer."""
+        cause = error.args[-1] if isinstance(error, ProtocolError) else error.__cause__
+        if isinstance(error, TimedOut) and not isinstance(error, NewConnectionError):
+            return DeadlineExceeded(f"{self.url} did not answer in time")
+        if isinstance(cause, IncompleteRead) or isinstance(error, IncompleteRead):
+            return Unreachable(f"{self.url} closed the connection before its answer was whole")
+        if _is_closed(error):
+            return Unreachable(f"{self.url} closed the connection without an answer")
+        if isinstance(cause, HTTPException):
+            return BadAnswer(f"{self.url} does not speak HTTP: {cause}")
+        why = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause or error
+        is_refused = isinstance(cause, ConnectionRefusedError)
+        return Unreachable(f"{self.url} cannot be reached ({why}): is 'idx serve' running there?", retry_after=0 if is_refused else None)
+
+    def _new_pool(self) -> urllib3.HTTPConnectionPool:
+        return urllib3.connection_from_url(self.url, headers=self._headers, maxsize=_MAX_IDLE)
 
 
 class RemoteSearcher:
-    """Searches on a server that ``idx serve`` runs; may be used by many threads at once.
+    """Searches one corpus by one retriever of a server; may be used by many threads at once.
 
     Args:
-        url: where the server listens, such as ``http://127.0.0.1:8000``.
+        url: where the server listens.
         corpus: one of those that it serves; by default its first.
         retriever: one of those that it serves; by default its first.
-        api_key: the key that it wants.
-        timeout: seconds until a search must have been answered, waiting and further tries included.
-        retries: how often a search is sent again that the server refused because of its load, or that nobody listened to.
+        api_key, timeout, retries: see ``ServerClient``.
 
     Raises:
         InputError: the URL or the key cannot be one.
@@ -44,17 +233,11 @@ class RemoteSearcher:
         corpus: str | None = None,
         retriever: str | None = None,
         api_key: str | None = None,
-        timeout: float = 30.0,
-        retries: int = 2,
+        timeout: float = TIMEOUT_S,
+        retries: int = _RETRIES,
     ) -> None:
-        headers = {"content-type": "application/json"}
-        if api_key is not None and not api_key.strip():
-            raise InputError("the API key is empty: give one, or none")
-        if api_key is not None:
-            headers["authorization"] = f"Bearer {api_key}"
-        self._connections = Connections(url, headers)
+        self._client = ServerClient(url, api_key=api_key, timeout=timeout, retries=retries)
         self._corpus, self._retriever = corpus, retriever
-        self._timeout, self._retries = timeout, retries
 
     def __enter__(self) -> RemoteSearcher:
         return self
@@ -64,7 +247,7 @@ class RemoteSearcher:
 
     def close(self) -> None:
         """Close the connections."""
-        self._connections.close()
+        self._client.close()
 
     def search(self, queries: Sequence[str], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
         """Return one ranking for each query; a query that finds nothing has an empty one.
@@ -78,62 +261,56 @@ class RemoteSearcher:
         return self.search_groups([[query] for query in queries], options)
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each group; a group is its root query, the first, and any number of further queries.
-
-        Raises:
-            TypeError: a group is not a sequence of strings.
-            ValueError: a group is empty, or a query holds half of a surrogate pair.
-            ServiceError: the server refused, or did not answer; see ``retrievers.errors``.
-            IdxError: what the search itself raised there.
-        """
-        return self._search(groups, options, partial=False).rankings
+        """Return one ranking for each group of queries; raises as ``ServerClient.search`` does."""
+        return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> PartialAnswer:
         """Return what ``search_groups`` does, without the rows of a cluster that nobody can search just now, and which these are."""
-        return self._search(groups, options, partial=True)
+        return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever, partial=True)
 
-    def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions, *, partial: bool) -> PartialAnswer:
-        check_groups(groups)
-        if not groups:
-            return PartialAnswer([], [])
-        deadline = time.monotonic() + self._timeout
-        answer = self._ask(groups, options, deadline, partial=partial)
-        try:
-            found = orjson.loads(answer.body)
-            rankings = [ranking_from_json(passages) for passages in found["rankings"]]
-            lost = not_searched_from_json(found.get("not_searched", ()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadAnswer(f"{self._connections.url} answered something else than rankings: {answer.body!r:.80}") from error
-        if len(rankings) != len(groups):
-            raise BadAnswer(f"{self._connections.url} answered {len(rankings):,} rankings for {len(groups):,} groups")
-        return PartialAnswer(rankings, lost)
 
-    def _ask(self, groups: Sequence[Sequence[str]], options: SearchOptions, deadline: float, *, partial: bool) -> Answer:
-        """Return the answer to a search, sent again where that is safe and there is time."""
-        n_tries = 0
-        while True:
-            left_s = max(_LEAST_S, deadline - time.monotonic())
-            named = {"corpus": self._corpus, "retriever": self._retriever, "timeout_s": left_s, "partial": partial or None}
-            try:
-                return self._answer(request_to_json(groups, options, named), left_s)
-            except ServiceError as error:
-                # With "retry_after" the search was not taken up: the server said so, or nobody listened.
-                n_tries += 1
-                pause_s = error.retry_after or _FIRST_PAUSE_S * 2**n_tries
-                if error.retry_after is None or n_tries > self._retries or time.monotonic() + pause_s > deadline:
-                    raise
-            time.sleep(pause_s)
+def _checked_path(url: str) -> str:
+    """Return the path of a server's address.
 
-    def _answer(self, body: bytes, timeout_s: float) -> Answer:
-        answer = self._connections.request("POST", SEARCH, body, timeout_s)
-        if answer.status == 200:
-            return answer
-        retry_after = answer.headers.get("retry-after", "")
-        try:
-            problem: Mapping[str, Any] = orjson.loads(answer.body)
-            name, message = str(problem["error_type"]), str(problem["error"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadAnswer(
-                f"{self._connections.url} answered with status {answer.status}: {answer.body!r:.80}: is it an idx server?"
-            ) from error
-        raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)
+    Raises:
+        InputError: it is none.
+    """
+    refusal = InputError(f"'{url}' is not the address of a server, such as http://127.0.0.1:8000")
+    try:
+        parts, host = urlsplit(url), urllib3.util.parse_url(url).host
+        is_whole = bool(host) and parts.scheme in ("http", "https") and parts.port != 0 and not parts.query + parts.fragment
+    except ValueError as error:
+        raise refusal from error
+    if not is_whole or not re.fullmatch("[!-~]+", url):
+        raise refusal
+    if parts.username is not None:
+        raise InputError(f"the address of {parts.hostname} has a user name: an idx server takes an API key instead")
+    return parts.path.rstrip("/")
+
+
+def _is_closed(error: HTTPError) -> bool:
+    """Return whether the other side closed a connection before the first byte of its answer."""
+    return isinstance(error, ProtocolError) and isinstance(error.args[-1], RemoteDisconnected | ConnectionError)
+
+
+def _read_rankings(answer: Any) -> PartialAnswer:  # noqa: ANN401 - any JSON
+    rankings = [ranking_from_json(passages) for passages in answer["rankings"]]
+    return PartialAnswer(rankings, not_searched_from_json(answer.get("not_searched", ())))
+
+
+def _read_passages(answer: Any) -> dict[str, Passage]:  # noqa: ANN401 - any JSON
+    return {about["id"]: Passage(about["id"], about["title"], about["text"]) for about in answer["passages"]}
+
+
+def _read_corpora(answer: Any) -> dict[str, ServedCorpus]:  # noqa: ANN401 - any JSON
+    corpora = {about["corpus"]: _read_corpus(about) for about in answer["corpora"]}
+    next(iter(corpora))  # a server serves at least one
+    return corpora
+
+
+def _read_corpus(about: Mapping[str, Any]) -> ServedCorpus:
+    retrievers = {entry["retriever"]: entry["ready"] for entry in about["retrievers"]}
+    next(iter(retrievers))
+    indexes = {index["index"]: ServedIndex(index["rows"], index["bytes"], index["created"]) for index in about["indexes"]}
+    n_passages = about["passages"]["rows"] if about["passages"] else 0
+    return ServedCorpus(about["corpus"], about["fingerprint"], n_passages, retrievers, indexes)

@@ -1,29 +1,96 @@
-"""Names -> open retrievers and searchers: a name is an index's, ``bm25``, ``contriever`` or ``contriever-ivfpq``; ``+`` joins several."""
+"""Names -> open retrievers and searchers. What is heavy to import is imported when something is opened."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from corpora.build import open_store
 from corpora.registry import load
 from corpora.store import PassageStore
 from indexer import INDEXES
-from indexer.build import open_lexical_index, open_rescorer, open_vector_index, refuse_other_weights
-from indexer.devices import encoder_device
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import encoder_spec, joined_names, parse_index_name
+from indexer.naming import encoder_spec, parse_index_name
 
 from . import RERANKERS
 from .base import Reranker, Retriever
 from .bm25 import BM25Retriever
 from .cache import CachedRetriever
-from .cross_encoder import CrossEncoder, CrossEncoderSpec
 from .dense import DenseRetriever
-from .searcher import LocalSearcher
+from .naming import RetrieverName
+
+if TYPE_CHECKING:
+    from indexer.encoders.transformer import TransformerEncoder
+
+    from .searcher import LocalSearcher
 
 logger = logging.getLogger(__name__)
+
+
+class OpenRetriever(Protocol):
+    """Opens a retriever."""
+
+    def __call__(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        """Return the retriever of that name over the store."""
+        ...
+
+
+class OpenCorpora:
+    """Stores and retrievers of built corpora, each opened when it is first asked for, and once; may be used by several threads.
+
+    Args:
+        device: where encoders run and indexes over vectors are searched; see ``indexer.devices.check_devices``.
+        cache_bytes: memory for what each retriever found lately; 0: nothing is remembered.
+        open_one: opens a retriever; by default ``open_retriever``.
+        before: called with a corpus and an index's name before that is opened, with None in place of the index before the passages are.
+
+    Attributes:
+        stores: those that are open, by corpus.
+        retrievers: those that are open, by corpus and index.
+        caches: those of them that remember what they found.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        cache_bytes: int = 0,
+        open_one: OpenRetriever | None = None,
+        before: Callable[[str, str | None], None] = lambda corpus, index: None,
+    ) -> None:
+        self._device, self._cache_bytes, self._before = device, cache_bytes, before
+        self._open_one = open_one or open_retriever
+        self._lock = threading.RLock()  # opening an index twice would need its memory twice
+        self.stores: dict[str, PassageStore] = {}
+        self.retrievers: dict[tuple[str, str], Retriever] = {}
+        self.caches: dict[tuple[str, str], CachedRetriever] = {}
+
+    def store(self, corpus: str) -> PassageStore:
+        """Return the passages of a corpus; raises as ``open_store`` does."""
+        with self._lock:
+            if corpus not in self.stores:
+                self._before(corpus, None)
+                self.stores[corpus] = open_store(corpus)
+            return self.stores[corpus]
+
+    def searcher(self, corpus: str, name: RetrieverName, reranker: Reranker | None = None) -> LocalSearcher:
+        """Return a searcher, which shares its store and its retrievers with others; raises as ``open_searcher`` does."""
+        from .searcher import LocalSearcher
+
+        name.check()
+        with self._lock:
+            return LocalSearcher(self.store(corpus), {part: self._retriever(corpus, part) for part in name.parts}, reranker)
+
+    def _retriever(self, corpus: str, name: str) -> Retriever:
+        if (corpus, name) not in self.retrievers:
+            self._before(corpus, name)
+            opened = self._open_one(corpus, name, self.store(corpus), device=self._device)
+            if self._cache_bytes:
+                opened = self.caches[corpus, name] = CachedRetriever(opened, self._cache_bytes)
+            self.retrievers[corpus, name] = opened
+        return self.retrievers[corpus, name]
 
 
 def open_searcher(
@@ -44,14 +111,10 @@ def open_searcher(
         ArtifactError: the corpus or an index is not built, damaged, of another corpus, or made with another checkpoint.
         MissingExtraError: an encoder needs packages that are not installed.
     """
-    names = joined_names(retriever)
-    for name in names:
-        parse_index_name(name, "retriever")
-    store = open_store(corpus)
-    retrievers = {name: open_retriever(corpus, name, store, device=device) for name in names}
-    if cache_bytes:
-        retrievers = {name: CachedRetriever(stage, cache_bytes) for name, stage in retrievers.items()}
-    return LocalSearcher(store, retrievers, open_reranker(reranker, device=device) if reranker else None)
+    name = RetrieverName.parse(retriever)
+    name.check()
+    opened = OpenCorpora(device=device, cache_bytes=cache_bytes)
+    return opened.searcher(corpus, name, open_reranker(reranker, device=device) if reranker else None)
 
 
 def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
@@ -65,6 +128,8 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
         UnknownNameError: there is none of that name.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``CrossEncoder``.
     """
+    from .cross_encoder import CrossEncoder, CrossEncoderSpec
+
     if "/" in name:
         return CrossEncoder(CrossEncoderSpec(name=name, checkpoint=Path(name)), device)
     open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)
@@ -72,7 +137,9 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
 
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:
-    """Open one first stage over a store; raises as ``open_searcher`` does."""
+    """Open one retriever over a store; raises as ``open_searcher`` does."""
+    from indexer.build import open_lexical_index, open_rescorer, open_vector_index
+
     if name in INDEXES:
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
@@ -89,6 +156,10 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
         ArtifactMismatch: the corpus's vectors were made with another checkpoint than the one that is here.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
+    from indexer.build import refuse_other_weights
+    from indexer.devices import encoder_device
+    from indexer.encoders.transformer import TransformerEncoder
+
     spec = encoder_spec(parse_index_name(name).encoder)
     encoder = TransformerEncoder(spec, encoder_device(device))
     refuse_other_weights(corpus, spec)

@@ -18,6 +18,7 @@ from corpora.passage import Passage
 from corpora.registry import near_names
 from corpora.store import PassageStore
 from indexer.base import DEFAULT_PARAMS, Hits, SearchParams
+from indexer.naming import canonical_name
 
 from . import kernels
 from .base import Found, NotSearched, PartialAnswer, PartialRetriever, Ranking, Reranker, Retriever, ScoredPassage, check_groups
@@ -93,7 +94,7 @@ class LocalSearcher:
 
     def _check(self, options: SearchOptions) -> None:
         for name in options.weights or ():
-            if name not in self._retrievers:
+            if canonical_name(name) not in self._retrievers:
                 raise near_names("retriever", name, self._retrievers)
         if options.rerank == "cross-encoder" and self._reranker is None:
             raise InputError("rerank is 'cross-encoder', but the searcher was opened without one: name a reranker when opening it")
@@ -118,7 +119,8 @@ class LocalSearcher:
 
     def _best(self, lists: Lists, targets: Targets, roots: Sequence[str], options: SearchOptions) -> tuple[Lists, Mapping[int, Passage]]:
         """Return the k best of each group, and their passages by row."""
-        names, weights = list(self._retrievers), options.weights or {}
+        names = list(self._retrievers)
+        weights = {canonical_name(name): weight for name, weight in (options.weights or {}).items()}
         fusion = Fusion(options.fuse, tuple(weights.get(name, 1.0) for name in names), options.normalize)
         if len(names) == 1:
             fusion = Fusion("sum", (1.0,))

@@ -6,5 +6,4 @@ execution/   many questions at once, in waves; what comes of them, and runs on d
 questions/   what is asked, and files of it
 cli/         one file a command (typer); entry point ``idx``      evaluation/  scores of retrieval and answers
 training/    data to train on, as the papers make it
-mcp/         searches as tools for agents (Model Context Protocol)
 """

@@ -30,9 +30,8 @@ from benchmarks.engines.kinds import NAME, enter
 from benchmarks.serve.corpus import DENSE, RandomEncoder, flat_index, open_stage, read_questions
 from corpora.build import open_store
 from retrievers import SearchOptions
-from retrievers.opening import open_retriever, open_searcher
+from retrievers.opening import OpenRetriever, open_retriever, open_searcher
 from retrievers.server.access_log import AccessLog
-from retrievers.server.catalog import OpenStage
 from retrievers.server.front import Exchange, Front
 from retrievers.server.metrics import Metrics
 from retrievers.server.models import checked, search_model
@@ -59,7 +58,7 @@ class Asked(BaseModel):
     depth: int = 100
 
 
-def idx(corpus: str, retriever: str, listening: socket.socket, open_stage: OpenStage = open_retriever) -> None:
+def idx(corpus: str, retriever: str, listening: socket.socket, open_stage: OpenRetriever = open_retriever) -> None:
     """Serve this project's server."""
     settings = Settings(corpora=(corpus,), retrievers=(retriever,), topk=10, access_log=True)
     Service(settings, listening, Metrics(settings.corpora, settings.retrievers), open_stage).run()

@@ -21,9 +21,9 @@ from indexer import INDEXES
 from indexer.base import equal_ranges
 from indexer.catalog import index_path
 from indexer.cluster.nodes import check_readable, load_ray
-from indexer.naming import joined_names
 from indexer.row_range import IndexIdentity, check_identity, index_identity
 from retrievers.base import Retriever
+from retrievers.naming import RetrieverName
 from retrievers.opening import open_query_encoder, open_retriever
 from retrievers.server.metrics import Metrics
 from retrievers.server.settings import Settings
@@ -110,7 +110,8 @@ class ShardService:
         with self._changing:
             if self._is_ending.is_set():
                 raise IdxError("the server is being ended: no shard is started any more")
-            names = [(corpus, name) for corpus, retriever in self._settings.offers for name in joined_names(retriever)]
+            offers = self._settings.offers
+            names = [(corpus, name) for corpus, retriever in offers for name in RetrieverName.parse(retriever).parts]
             identities = {index: index_identity(*index) for index in dict.fromkeys(names) if index[1] not in INDEXES}
             for (corpus, name), identity in identities.items():
                 if identity.n_rows < self.n_shards:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from corpora.build import open_store, store_manifest, store_path
+from corpora.build import store_manifest, store_path
 from corpora.errors import InputError
 from corpora.registry import near_names
-from corpora.store import PassageStore
-from indexer import INDEXES
-from retrievers.base import Reranker, Retriever, Searcher
+from retrievers.base import Reranker, Searcher
 from retrievers.errors import NotReady, Overloaded
+from retrievers.naming import RetrieverName
+from retrievers.opening import OpenCorpora, OpenRetriever, open_reranker
 from retrievers.options import SearchOptions
 
 from .batcher import Batcher, Name
@@ -28,23 +28,15 @@ from .parts import PASSAGES, FirstOpened, Part, identity_of
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from retrievers.cache import CachedRetriever
+    from corpora.store import PassageStore
 
 _LOG = logging.getLogger("idx.server")
 
 _WARM_UP_CHARACTERS = 100
 
 
-class OpenStage(Protocol):
-    """Opens a first stage."""
-
-    def __call__(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        """Return the first stage of that name over the store."""
-        ...
-
-
 @runtime_checkable
-class Cluster(OpenStage, Protocol):
+class Cluster(OpenRetriever, Protocol):
     """Opens first stages whose indexes lie in other processes, which can be exchanged for others while it is served."""
 
     def begin(self) -> None:
@@ -69,13 +61,22 @@ class Cluster(OpenStage, Protocol):
 
 
 class Opened:
-    """What is open: stores by corpus, the rest by corpus and index (a store is the part ``PASSAGES``)."""
+    """What is open, and its files as they were then: a store is the part ``PASSAGES``, the other parts are indexes."""
 
-    def __init__(self) -> None:
-        self.stores: dict[str, PassageStore] = {}
-        self.stages: dict[Name, Retriever] = {}
+    def __init__(self, settings: Settings, first: FirstOpened, open_stage: OpenRetriever | None) -> None:
+        self._first = first
         self.parts: dict[Name, Part] = {}
-        self.caches: dict[Name, CachedRetriever] = {}
+        self.corpora = OpenCorpora(device=settings.device, cache_bytes=settings.cache_bytes, open_one=open_stage, before=self._note)
+
+    def _note(self, corpus: str, index: str | None) -> None:
+        """Take note of what is about to be opened: what comes to lie there later is a replacement."""
+        from indexer.catalog import index_manifest, index_path
+
+        path = store_path(corpus) if index is None else index_path(corpus, index)
+        name, identity = (corpus, index or PASSAGES), identity_of(path)
+        self._first.check(name, identity)
+        manifest = store_manifest(corpus) if index is None else index_manifest(corpus, index, None)
+        self.parts[name] = Part(path, manifest, identity)
 
 
 @dataclass(slots=True, eq=False)
@@ -98,9 +99,8 @@ class Catalog:
         open_stage: opens first stages; by default ``opening.open_retriever``. If it is a ``Cluster``, what is served can be exchanged.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, first: FirstOpened, open_stage: OpenStage | None = None) -> None:
-        self._settings, self._metrics, self._first = settings, metrics, first
-        self._open_stage = open_stage
+    def __init__(self, settings: Settings, metrics: Metrics, first: FirstOpened, open_stage: OpenRetriever | None = None) -> None:
+        self._settings, self._metrics = settings, metrics
         self._cluster = open_stage if isinstance(open_stage, Cluster) else None
         self._reloading = threading.Lock()
         self._batchers: dict[Name, Batcher] = {}
@@ -108,7 +108,7 @@ class Catalog:
             if _owner(*name) not in self._batchers:
                 self._batchers[_owner(*name)] = Batcher(settings.limits, metrics)
         self._served = {name: Served(*name, self._batchers[_owner(*name)]) for name in settings.offers}
-        self._opened = Opened()
+        self._opened = Opened(settings, first, open_stage)
         self._reranker: Reranker | None = None
         self._compiled: Sequence[object] = ()
 
@@ -125,8 +125,6 @@ class Catalog:
         started = time.monotonic()
         self._compiled = _compilations()
         if self._settings.reranker is not None:
-            from retrievers.opening import open_reranker  # this, and others below, import numba: not before the port answers
-
             self._reranker = open_reranker(self._settings.reranker, device=self._settings.device)
         if self._cluster is not None:
             self._cluster.begin()
@@ -156,14 +154,12 @@ class Catalog:
         with self._reloading:
             if any(served.searcher is None for served in self._served.values()):
                 raise NotReady("nothing is served yet that could be exchanged", retry_after=1)
-            opened, first = Opened(), self._first
             self._cluster.begin()
             try:
-                self._first = FirstOpened(self._settings)
+                opened = Opened(self._settings, FirstOpened(self._settings), self._cluster)
                 searchers = {name: self._searcher(served, opened) for name, served in self._served.items()}
                 self._cluster.commit()
             except BaseException:
-                self._first = first
                 self._cluster.abandon()
                 raise
             for name, served in self._served.items():
@@ -179,6 +175,8 @@ class Catalog:
             NotReady: it is not open yet.
         """
         corpus, retriever = corpus or self._settings.corpora[0], retriever or self._settings.retrievers[0]
+        if retriever not in self._settings.retrievers:
+            retriever = str(RetrieverName.parse(retriever))
         served = self._served.get((corpus, retriever))
         if served is None:
             if corpus not in self._settings.corpora:
@@ -201,9 +199,9 @@ class Catalog:
         """Return the passages of a corpus; raises as ``find`` does."""
         if corpus not in self._settings.corpora:
             raise near_names("corpus", corpus, self._settings.corpora)
-        if corpus not in self._opened.stores:
+        if corpus not in self._opened.corpora.stores:
             raise NotReady(f"'{corpus}' is being opened: /ready says how far that is", retry_after=1)
-        return self._opened.stores[corpus]
+        return self._opened.corpora.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
         """Return what is open, and what is going on where something is not."""
@@ -228,7 +226,7 @@ class Catalog:
 
     def count_caches(self) -> None:
         """Bring the counts of the caches up to date."""
-        for name, cache in list(self._opened.caches.items()):
+        for name, cache in list(self._opened.corpora.caches.items()):
             self._metrics.cache_hits.set(*name, value=cache.n_hits)
             self._metrics.cache_misses.set(*name, value=cache.n_misses)
 
@@ -243,7 +241,7 @@ class Catalog:
 
     def _describe(self, corpus: str) -> dict[str, Any]:
         parts = {name: part.describe() for (of, name), part in list(self._opened.parts.items()) if of == corpus}
-        store = self._opened.stores.get(corpus)
+        store = self._opened.corpora.stores.get(corpus)
         is_replaced = any(about["replaced"] for about in parts.values())
         return {
             "corpus": corpus,
@@ -260,53 +258,20 @@ class Catalog:
 
     def _parameters(self, corpus: str, name: str) -> dict[str, dict[str, int]]:
         """Return what a request may set of an index's searches."""
-        stage = self._opened.stages.get((corpus, name))
+        stage = self._opened.corpora.retrievers.get((corpus, name))
         return {parameter: about._asdict() for parameter, about in stage.parameters.items()} if stage else {}
 
     def _searcher(self, served: Served, opened: Opened) -> Searcher:
         """Open what a searcher needs and is not open yet."""
-        from indexer.naming import joined_names
-        from retrievers.searcher import LocalSearcher
-
-        store = self._open_store(served.corpus, opened)
-        stages = {name: self._stage(served.corpus, name, store, opened) for name in joined_names(served.retriever)}
-        searcher = LocalSearcher(store, stages, self._reranker)
-        query = store.get_many([0])[0].text[:_WARM_UP_CHARACTERS]
+        searcher = opened.corpora.searcher(served.corpus, RetrieverName.parse(served.retriever), self._reranker)
+        query = opened.corpora.store(served.corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
         searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
         return searcher
-
-    def _stage(self, corpus: str, name: str, store: PassageStore, opened: Opened) -> Retriever:
-        """Open a first stage, unless it is open."""
-        from indexer.catalog import index_manifest, index_path
-        from retrievers.cache import CachedRetriever
-        from retrievers.opening import open_retriever
-
-        if (corpus, name) in opened.stages:
-            return opened.stages[corpus, name]
-        path = index_path(corpus, name)
-        identity = identity_of(path)  # before it is opened: what comes later is a replacement
-        self._first.check((corpus, name), identity)
-        stage = (self._open_stage or open_retriever)(corpus, name, store, device=self._settings.device)
-        if self._settings.cache_bytes:
-            opened.caches[corpus, name] = stage = CachedRetriever(stage, self._settings.cache_bytes)
-        opened.stages[corpus, name] = stage
-        opened.parts[corpus, name] = Part(path, index_manifest(corpus, name, None), identity)
-        return stage
-
-    def _open_store(self, corpus: str, opened: Opened) -> PassageStore:
-        if corpus not in opened.stores:
-            path = store_path(corpus)
-            identity = identity_of(path)
-            self._first.check((corpus, PASSAGES), identity)
-            store = open_store(corpus)
-            opened.parts[corpus, PASSAGES] = Part(path, store_manifest(corpus), identity)
-            opened.stores[corpus] = store
-        return opened.stores[corpus]
 
 
 def _owner(corpus: str, retriever: str) -> Name:
     """Return which thread searches: one for each corpus owns its encoders and vectors, a searcher by words has its own."""
-    return corpus, retriever if all(stage in INDEXES for stage in retriever.split("+")) else "dense"
+    return corpus, retriever if RetrieverName.parse(retriever).is_lexical else "dense"
 
 
 def _compilations() -> Sequence[object]:

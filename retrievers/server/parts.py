@@ -11,6 +11,7 @@ from typing import Any
 
 from corpora.artifacts import MANIFEST, Manifest
 from corpora.errors import ArtifactMismatch
+from retrievers.naming import RetrieverName
 
 from .settings import Settings
 
@@ -61,7 +62,7 @@ class FirstOpened:
 
 def _names(settings: Settings) -> Iterable[Name]:
     """Return the names of everything that is opened."""
-    opened = ((corpus, name) for corpus, retriever in settings.offers for name in (PASSAGES, *retriever.split("+")))
+    opened = ((corpus, name) for corpus, retriever in settings.offers for name in (PASSAGES, *RetrieverName.parse(retriever).parts))
     return dict.fromkeys(opened)
 
 

@@ -18,10 +18,11 @@ import uvicorn
 import uvloop
 
 from corpora.errors import IdxError
+from retrievers.opening import OpenRetriever
 from retrievers.wire import RETRIEVE, SEARCH
 
 from .access_log import AccessLog
-from .catalog import Catalog, OpenStage
+from .catalog import Catalog
 from .front import Front
 from .metrics import Metrics
 from .parts import FirstOpened
@@ -130,7 +131,7 @@ class Service:
         settings: Settings,
         listening: socket.socket,
         metrics: Metrics,
-        open_stage: OpenStage | None = None,
+        open_stage: OpenRetriever | None = None,
         first: FirstOpened | None = None,
     ) -> None:
         self._settings, self._listening, self._metrics, self._open_stage = settings, listening, metrics, open_stage

@@ -9,6 +9,7 @@ from itertools import chain
 
 from retrievers.base import NotSearched, Ranking
 from retrievers.errors import DeadlineExceeded, InvalidRequest
+from retrievers.naming import RetrieverName
 from retrievers.options import SearchOptions
 from retrievers.wire import OPTION_NAMES, documents_to_json, not_searched_to_json, ranking_to_json
 
@@ -30,7 +31,7 @@ class Searching:
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
-        self._fuses = "+" in settings.retrievers[0]
+        self._fuses = len(RetrieverName.parse(settings.retrievers[0]).parts) > 1
         self._catalog = catalog
         self._search_model = search_model(settings)
         self._retrieval_model = retrieval_model(settings)
@@ -54,7 +55,7 @@ class Searching:
 
     async def _rankings(self, exchange: Exchange, asked: Asked, wanted: Wanted) -> list[Ranking]:
         served, searcher = self._catalog.find(asked.corpus, asked.retriever)
-        self._check_size(wanted.groups, wanted.options, served.retriever.count("+") + 1)
+        self._check_size(wanted.groups, wanted.options, len(RetrieverName.parse(served.retriever).parts))
         timeout_s = min(asked.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
         deadline = time.monotonic() + timeout_s
         search = served.batcher.submit((served.corpus, served.retriever), searcher, wanted, deadline)

@@ -29,8 +29,10 @@ def index(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the indexes that can be searched, also behind a ``+``, with which several are joined."""
+    from retrievers.naming import RetrieverName
+
     joined, plus, last = incomplete.rpartition("+")
-    names = [name for name in _built_indexes(ctx) if name not in joined.split("+")]
+    names = [name for name in _built_indexes(ctx) if name not in RetrieverName.parse(joined).parts]
     return [f"{joined}{plus}{name}" for name in _fitting(last, names)]
 
 

@@ -10,7 +10,7 @@ from . import completion
 from .screen import note
 
 if TYPE_CHECKING:
-    from runtimes.mcp.sources import Source
+    from retrievers.mcp.sources import Source
 
 Corpora = Annotated[
     list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
@@ -43,19 +43,19 @@ def mcp(
     """Offer the search to agents (Model Context Protocol)."""
     from corpora.errors import InputError
     from indexer.base import check_device
-    from runtimes.mcp.tools import server_of
+    from retrievers.mcp.tools import server_of
 
     check_device(device)
     if api_key is not None and not api_key.strip():
         raise InputError("the API key is empty: give one, or none")
     server = server_of(_source(corpora or [], retriever or [], device, url, api_key))
     if not http:
-        from runtimes.mcp.transports import run_stdio
+        from retrievers.mcp.transports import run_stdio
 
         run_stdio(server)
         return
+    from retrievers.mcp.transports import PATH, run_http
     from retrievers.server.settings import Settings, listen, url_of
-    from runtimes.mcp.transports import PATH, run_http
 
     settings = Settings(corpora=(), host=host, port=port, api_key=api_key)
     listening = listen(settings, insecure=insecure)
@@ -63,14 +63,16 @@ def mcp(
     run_http(server, listening, settings)
 
 
-def _source(corpora: list[str], retrievers: list[str], device: str, url: str | None, api_key: str | None) -> Source:
+def _source(corpora: list[str], named: list[str], device: str, url: str | None, api_key: str | None) -> Source:
     from corpora.errors import InputError
     from corpora.resolving import built_names, require_built
-    from runtimes.mcp.sources import LocalSource, RemoteSource
+    from retrievers.client import ServerClient
+    from retrievers.mcp.sources import LocalSource, RemoteSource
+    from retrievers.naming import RetrieverName
 
-    retrievers = list(dict.fromkeys(retrievers))
+    retrievers = list(dict.fromkeys(map(RetrieverName.parse, named)))
     if url is not None:
-        return RemoteSource(url, api_key, tuple(dict.fromkeys(corpora)), retrievers)
+        return RemoteSource(ServerClient(url, api_key=api_key), tuple(dict.fromkeys(corpora)), retrievers)
     names = tuple(dict.fromkeys(corpora or built_names()))
     if not names:
         raise InputError("no corpus is built: run 'idx build sample'")

@@ -80,7 +80,7 @@ class PlanOptions:
     ] = None
     device: Annotated[str, typer.Option(help="Where local models, encoders and indexes run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
     concurrency: Annotated[int, typer.Option(min=1, help="Requests to an endpoint at a time.")] = 16
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that an endpoint may take to answer.")] = 120.0
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that an endpoint, or the server at --url, may take.")] = 120.0
     retries: Annotated[int, typer.Option(min=0, help="How often a request to an endpoint is sent again.")] = 5
     context: Annotated[int | None, typer.Option(min=1, help="Tokens that an endpoint's model takes, if it does not say so itself.")] = None
 

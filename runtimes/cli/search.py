@@ -70,6 +70,7 @@ def search(
     device: Device = "auto",
     url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The key that the server wants.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds in which that server must answer.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
@@ -79,12 +80,12 @@ def search(
     if url is None:
         ranking = _search_here(corpus, retriever, queries, options, device=device, reranker=reranker)
     else:
-        with RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key) as remote:
+        with RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout) as remote:
             ranking = remote.search_groups([queries], options)[0]
     if as_json:
         say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _as_json(ranking)})
     else:
-        _show(ranking, with_origin=len(queries) > 1 or "+" in retriever)
+        _show(ranking, with_origin=len(queries) > 1 or len({way.retriever for hit in ranking for way in hit.found}) > 1)
 
 
 def _check(queries: Sequence[str], device: str) -> None:

@@ -56,13 +56,14 @@ def serve(
 ) -> None:
     """Serve searches over HTTP."""
     from indexer.devices import check_devices
+    from retrievers.naming import RetrieverName
     from retrievers.server.settings import Limits, Settings
 
     check_devices(device)
     limits = Limits(k=max_k, queries=max_queries, waiting=max_waiting, deadline_s=deadline)
     settings = Settings(
         corpora=_corpora(corpora),
-        retrievers=tuple(dict.fromkeys(retriever or ["bm25"])),
+        retrievers=tuple(dict.fromkeys(str(RetrieverName.parse(name)) for name in retriever or ["bm25"])),
         device=device,
         reranker=reranker,
         cache_bytes=cache * 1_000_000,

@@ -8,16 +8,19 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from corpora.artifacts import Manifest, package_versions
-from corpora.durable import file_sha256, json_value
+from corpora.durable import file_sha256
 from corpora.registry import near_names
-from retrievers.errors import BadAnswer, NotReady, Unauthorized
+from retrievers.errors import NotReady
+from retrievers.naming import RetrieverName
 from runtimes.llms.naming import Spec
+
+if TYPE_CHECKING:
+    from retrievers.client import ServerClient
 
 _PACKAGES = (
     "wikidx",
@@ -35,7 +38,6 @@ _PACKAGES = (
 )
 _READ_WHOLE = 32 << 20  # bytes: larger files, which are weights, are told apart by their size and both ends
 _END = 1 << 20
-_SERVED_TIMEOUT_S = 10.0
 
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
 _HIDDEN = "…"
@@ -89,7 +91,9 @@ def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
     from indexer.catalog import index_manifest
 
     passages = store_manifest(corpus).fingerprint
-    return {"passages": passages} | {name: _promised(index_manifest(corpus, name, passages)) for name in retriever.split("+")}
+    return {"passages": passages} | {
+        name: _promised(index_manifest(corpus, name, passages)) for name in RetrieverName.parse(retriever).parts
+    }
 
 
 def _promised(manifest: Manifest) -> str:
@@ -97,59 +101,25 @@ def _promised(manifest: Manifest) -> str:
     return hashlib.sha256((manifest.recipe.to_json() + json.dumps(files, sort_keys=True)).encode()).hexdigest()
 
 
-def served(url: str, corpus: str | None, retriever: str | None, api_key: str | None) -> dict[str, Any]:
+def served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
     """Return which corpus and retriever a server of searches means, its first ones if none is named, and what is known of them.
 
     Raises:
         ServiceError: the server does not answer, or not as one, or is still opening what is asked for.
         UnknownNameError: it does not serve that.
-        InputError: the URL cannot be one.
     """
-    corpora = _catalog(url, api_key)
+    corpora = client.corpora()
     corpus = corpus or next(iter(corpora))
     if corpus not in corpora:
         raise near_names("corpus", corpus, corpora)
-    retrievers, indexes, fingerprint = corpora[corpus]
-    retriever = retriever or next(iter(retrievers))
-    if retriever not in retrievers:
-        raise near_names("retriever", retriever, retrievers)
-    if not retrievers[retriever]:
-        raise NotReady(f"{without_user(url)} is still opening '{retriever}' over '{corpus}': wait for its line 'ready'")
-    known = {name: about for name, about in indexes.items() if name in retriever.split("+")}
-    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": fingerprint, **known}}
-
-
-class _Served(NamedTuple):
-    """What a server says of a corpus: whether each retriever is ready, and what is known of each index and of the passages."""
-
-    retrievers: dict[str, bool]
-    indexes: dict[str, list[Any]]
-    fingerprint: Any
-
-
-def _read_served(about: Mapping[str, Any]) -> _Served:
-    retrievers = {entry["retriever"]: entry["ready"] for entry in about["retrievers"]}
-    next(iter(retrievers))
-    indexes = {entry["index"]: [entry["rows"], entry["bytes"], entry["created"]] for entry in about["indexes"]}
-    return _Served(retrievers, indexes, about["fingerprint"])
-
-
-def _catalog(url: str, api_key: str | None) -> dict[str, _Served]:
-    from retrievers.connections import Connections
-
-    connections = Connections(url, {} if api_key is None else {"authorization": f"Bearer {api_key}"})
-    try:
-        answer = connections.request("GET", "/v1/indexes", b"", _SERVED_TIMEOUT_S)
-    finally:
-        connections.close()
-    if answer.status == HTTPStatus.UNAUTHORIZED:
-        raise Unauthorized(f"{without_user(url)} wants its API key: give it in IDX_API_KEY or with --api-key")
-    try:
-        corpora = {about["corpus"]: _read_served(about) for about in json_value(answer.body)["corpora"]}
-        next(iter(corpora))
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise BadAnswer(f"{without_user(url)} answered with status {answer.status}: {answer.body!r:.80}: is it an idx server?") from error
-    return corpora
+    found = corpora[corpus]
+    retriever = retriever or next(iter(found.retrievers))
+    if retriever not in found.retrievers:
+        raise near_names("retriever", retriever, found.retrievers)
+    if not found.retrievers[retriever]:
+        raise NotReady(f"{client.url} is still opening '{retriever}' over '{corpus}': wait for its line 'ready'")
+    known = {name: list(about) for name, about in found.indexes.items() if name in RetrieverName.parse(retriever).parts}
+    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": found.fingerprint, **known}}
 
 
 def versions() -> dict[str, str]:

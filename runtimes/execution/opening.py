@@ -24,7 +24,7 @@ from runtimes.methods.base import Method, Preset, list_options
 from runtimes.methods.templates import prompt_hashes
 
 from .assignments import assigned
-from .identity import local_fingerprints, model_identity, served, without_user
+from .identity import local_fingerprints, model_identity, served
 
 RERANKER = "simlm"  # where a cross-encoder is wanted and none is named
 
@@ -60,7 +60,7 @@ class Plan:
         method, options: the method and its switches.
         llms: models as a user names them.
         place: where it searches; None: nowhere.
-        connection: how endpoints are used.
+        connection: how endpoints are used; its timeout is also that of searches at a URL.
         device: where local models, encoders and indexes run.
         is_dry: models are stood in for, but for scripted ones, and so is the corpus if none is named.
     """
@@ -149,7 +149,10 @@ def described(plan: Plan) -> dict[str, Any]:
 def _search_about(place: Place, device: str) -> dict[str, Any]:
     options = {name: value for name, value in dataclasses.asdict(place.options).items() if name != "k"}
     if place.url is not None:
-        return {"url": without_user(place.url), **served(place.url, place.corpus, place.retriever, place.api_key), "options": options}
+        from retrievers.client import ServerClient
+
+        with contextlib.closing(ServerClient(place.url, api_key=place.api_key)) as client:
+            return {"url": client.url, **served(client, place.corpus, place.retriever), "options": options}
     corpus, retriever, reranker = _named(place)
     fingerprints = local_fingerprints(corpus, retriever)
     about = {"corpus": corpus, "retriever": retriever, "reranker": reranker, "device": device}
@@ -207,7 +210,7 @@ def _open_search(plan: Plan, closing: contextlib.ExitStack) -> _Search:
     if place is None:
         return _Search(StandInSearcher(), made_up_passages) if plan.is_dry else _Search()
     if place.url is not None:
-        return _open_remote(place.url, place, closing)
+        return _open_remote(place.url, place, plan.connection.timeout, closing)
     from corpora.build import open_store
     from retrievers.opening import open_searcher
 
@@ -215,11 +218,12 @@ def _open_search(plan: Plan, closing: contextlib.ExitStack) -> _Search:
     return _Search(open_searcher(corpus, retriever, device=plan.device, reranker=reranker), _titles(open_store(corpus)))
 
 
-def _open_remote(url: str, place: Place, closing: contextlib.ExitStack) -> _Search:
-    from retrievers.client import RemoteSearcher
+def _open_remote(url: str, place: Place, timeout_s: float, closing: contextlib.ExitStack) -> _Search:
+    from retrievers.client import RemoteSearcher, ServerClient
 
-    found = served(url, place.corpus, place.retriever, place.api_key)
-    searcher = RemoteSearcher(url, corpus=found["corpus"], retriever=found["retriever"], api_key=place.api_key)
+    with contextlib.closing(ServerClient(url, api_key=place.api_key)) as client:
+        found = served(client, place.corpus, place.retriever)
+    searcher = RemoteSearcher(url, corpus=found["corpus"], retriever=found["retriever"], api_key=place.api_key, timeout=timeout_s)
     closing.callback(searcher.close)
     return _Search(searcher)
 

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retrievers.client import RemoteSearcher
+from retrievers.client import RemoteSearcher, ServerClient
+from retrievers.mcp.sources import RemoteSource
 from retrievers.server.settings import Settings
 from runtimes.execution.identity import served
-from runtimes.mcp.sources import RemoteSource
 from tests.fuzz.mutating import damaged, examples, found_or_refused
 from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture
 from tests.retrievers.server.serving import ask, serving
@@ -107,7 +107,15 @@ def answering(content: bytes) -> Iterator[str]:
 
 FOUND = [{"query": "q", "retriever": "bm25", "rank": 1, "score": 1.5}]
 RANKING = [{"id": "1", "title": "T", "text": "x", "row": 0, "score": 1.5, "found": FOUND}]
-OFFERS = [{"corpus": "made", "passages": {"rows": 3}, "indexes": [{"index": "bm25", "bytes": 5}], "retrievers": [{"retriever": "bm25"}]}]
+OFFERS = [
+    {
+        "corpus": "made",
+        "fingerprint": "f",
+        "passages": {"rows": 3},
+        "indexes": [{"index": "bm25", "rows": 3, "bytes": 5, "created": "2026-01-01"}],
+        "retrievers": [{"retriever": "bm25", "ready": True}],
+    }
+]
 PASSAGE = {"id": "1", "title": "T", "text": "x"}
 BODIES = tuple(
     json.dumps(body).encode()
@@ -124,7 +132,7 @@ def test_any_answer(head: bytes, body: bytes, damage: bytes, is_damaged: bool) -
         with RemoteSearcher(where, timeout=5, retries=0) as searcher:
             found = found_or_refused(lambda: searcher.search(["q"]))
             assert found is None or len(found) == 1
-        source = RemoteSource(where, None)
-        for read in (source.offers, lambda: source.passages("made", ["1"]), lambda: served(where, "made", "bm25", None)):
-            found_or_refused(read)
-        source._connections.close()  # which it keeps as long as the process lasts
+        with closing(ServerClient(where, timeout=5, retries=0)) as client:
+            source = RemoteSource(client)
+            for read in (source.offers, lambda: source.passages("made", ["1"]), lambda: served(client, "made", "bm25")):
+                found_or_refused(read)

@@ -9,13 +9,13 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
 from corpora.errors import ArtifactDamaged, IdxError, InputError, MissingExtraError, UnknownNameError
 from retrievers import SearchOptions
-from retrievers.client import RemoteSearcher
+from retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex, ServerClient
 from retrievers.errors import (
     BadAnswer,
     DeadlineExceeded,
@@ -64,7 +64,9 @@ class Scripted:
     def _request(self, connection: socket.socket) -> bytes:
         """Return the next request, or nothing if the client has gone."""
         data = b""
-        while not (found := re.match(rb"(?s).*content-length: (\d+)\r\n\r\n", data)) or len(data) < found.end() + int(found[1]):
+        while not (found := re.match(rb"(?si).*?\r\ncontent-length: (\d+)\r\n.*?\r\n\r\n", data)) or len(data) < found.end() + int(
+            found[1]
+        ):
             part = connection.recv(65536)
             if not part:
                 return b""
@@ -150,6 +152,24 @@ def test_a_search_is_sent_again_only_when_the_server_says_when() -> None:
     assert raised.value.retry_after == 60
 
 
+def test_a_server_that_is_being_started_is_asked_again_and_named_not_ready() -> None:
+    body = json.dumps({"error": "the server has just been started", "error_type": "NotReady"}).encode()
+    starting = answer("503 Service Unavailable", body, "retry-after: 0")
+    corpus = {
+        "corpus": "made",
+        "fingerprint": "f",
+        "passages": {"rows": 3},
+        "retrievers": [{"retriever": "bm25", "ready": True}],
+        "indexes": [{"index": "bm25", "rows": 3, "bytes": 5, "created": "today"}],
+    }
+    served = answer("200 OK", json.dumps({"corpora": [corpus]}).encode())
+    with scripted([starting, served]) as server, closing(ServerClient(server.url)) as client:
+        assert client.corpora() == {"made": ServedCorpus("made", "f", 3, {"bm25": True}, {"bm25": ServedIndex(3, 5, "today")})}
+    with scripted([starting]) as server, closing(ServerClient(server.url, retries=0)) as client:
+        with pytest.raises(NotReady, match="has just been started"):
+            client.corpora()
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -187,18 +207,19 @@ def test_a_key_that_no_header_can_carry_is_refused() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_connections_of_its_own() -> None:
-    with scripted([FOUND, FOUND], [FOUND]) as server, RemoteSearcher(server.url) as remote:
+    with scripted([FOUND, FOUND], [FOUND], [FOUND]) as server, RemoteSearcher(server.url) as remote:
         assert remote.search(["one"]) == [[]]
         child = os.fork()
         if not child:
             try:
-                os._exit(0 if remote._connections._pop() is None else 1)
+                os._exit(0 if remote.search(["of the child"]) == [[]] else 1)
             finally:
                 os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert remote.search(["two"]) == [[]]
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         remote.close()
         assert remote.search(["three"]) == [[]]
+    assert [re.search(rb'"groups":\[\["(.*?)"', request)[1] for request in server.requests] == [b"one", b"two", b"of the child", b"three"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ from corpora.errors import ArtifactMissing, InputError, UnknownNameError
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_index
-from retrievers.opening import open_searcher
+from retrievers.base import Retriever
+from retrievers.naming import RetrieverName
+from retrievers.opening import OpenCorpora, open_retriever, open_searcher
+from retrievers.options import SearchOptions
+from retrievers.searcher import LocalSearcher
 
 
 @pytest.fixture
@@ -42,3 +46,26 @@ def test_what_is_not_there_is_said(store: PassageStore, corpus: str, retriever: 
         build_index("made", "bm25", store)
     with pytest.raises(error, match=message):
         open_searcher(corpus, retriever)
+
+
+def test_an_index_is_opened_once_by_whichever_name(store: PassageStore) -> None:
+    build_index("made", "bm25", store)
+    opened = list[str]()
+
+    def open_one(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        opened.append(name)
+        return open_retriever(corpus, "bm25", store, device=device)
+
+    corpora = OpenCorpora(open_one=open_one)
+    for name in ("bm25+gtr-base", "gtr", "gtr-base", "gtr-base-flat+bm25"):
+        assert corpora.searcher("made", RetrieverName.parse(name)).search(["whale"])
+    assert opened == ["bm25", "gtr", "gtr-flat"]
+
+
+def test_a_weight_may_name_an_encoder_by_its_other_name(store: PassageStore) -> None:
+    build_index("made", "bm25", store)
+    bm25 = open_retriever("made", "bm25", store)
+    searcher = LocalSearcher(store, {"gtr": bm25, "bm25": bm25})
+    (ranking,) = searcher.search(["blue whale"], SearchOptions(fuse="weighted", weights={"gtr-base": 2.0}))
+    (bm25_alone,) = LocalSearcher(store, {"bm25": bm25}).search(["blue whale"])
+    assert ranking[0].score == pytest.approx(3 * bm25_alone[0].score)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from corpora.store import PassageStore, Rows
 from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from retrievers.base import Retriever
-from retrievers.server.catalog import OpenStage
+from retrievers.opening import OpenRetriever
 from retrievers.server.metrics import Metrics
 from retrievers.server.running import Service
 from retrievers.server.settings import Settings, listen, url_of
@@ -65,7 +65,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 @contextmanager
-def serving(settings: Settings, open_stage: OpenStage | None = None, *, until_ready: bool = True) -> Iterator[str]:
+def serving(settings: Settings, open_stage: OpenRetriever | None = None, *, until_ready: bool = True) -> Iterator[str]:
     """Serve in a thread; yield the address."""
     listening = listen(settings)
     url = url_of(listening)
@@ -111,7 +111,7 @@ class Gated:
         self.gate.clear()
 
 
-def gated_stages(opened: dict[str, Gated]) -> OpenStage:
+def gated_stages(opened: dict[str, Gated]) -> OpenRetriever:
     """Return an opener of first stages that can be held up; what it opens is put into ``opened``."""
 
     def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.registry import near_names
 from retrievers.base import ScoredPassage
+from retrievers.naming import RetrieverName
 from retrievers.options import SearchOptions
 
 from .sources import Offer, Source
@@ -39,7 +40,7 @@ Queries = Annotated[
     ),
 ]
 CorpusName = Annotated[str | None, Field(description="A corpus that list_indexes names; by default the first.")]
-RetrieverName = Annotated[
+RetrieverArgument = Annotated[
     str | None,
     Field(
         description="How to search, by default the first that list_indexes names: bm25 finds passages that share words with the query, "
@@ -138,7 +139,7 @@ class Tools:
         self,
         queries: Queries,
         corpus: CorpusName = None,
-        retriever: RetrieverName = None,
+        retriever: RetrieverArgument = None,
         k: K = 5,
         merge: Merge = "max",
         rerank: Rerank = "none",
@@ -188,14 +189,14 @@ class Tools:
             raise InputError(f"'{offer.corpus}' has no index: run 'idx build {offer.corpus} --bm25'")
         if retriever is None or retriever in offer.retrievers:
             return retriever or offer.retrievers[0]
-        from indexer.naming import canonical_name, joined_names  # they import numba, which a handshake need not wait for
-
-        for name in map(canonical_name, joined_names(retriever)):
-            if name not in offer.retrievers:
-                raise near_names("retriever", name, offer.retrievers)
-        if not self._source.may_join:
-            raise near_names("retriever", retriever, offer.retrievers)
-        return retriever
+        name = RetrieverName.parse(retriever)
+        if str(name) in offer.retrievers:
+            return str(name)
+        name.check()
+        for part in name.parts if self._source.may_join else [str(name)]:
+            if part not in offer.retrievers:
+                raise near_names("retriever", part, offer.retrievers)
+        return str(name)
 
 
 def _found(rank: int, hit: ScoredPassage) -> FoundPassage:

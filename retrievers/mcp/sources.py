@@ -1,0 +1,135 @@
+"""Where the tools' passages come from: built corpora in this process, opened when they are first asked for, or a running server."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from corpora.build import store_manifest
+from corpora.errors import ArtifactError
+from corpora.passage import Passage
+from corpora.registry import near_names
+from retrievers.base import Ranking
+from retrievers.client import ServerClient
+from retrievers.naming import RetrieverName
+from retrievers.opening import OpenCorpora
+from retrievers.options import SearchOptions
+
+
+class Offer(NamedTuple):
+    """A corpus that can be searched; retrievers go by preference."""
+
+    corpus: str
+    n_passages: int
+    retrievers: tuple[str, ...]
+    index_bytes: dict[str, int]
+
+
+class Source(Protocol):
+    """Has corpora; may be used by several threads at once. Everything raises ``IdxError`` for what is not there."""
+
+    may_join: bool  # whether retrievers may be joined with "+" that are not offered so
+
+    def offers(self) -> list[Offer]:
+        """Return what can be searched, the default corpus first."""
+        ...
+
+    def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
+        """Return the ranking of one group of queries."""
+        ...
+
+    def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return those of the passages that the corpus has, by id."""
+        ...
+
+
+class LocalSource:
+    """Built corpora of this machine.
+
+    Args:
+        corpora: their names.
+        retrievers: what may be used; none: every built index, and any of them joined.
+        device: where encoders run.
+
+    Raises:
+        UnknownNameError, ArtifactError: a corpus does not have a retriever's index.
+    """
+
+    def __init__(self, corpora: Sequence[str], retrievers: Sequence[RetrieverName], device: str) -> None:
+        self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
+        self.may_join = not retrievers
+        self._opened = OpenCorpora(device=device)
+        for corpus, retriever in itertools.product(corpora, retrievers):
+            _check(corpus, retriever)
+
+    def offers(self) -> list[Offer]:
+        """Return what is built; indexes that cannot be used are left out."""
+        # It imports numba, which the handshake does not wait for.
+        from indexer.catalog import built_indexes, index_manifest
+
+        found = []
+        for corpus in self._corpora:
+            manifest, sizes = store_manifest(corpus), {}
+            for name in built_indexes(corpus):
+                with contextlib.suppress(ArtifactError):
+                    sizes[name] = index_manifest(corpus, name, manifest.fingerprint).n_bytes
+            found.append(Offer(corpus, manifest.counts["rows"], self._retrievers or tuple(sizes), sizes))
+        return found
+
+    def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
+        """Return the ranking of one group of queries."""
+        return self._opened.searcher(corpus, RetrieverName.parse(retriever)).search_groups([queries], options)[0]
+
+    def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return those of the passages that the corpus has, by id."""
+        store = self._opened.store(corpus)
+        rows = [row for row in store.rows_of(ids).tolist() if row >= 0]
+        return {passage.id: passage for passage in store.get_many(rows)}
+
+
+def _check(corpus: str, retriever: RetrieverName) -> None:
+    """Raise ``UnknownNameError`` or ``ArtifactError`` unless a corpus has a retriever's indexes."""
+    from indexer.catalog import index_manifest
+
+    retriever.check()
+    for name in retriever.parts:
+        index_manifest(corpus, name, store_manifest(corpus).fingerprint)
+
+
+class RemoteSource:
+    """What a server serves.
+
+    Args:
+        client: of the server.
+        corpora, retrievers: those that may be used; none: all.
+    """
+
+    may_join = False
+
+    def __init__(self, client: ServerClient, corpora: Sequence[str] = (), retrievers: Sequence[RetrieverName] = ()) -> None:
+        self._client = client
+        self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
+
+    def offers(self) -> list[Offer]:
+        """Return what the server serves."""
+        known, found = self._client.corpora(), []
+        for corpus in self._corpora or known:
+            if corpus not in known:
+                raise near_names("corpus", corpus, known)
+            served = known[corpus]
+            for retriever in self._retrievers:
+                if retriever not in served.retrievers:
+                    raise near_names("retriever", retriever, served.retrievers)
+            sizes = {name: index.n_bytes for name, index in served.indexes.items()}
+            found.append(Offer(corpus, served.n_passages, self._retrievers or tuple(served.retrievers), sizes))
+        return found
+
+    def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
+        """Return the ranking of one group of queries."""
+        return self._client.search([queries], options, corpus=corpus, retriever=retriever).rankings[0]
+
+    def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return those of the passages that the corpus has, by id."""
+        return self._client.passages(corpus, ids)

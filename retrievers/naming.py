@@ -1,0 +1,41 @@
+"""The name of a retriever: an index's (``bm25``, ``contriever``, ``contriever-ivfpq``), or several joined with ``+``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corpora.errors import InputError
+from indexer import INDEXES
+from indexer.naming import canonical_name, parse_index_name
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverName:
+    """The indexes that are searched, each by its one name; their results are fused if there are several."""
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> RetrieverName:
+        """Return what a text names; an encoder's other name becomes its own. Whether there can be such indexes, ``check`` says."""
+        return cls(tuple(map(canonical_name, text.split("+"))))
+
+    def __str__(self) -> str:
+        return "+".join(self.parts)
+
+    @property
+    def is_lexical(self) -> bool:
+        """Whether no index over vectors is among them."""
+        return all(part in INDEXES for part in self.parts)
+
+    def check(self) -> None:
+        """Check that there can be such a retriever.
+
+        Raises:
+            UnknownNameError: there can be no index of such a name.
+            InputError: an index is named twice.
+        """
+        for part in self.parts:
+            parse_index_name(part, "retriever")
+        if len(set(self.parts)) < len(self.parts):
+            raise InputError(f"'{self}' names a retriever twice")
