@@ -30,21 +30,29 @@ def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, nam
     return orjson.dumps(asked | {name: value for name, value in named.items() if value is not None})
 
 
-def ranking_to_json(ranking: Ranking) -> bytes:
-    """Return a ranking as JSON."""
-    return orjson.dumps(
-        [
-            {
-                "id": hit.passage.id,
-                "title": hit.passage.title,
-                "text": hit.passage.text,
-                "row": hit.row,
-                "score": hit.score,
-                "found": [{"query": way.query, "retriever": way.retriever, "rank": way.rank, "score": way.score} for way in hit.found],
-            }
-            for hit in ranking
-        ]
-    )
+def ranking_to_json(ranking: Ranking, highlight: Sequence[str] = ()) -> bytes:
+    """Return a ranking as JSON; if there are queries to highlight, each passage says which of its words they share.
+
+    Those are ``"highlights": {"title": [[start, end]], "text": [[start, end]]}`` in code points.
+    """
+    passages: list[dict[str, Any]] = [
+        {
+            "id": hit.passage.id,
+            "title": hit.passage.title,
+            "text": hit.passage.text,
+            "row": hit.row,
+            "score": hit.score,
+            "found": [{"query": way.query, "retriever": way.retriever, "rank": way.rank, "score": way.score} for way in hit.found],
+        }
+        for hit in ranking
+    ]
+    if highlight:
+        from .highlight import highlights  # it compiles the analysis, which no client needs
+
+        for field in ("title", "text"):
+            for passage, spans in zip(passages, highlights([passage[field] for passage in passages], highlight), strict=True):
+                passage.setdefault("highlights", {})[field] = spans
+    return orjson.dumps(passages)
 
 
 def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:

@@ -7,8 +7,8 @@ numbering    texts -> term numbers, in one kernel        analyzer     the front 
 utf          UTF-16 and UTF-8
 """
 
-from indexer.analysis.analyzer import TermNumbers, TermTable, english
+from indexer.analysis.analyzer import TermNumbers, TermTable, english, word_spans
 
-__all__ = ["ANALYZER", "TermNumbers", "TermTable", "english"]
+__all__ = ["ANALYZER", "TermNumbers", "TermTable", "english", "word_spans"]
 
 ANALYZER = "lucene-english"  # the name that an index keeps of how its texts were analysed

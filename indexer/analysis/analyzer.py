@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from indexer.analysis.numbering import empty_table, number_terms
 from indexer.analysis.terms import read_rules
+from indexer.analysis.tokens import token_bounds
 
 _rules = functools.cache(read_rules)
 
@@ -72,3 +73,9 @@ def english(text: str) -> list[str]:
     in_order, _ = numbers.add([text])
     terms = numbers.table().terms()
     return [terms[number] for number in in_order.tolist()]
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each word of a text begins and ends, in code points; stop words are among them."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    return [(begin, end) for begin, end in token_bounds(points, _rules().token).tolist()]

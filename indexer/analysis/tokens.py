@@ -50,3 +50,16 @@ def next_token(points: NDArray[np.uint32], start: int, stop: int, rules: TokenRu
         if end > begin:
             return begin, end
     return stop, stop
+
+
+@kernel
+def token_bounds(points: NDArray[np.uint32], rules: TokenRules) -> NDArray[np.int64]:
+    """Return where each token of ``points`` begins and ends, int64, shape (n, 2)."""
+    bounds = np.empty((len(points), 2), dtype=np.int64)
+    n = 0
+    begin, end = next_token(points, 0, len(points), rules)
+    while end > begin:
+        bounds[n, 0], bounds[n, 1] = begin, end
+        n += 1
+        begin, end = next_token(points, end, len(points), rules)
+    return bounds[:n]

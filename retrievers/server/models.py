@@ -34,6 +34,7 @@ class Asked(BaseModel):
     corpus: Name | None = Field(None, description="One of those served; by default the first.")
     retriever: Name | None = Field(None, description="One of those served; by default the first.")
     timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Seconds until the answer is of no more use.")
+    highlight: bool = Field(False, description="Say which words of each title and text are among the queries' terms.")
     partial: bool = Field(False, description="Of a cluster: answer without rows that nobody can search, and say which they are.")
 
 
@@ -56,8 +57,15 @@ class FoundBy(BaseModel):
     score: float
 
 
+class Highlights(BaseModel):
+    """Where words that the queries have begin and end, in code points."""
+
+    title: list[tuple[int, int]]
+    text: list[tuple[int, int]]
+
+
 class FoundPassage(BaseModel):
-    """A passage in a ranking."""
+    """A passage in a ranking; with "highlight" also which of its words the queries have."""
 
     id: str
     title: str
@@ -65,6 +73,7 @@ class FoundPassage(BaseModel):
     row: int
     score: float
     found: list[FoundBy]
+    highlights: Highlights | None = None
 
 
 class LostRows(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from retrievers.base import NotSearched, Ranking
@@ -23,7 +24,7 @@ from .settings import Settings
 
 _PIECE_BYTES = 64 << 10  # answers up to this size are sent whole, longer ones in pieces of it
 _PIECE_WAYS = 2_000  # in which passages were found, that are encoded at once
-_ANYWHERE = Asked(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, partial=False)
+_ANYWHERE = Asked(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
 
 
 class Searching:
@@ -42,8 +43,9 @@ class Searching:
         options = _options(asked)
         lost = set[NotSearched]() if asked.partial else None
         rankings = await self._rankings(exchange, asked, Wanted(_groups(asked), options, lost))
+        highlight = [query for group in _groups(asked) for query in group] if asked.highlight else ()
         head = b"{" if lost is None else b'{"not_searched":%s,' % not_searched_to_json(lost)
-        await _send(exchange, head + b'"rankings":', rankings, ranking_to_json)
+        await _send(exchange, head + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
 
     async def retrieve(self, exchange: Exchange) -> None:
         """Answer ``POST /retrieve`` as Search-R1's server does, from the first corpus by the first retriever."""

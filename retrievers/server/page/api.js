@@ -26,15 +26,12 @@ export function indexes(signal, onWait) {
 
 /** Return the ranking of one group of queries, and how long that took: {passages, ms}. */
 export async function search(asked, signal, onWait) {
-  let started = 0;
-  const answer = await patiently(
-    () => {
-      started = performance.now();
-      return request("v1/search", asked, signal);
-    },
-    signal,
-    onWait,
-  );
+  let started;
+  const ask = () => {
+    started = performance.now();
+    return request("v1/search", asked, signal);
+  };
+  const answer = await patiently(ask, signal, onWait);
   return { passages: answer.rankings[0], ms: performance.now() - started };
 }
 
@@ -57,20 +54,16 @@ async function request(path, body, signal) {
   const headers = body === null ? {} : { "content-type": "application/json" };
   const key = sessionStorage.getItem(KEY);
   if (key !== null) headers.authorization = `Bearer ${key}`;
-  let response, text;
+  const sent = body === null ? { headers, signal } : { headers, signal, method: "POST", body: JSON.stringify(body) };
+  let response;
+  let answer = null;
   try {
-    response = await fetch(path, {
-      method: body === null ? "GET" : "POST",
-      headers,
-      body: body === null ? undefined : JSON.stringify(body),
-      signal,
-    });
-    text = await response.text();
+    response = await fetch(path, sent);
+    answer = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServerError("The server does not answer. Is it still running?");
+    if (!(error instanceof SyntaxError)) throw new ServerError("The server does not answer. Is it still running?");
   }
-  const answer = parsed(text);
   if (response.ok && answer !== null) return answer;
   const wait = Number.parseFloat(response.headers.get("retry-after"));
   throw new ServerError(answer?.error ?? `The server answered with status ${response.status} and no reason.`, {
@@ -78,12 +71,4 @@ async function request(path, body, signal) {
     type: answer?.error_type ?? "",
     retryAfter: Number.isNaN(wait) ? null : wait,
   });
-}
-
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

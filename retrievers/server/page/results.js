@@ -1,6 +1,4 @@
-// Rankings -> elements. Whatever comes from passages and queries goes into text nodes only.
-
-import { marked } from "./highlight.js";
+// A ranking -> elements. Whatever comes from passages and queries goes into text nodes only.
 
 const SHOWN_WAYS = 6; // ways a passage was found, before the others are folded
 const SHOWN_CHARACTERS = 1200; // of a passage
@@ -16,26 +14,10 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Return the column of one setting: what it is, and its passages. `about` is {side, setting, queries, terms}. */
-export function column(about, { passages, ms }) {
-  return element(
-    "section",
-    { className: "side", ariaLabel: `Results of setting ${about.side}` },
-    heading(about, `${count(passages.length, "passage")}, ${duration(ms)}`),
-    passages.length > 0
-      ? element("ol", { className: "passages" }, ...passages.map((passage, n) => item(passage, n + 1, about)))
-      : nothing(about),
-  );
-}
-
-function nothing({ setting, queries }) {
-  const what = queries.length > 1 ? "these queries" : "this query";
-  return element("p", { className: "empty" }, `${setting.retriever} finds no passage for ${what}.`);
-}
-
-/** Return the column of a setting whose search is under way, or failed. */
-export function unfinished(about, what) {
-  return element("section", { className: "side", ariaLabel: `Setting ${about.side}` }, heading(about, ""), what);
+/** Return the list of passages, or what is said if there are none. */
+export function ranking(passages, { retriever, queries }) {
+  if (passages.length > 0) return element("ol", { className: "passages" }, ...passages.map((passage, n) => item(passage, n + 1, queries)));
+  return element("p", { className: "empty" }, `${retriever} finds no passage for ${queries.length > 1 ? "these queries" : "this query"}.`);
 }
 
 /** Return what is shown instead of passages when something went wrong. */
@@ -50,79 +32,81 @@ export function placeholder() {
   return element("ol", { className: "placeholder", ariaHidden: "true" }, ...bars);
 }
 
+/** Return what is served, in place of results. */
+export function welcome(corpora) {
+  const rows = corpora.map(({ corpus, passages, retrievers }) =>
+    element(
+      "li",
+      {},
+      element("b", {}, corpus),
+      element("span", {}, passages ? count(passages.rows, "passage") : ""),
+      element("span", {}, retrievers.map(({ retriever, ready }) => (ready ? retriever : `${retriever} (being opened)`)).join(", ")),
+    ),
+  );
+  return element("div", { className: "welcome" }, element("h2", {}, "Served here"), element("ul", {}, ...rows));
+}
+
 export function count(n, what) {
   return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 }
 
-export function duration(ms) {
-  return ms < 1000 ? `${ms.toFixed(ms < 10 ? 1 : 0)} ms` : `${(ms / 1000).toFixed(2)} s`;
-}
-
-function heading({ side, setting, queries }, found) {
-  const parts = [
-    setting.retriever.includes("+") ? `fuse ${setting.fuse}` : null,
-    queries.length > 1 ? `merge ${setting.merge}` : null,
-    setting.dedup === "row" ? null : `duplicates by ${setting.dedup}`,
-    setting.rerank === "none" ? null : `rerank ${setting.rerank}`,
-    found || null,
-  ];
-  return element(
-    "header",
-    {},
-    element("h2", {}, element("b", {}, side), " ", setting.retriever),
-    element("p", { className: "facts" }, parts.filter(Boolean).join(" · ")),
-  );
-}
-
-function item(passage, rank, about) {
-  const title =
-    passage.title === ""
-      ? element("i", {}, "no title")
-      : element("span", { className: "title" }, ...marked(passage.title, about.terms));
-  const facts = element(
-    "p",
-    { className: "facts" },
-    element("span", { className: "score", title: String(passage.score) }, `score ${passage.score.toFixed(4)}`),
-    element("span", { className: "id" }, "id ", element("bdi", {}, passage.id)),
-  );
+function item({ row, id, title, text, score, found, highlights }, rank, queries) {
+  const heading = title === "" ? element("i", {}, "no title") : element("span", { className: "title" }, ...marked(title, highlights.title));
   const made = element(
     "li",
-    { className: "passage", tabIndex: -1 },
+    { className: "passage" },
     element("span", { className: "rank", ariaHidden: "true" }, String(rank)),
-    element("h3", { dir: "auto" }, element("span", { className: "unseen" }, `${rank}. `), title),
-    facts,
-    text(passage.text, about.terms),
-    ways(passage.found, about.queries),
+    element("h3", { dir: "auto" }, element("span", { className: "unseen" }, `${rank}. `), heading),
+    element(
+      "p",
+      { className: "facts" },
+      element("span", { className: "score", title: String(score) }, `score ${score.toFixed(4)}`),
+      element("span", { className: "id" }, "id ", element("bdi", {}, id)),
+    ),
+    shortened(text, highlights.text),
+    ways(found, queries),
   );
-  made.dataset.row = passage.row;
+  made.dataset.row = row;
   return made;
 }
 
-function text(whole, terms) {
+/** Return nodes that show a text, or its beginning, with the spans in a <mark>. Spans count code points, strings UTF-16 units. */
+function marked(text, spans, stop = Infinity) {
+  const letters = Array.from(text);
+  const nodes = [];
+  let shown = 0;
+  for (const [start, end] of spans.filter((span) => span[1] <= stop)) {
+    nodes.push(letters.slice(shown, start).join(""), element("mark", {}, letters.slice(start, end).join("")));
+    shown = end;
+  }
+  return [...nodes, letters.slice(shown, stop).join("")];
+}
+
+function shortened(text, spans) {
   const made = element("p", { className: "text", dir: "auto" });
-  if (whole.length <= SHOWN_CHARACTERS) {
-    made.append(...marked(whole, terms));
+  if (text.length <= SHOWN_CHARACTERS) {
+    made.append(...marked(text, spans));
     return made;
   }
-  const end = whole.lastIndexOf(" ", SHOWN_CHARACTERS);
-  const show = () => made.replaceChildren(...marked(whole, terms));
-  const label = `Show all ${count(whole.length, "character")}`;
-  const more = element("button", { type: "button", className: "quiet", onclick: show }, label);
-  made.append(...marked(whole.slice(0, end > 0 ? end : SHOWN_CHARACTERS), terms), " … ", more);
+  const letters = Array.from(text);
+  const end = letters.lastIndexOf(" ", SHOWN_CHARACTERS);
+  const onclick = () => made.replaceChildren(...marked(text, spans));
+  const more = element("button", { type: "button", onclick }, `Show all ${count(letters.length, "character")}`);
+  made.append(...marked(text, spans, end > 0 ? end : SHOWN_CHARACTERS), " … ", more);
   return made;
 }
 
 /** Return the ways a passage was found: by which query and retriever, at which rank, with which score. */
 function ways(found, queries) {
-  const rows = found.map((way) => {
-    const number = queries.length > 1 ? element("b", {}, `${queries.indexOf(way.query) + 1} `) : null;
+  const rows = found.map(({ query, retriever, rank, score }) => {
+    const number = queries.length > 1 ? element("b", {}, `${queries.indexOf(query) + 1} `) : null;
     return element(
       "li",
       {},
-      element("span", { className: "query", title: way.query }, number, element("bdi", {}, way.query)),
-      element("span", { className: "retriever" }, way.retriever),
-      element("span", { className: "at" }, `rank ${way.rank}`),
-      element("span", { className: "score", title: String(way.score) }, way.score.toFixed(4)),
+      element("span", { className: "query", title: query }, number, element("bdi", {}, query)),
+      element("span", { className: "retriever" }, retriever),
+      element("span", { className: "at" }, `rank ${rank}`),
+      element("span", { className: "score", title: String(score) }, score.toFixed(4)),
     );
   });
   const shown = element("ul", { className: "found", ariaLabel: "Found by" }, ...rows.slice(0, SHOWN_WAYS));

@@ -15,10 +15,9 @@ from tests.retrievers.server.serving import ask
 SETTING = {"fuse": "rrf", "merge": "max", "dedup": "row", "rerank": "none"}
 
 
-def link_to(url: str, queries: list[str], *settings: dict[str, str], corpus: str = "made", k: int = 10) -> str:
+def link_to(url: str, queries: list[str], setting: dict[str, str], *, corpus: str = "made", k: int = 10) -> str:
     """Return the link to a search, made here from what the page's address looks like."""
-    pairs = [*(("q", query) for query in queries), ("corpus", corpus), ("k", str(k)), ("depth", "100")]
-    pairs += [pair for setting in settings for pair in (SETTING | setting).items()]
+    pairs = [*(("q", query) for query in queries), ("corpus", corpus), ("k", str(k)), ("depth", "100"), *(SETTING | setting).items()]
     return f"{url}/#{urlencode(pairs)}"
 
 
@@ -32,30 +31,25 @@ def chromium(playwright: Playwright) -> str:
     return found
 
 
-def searched(page: Page, *, n_settings: int = 1) -> list[list[dict[str, Any]]]:
-    """Return the passages that each column shows, when they are there, with the fields of the API."""
+def searched(page: Page) -> list[dict[str, Any]]:
+    """Return the passages that are shown, when they are there, with the fields of the API."""
     expect(page.locator("#link")).to_be_visible()
-    columns = page.locator(".side").all()
-    assert len(columns) == n_settings
-    return [
-        item.locator(".passage").evaluate_all(
-            """items => items.map((item) => ({
-                row: Number(item.dataset.row),
-                title: item.querySelector(".title")?.textContent ?? "",
-                text: item.querySelector(".text").textContent,
-                id: item.querySelector(".id bdi").textContent,
-                score: Number(item.querySelector(".facts .score").title),
-                found: [...item.querySelectorAll(".found li")].map((way) => ({
-                    query: way.querySelector(".query bdi").textContent,
-                    retriever: way.querySelector(".retriever").textContent,
-                    rank: Number(way.querySelector(".at").textContent.replace("rank ", "")),
-                    score: Number(way.querySelector(".score").title),
-                })),
-                badge: item.querySelector(".badge")?.textContent,
-            }))"""
-        )
-        for item in columns
-    ]
+    shown: list[dict[str, Any]] = page.locator(".passage").evaluate_all(
+        """items => items.map((item) => ({
+            row: Number(item.dataset.row),
+            title: item.querySelector(".title")?.textContent ?? "",
+            text: item.querySelector(".text").textContent,
+            id: item.querySelector(".id bdi").textContent,
+            score: Number(item.querySelector(".facts .score").title),
+            found: [...item.querySelectorAll(".found li")].map((way) => ({
+                query: way.querySelector(".query bdi").textContent,
+                retriever: way.querySelector(".retriever").textContent,
+                rank: Number(way.querySelector(".at").textContent.replace("rank ", "")),
+                score: Number(way.querySelector(".score").title),
+            })),
+        }))"""
+    )
+    return shown
 
 
 def answered(url: str, queries: list[str], setting: dict[str, Any], corpus: str = "made", k: int = 10) -> list[dict[str, Any]]:
@@ -80,7 +74,3 @@ def close_to(ranking: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for hit in ranking
     ]
-
-
-def without_badges(shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in hit.items() if name != "badge"} for hit in shown]
