@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
@@ -146,12 +145,6 @@ class LexicalIndex(Protocol):
             InputError: this kind of index cannot.
         """
         ...
-
-
-def check_device(device: str) -> None:
-    """Raise ``InputError`` unless ``device`` is the name of a device that encoders can run on: auto, cpu, cuda, cuda:<n>, mps."""
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
-        raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, mps")
 
 
 def limit_threads(n: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Where passages are embedded and in which numbers: what ``--device``, ``--dtype``, ``--batch-tokens`` and ``--ray-cpus`` mean."""
+"""Names of devices, and the devices, precision and batches that ``--device``, ``--dtype``, ``--batch-tokens`` and ``--ray-cpus`` mean."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from corpora.errors import InputError
+from corpora.errors import IdxError, InputError
 
 from .base import n_threads
+from .encoders.failures import first_line
 from .encoders.spec import Dtype, EncoderSpec
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float16", "bfloat16")
 
+_DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
 _MAX_TOKENIZING = 12  # processes beside one GPU
 _CPU_BATCH_TOKENS = 1_024  # what stays in the caches
 _GPU_BATCH_TOKENS = 32_768
@@ -101,8 +103,14 @@ class Resources(NamedTuple):
 
 def check_devices(device: str) -> None:
     """Raise ``InputError`` unless ``device`` names one or several devices as ``EmbedOptions`` says."""
-    if not re.fullmatch(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?", device):
+    if not _DEVICES.fullmatch(device):
         raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, cuda:<number>,<number>, all, mps")
+
+
+def check_device(device: str) -> None:
+    """Raise ``InputError`` unless ``device`` is the name of one device that encoders can run on: auto, cpu, cuda, cuda:<n>, mps."""
+    if device == "all" or "," in device or not _DEVICES.fullmatch(device):
+        raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, mps")
 
 
 def gpu_numbers(device: str, n_gpus: int) -> tuple[int, ...]:
@@ -122,10 +130,64 @@ def gpu_numbers(device: str, n_gpus: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, numbers.split(",")))) if numbers else (0,) * (kind == "cuda")
 
 
+def gpus_of(device: str, n_gpus: int, library: str = "torch", advice: str = "say cpu, or auto") -> tuple[int, ...]:
+    """Return the GPUs that a device names, none for a CPU.
+
+    Args:
+        device: see ``check_devices``.
+        n_gpus: how many there are.
+        library: that sees them, for the message.
+        advice: what else can be done where it sees none.
+
+    Raises:
+        InputError: the device has no such name, or names a GPU that is not there.
+    """
+    numbers = gpu_numbers(device, n_gpus)
+    if not n_gpus and device not in ("auto", "cpu", "mps"):
+        raise InputError(f"--device {device}: there is no GPU that {library} can use: {advice}")
+    if max(numbers, default=-1) >= n_gpus:
+        raise InputError(f"--device {device}: {library} sees {n_gpus} GPU(s), numbered from 0")
+    return numbers
+
+
 def encoder_device(device: str) -> str:
     """Return the one device that encodes queries where ``device`` names several; see ``check_devices``."""
     check_devices(device)
     return "cuda" if device == "all" else device.partition(",")[0]
+
+
+def chosen_device(device: str) -> str:
+    """Return a device torch knows; "auto" is the first GPU, else the CPU.
+
+    Raises:
+        InputError: torch does not know the device, or it is not there.
+    """
+    import torch
+
+    check_device(device)
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"the device '{device}' cannot be used: {first_line(error)}") from error
+    return device
+
+
+def free_memory(number: int, *, is_named: bool) -> int:
+    """Return how many bytes are free on a GPU that torch, which must be installed, sees; 0 on one that fails and that nobody named.
+
+    Raises:
+        IdxError: it fails, and was named.
+    """
+    import torch
+
+    try:
+        return torch.cuda.mem_get_info(number)[0]
+    except (RuntimeError, torch.cuda.DeferredCudaCallError) as error:
+        if not is_named:
+            return 0
+        raise IdxError(f"cuda:{number} does not say what memory is free ({first_line(error)}): name another, or --device cpu") from error
 
 
 def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
@@ -170,9 +232,7 @@ def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
 def _devices(device: str) -> tuple[str, ...]:
     if device in ("cpu", "mps", "cuda"):  # which of the GPUs "cuda" is torch decides
         return (device,)
-    numbers = gpu_numbers(device, _n_gpus() if device in ("auto", "all") else 0)
-    if device == "all" and not numbers:
-        raise InputError("--device all: there is no GPU that torch can use: say cpu, or auto")
+    numbers = gpus_of(device, _n_gpus()) if device in ("auto", "all") else gpu_numbers(device, 0)
     return tuple(f"cuda:{number}" for number in numbers) or ("cpu",)
 
 

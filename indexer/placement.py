@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.errors import IdxError, InputError, MissingExtraError
+from corpora.errors import InputError, MissingExtraError
 from corpora.progress import amount
 
 from .base import Placement
-from .devices import check_devices, gpu_numbers
-from .encoders.failures import first_line
+from .devices import check_devices, free_memory, gpus_of
 
 WORK_BYTES = 3 << 30  # on each GPU beside the vectors: scores, candidates, and what the matrix product takes
 
@@ -53,7 +52,7 @@ def place(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = Non
     free = _free_bytes(device) if free_bytes is None else free_bytes
     if device == "auto":
         return _wherever_it_fits(size, free)
-    numbers = _numbers(device, len(free))
+    numbers = gpus_of(device, len(free))
     if not _fits(size, [free[number] for number in numbers]):
         raise InputError(_refusal(size, numbers, free))
     return _on_gpus(size, numbers, free)
@@ -115,16 +114,6 @@ def _described(size: VectorsSize) -> str:
     return f"{amount(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
 
 
-def _numbers(device: str, n_gpus: int) -> tuple[int, ...]:
-    """Return the numbers of the GPUs that a device names, where there are so many."""
-    if not n_gpus:
-        raise InputError(f"--device {device}: there is no GPU that torch can use: say cpu, or auto")
-    numbers = gpu_numbers(device, n_gpus)
-    if max(numbers) >= n_gpus:
-        raise InputError(f"--device {device}: torch sees {n_gpus} GPU(s), numbered from 0")
-    return numbers
-
-
 def _free_bytes(device: str) -> list[int]:
     """Return how much memory is free on each GPU that torch can use. With "auto", torch is not imported without a sign of a GPU."""
     if device == "auto" and not any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU):
@@ -136,21 +125,5 @@ def _free_bytes(device: str) -> list[int]:
             return []
         raise MissingExtraError("exact search on a GPU", "gpu") from error
     n_gpus = torch.cuda.device_count()
-    named = () if device == "auto" else _numbers(device, n_gpus)
+    named = () if device == "auto" else gpus_of(device, n_gpus)
     return [free_memory(number, is_named=number in named) for number in range(n_gpus)]
-
-
-def free_memory(number: int, *, is_named: bool) -> int:
-    """Return how many bytes are free on a GPU that torch, which must be installed, sees; 0 on one that fails and that nobody named.
-
-    Raises:
-        IdxError: it fails, and was named.
-    """
-    import torch
-
-    try:
-        return torch.cuda.mem_get_info(number)[0]
-    except (RuntimeError, torch.cuda.DeferredCudaCallError) as error:
-        if not is_named:
-            return 0
-        raise IdxError(f"cuda:{number} does not say what memory is free ({first_line(error)}): name another, or --device cpu") from error

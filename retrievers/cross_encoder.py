@@ -17,9 +17,9 @@ from corpora.errors import ArtifactMismatch, MissingExtraError
 from corpora.passage import Passage
 from indexer.base import Scores
 from indexer.batching import batches
+from indexer.devices import chosen_device
 from indexer.encoders.checkpoints import Checkpoint, located, wanted_files
 from indexer.encoders.loading import load_network, n_positions
-from indexer.encoders.model import chosen_device
 from indexer.encoders.tokenizing import checkpoint_tokenizer
 
 from .cancellation import check_wanted

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError, MissingExtraError
-from indexer.base import Vectors, check_device
+from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from indexer.base import Vectors
+from indexer.devices import chosen_device
 
 from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, present, read_object
 from .failures import device_errors, first_line
@@ -194,21 +195,3 @@ def _projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
             f"{hidden} components"
         )
     return stored["linear.weight"].float()
-
-
-def chosen_device(device: str) -> str:
-    """Return a device torch knows; "auto" is the first GPU, else the CPU.
-
-    Raises:
-        InputError: torch does not know the device, or it is not there.
-    """
-    import torch
-
-    check_device(device)
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"the device '{device}' cannot be used: {first_line(error)}") from error
-    return device

@@ -21,9 +21,8 @@ from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.progress import amount
 from corpora.store import Rows
 from indexer.base import Placement, Scores, Vectors, equal_ranges
-from indexer.devices import gpu_numbers
+from indexer.devices import free_memory, gpus_of
 from indexer.page_checks import checked_file
-from indexer.placement import free_memory
 
 from . import faiss_cpu
 from .faiss_index import FaissIndex, contents_of
@@ -88,27 +87,6 @@ def _n_vectors(manifest: Manifest, opening: OpenOptions) -> int:
     """Return how many vectors are opened, at most."""
     n_vectors = manifest.count("vectors")
     return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
-
-
-def seen_gpus(device: str, n_gpus: int) -> tuple[int, ...]:
-    """Return the GPUs that a device names, none for the CPU.
-
-    Args:
-        device: as ``devices.check_devices`` has it.
-        n_gpus: how many GPUs FAISS sees; 0 also if it is a FAISS without GPUs.
-
-    Raises:
-        InputError: it names a GPU that FAISS does not see.
-    """
-    numbers = gpu_numbers(device, n_gpus)
-    if not n_gpus and device not in ("auto", "cpu", "mps"):
-        raise InputError(
-            f"--device {device}: this FAISS sees no GPU. With the extra 'gpu' (pip install 'wikidx[gpu]', in place of 'dense') it does; "
-            "exact search, named by the encoder alone, runs on a GPU without FAISS; --device auto leaves the index on the CPU"
-        )
-    if max(numbers, default=-1) >= n_gpus:
-        raise InputError(f"--device {device}: FAISS sees {n_gpus} GPU{'s' if n_gpus > 1 else ''}, numbered from 0")
-    return numbers
 
 
 def refusal(name: str, n_bytes: float, free_bytes: Sequence[int]) -> str | None:
@@ -234,10 +212,16 @@ def _on(config: Any, gpu: int) -> Any:  # noqa: ANN401
     return config
 
 
+_WITHOUT_GPUS = (
+    "with the extra 'gpu' (pip install 'wikidx[gpu]', in place of 'dense') it can; exact search, named by the encoder alone, runs on a GPU "
+    "without FAISS; --device auto leaves the index on the CPU"
+)
+
+
 def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; with "auto" it goes where it fits."""
     n_gpus = load_faiss().get_num_gpus()
-    gpus = seen_gpus(opening.device, n_gpus)
+    gpus = gpus_of(opening.device, n_gpus, "this FAISS", _WITHOUT_GPUS)
     if not gpus:
         why = "as was said" if n_gpus or opening.device != "auto" else "because this FAISS sees no GPU"
         return (), Placement(("cpu",), f"FAISS on the CPU, {why}: {amount(n_bytes)}")
@@ -252,7 +236,7 @@ def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Plac
 
 
 def _free_bytes(gpu: int, *, is_named: bool) -> int:
-    """Return how much memory a GPU has left; see ``placement.free_memory``."""
+    """Return how much memory a GPU has left; see ``devices.free_memory``."""
     try:
         import torch  # noqa: F401
     except ImportError as error:

@@ -9,8 +9,10 @@ import pytest
 
 from corpora.errors import IdxError, InputError
 from indexer.base import SearchParam, equal_ranges
+from indexer.devices import gpus_of
 from indexer.indexes.faiss_cpu import ONLY_CPU
 from indexer.indexes.faiss_gpu import (
+    _WITHOUT_GPUS,
     LARGEST_K,
     _failures_named,
     _list_shares,
@@ -18,7 +20,6 @@ from indexer.indexes.faiss_gpu import (
     only_lists,
     open_flat_anywhere,
     refusal,
-    seen_gpus,
 )
 from indexer.indexes.faiss_index import Contents, FaissIndex
 from indexer.indexes.faiss_library import INDEX_FILE
@@ -43,22 +44,22 @@ faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
     ],
 )
 def test_devices_are_gpus_by_number(device: str, n_gpus: int, expected: tuple[int, ...]) -> None:
-    assert seen_gpus(device, n_gpus) == expected
+    assert gpus_of(device, n_gpus, "this FAISS", _WITHOUT_GPUS) == expected
 
 
 @pytest.mark.parametrize(
     ("device", "n_gpus", "message"),
     [
-        ("cuda", 0, "this FAISS sees no GPU. With the extra 'gpu'"),
+        ("cuda", 0, "there is no GPU that this FAISS can use: with the extra 'gpu'"),
         ("all", 0, "exact search, named by the encoder alone, runs on a GPU without FAISS"),
-        ("cuda:4", 4, "FAISS sees 4 GPUs, numbered from 0"),
-        ("cuda:0,1", 1, "FAISS sees 1 GPU, numbered from 0"),
+        ("cuda:4", 4, r"FAISS sees 4 GPU\(s\), numbered from 0"),
+        ("cuda:0,1", 1, r"FAISS sees 1 GPU\(s\), numbered from 0"),
         ("gpu", 4, "is none of auto"),
     ],
 )
 def test_gpus_that_are_not_there_are_refused(device: str, n_gpus: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        seen_gpus(device, n_gpus)
+        gpus_of(device, n_gpus, "this FAISS", _WITHOUT_GPUS)
 
 
 @pytest.mark.skipif(faiss.get_num_gpus() > 0, reason="this FAISS has GPUs")
@@ -66,7 +67,7 @@ def test_a_faiss_without_gpus_says_so_when_one_is_named(tmp_path: Path) -> None:
     manifest = write("flat-fp16", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     opened = open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="auto"))
     assert opened.placement == (("cpu",), "FAISS on the CPU, because this FAISS sees no GPU: 54.0 kB")
-    with pytest.raises(InputError, match="--device cuda:0: this FAISS sees no GPU"):
+    with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):
         open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="cuda:0"))
 
 

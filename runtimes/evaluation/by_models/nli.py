@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from indexer.batching import batches
+from indexer.devices import chosen_device
 from indexer.encoders.failures import device_errors, first_line
 from indexer.encoders.loading import check_weights, n_positions, silent_transformers
-from indexer.encoders.model import chosen_device
 from runtimes.execution.identity import folder_digest
 from runtimes.llms.options import EngineOptions
 
