@@ -51,6 +51,8 @@ def explain(error: ValidationError, known: Collection[str] = (), *, whole: str =
     where = ".".join(f"{part!s:.{_SHOWN}}" for part in first["loc"]) or whole
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
+    if first["type"].startswith("missing"):
+        return f"{where} is missing"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"unknown field {where!r}: {did_you_mean(where, known)}known: {', '.join(sorted(known))}"
     hint = did_you_mean(str(first["input"])[:_SHOWN], re.findall("'(.*?)'", first["msg"])) if first["type"] == "literal_error" else ""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from corpora.errors import IdxError, InputError, MissingExtraError
 from corpora.registry import near_names
+from corpora.validation import explain
 from retrievers.base import ScoredPassage
 from retrievers.naming import RetrieverName
 from retrievers.options import SearchOptions
@@ -221,16 +222,10 @@ class _Server(MCPServer[Any]):
             raise ToolError(str(error)) from error
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
-                raise ToolError(_in_a_line(error.__cause__)) from error
+                raise ToolError(explain(error.__cause__)) from error
             if isinstance(error.__cause__, IdxError):
                 raise ToolError(str(error.__cause__)) from error
             raise
-
-
-def _in_a_line(error: ValidationError) -> str:
-    """Return what is wrong with which arguments."""
-    problems = error.errors(include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}, not {problem['input']!r:.80}" for problem in problems)
 
 
 def server_of(source: Source) -> MCPServer[Any]:
