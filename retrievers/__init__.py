@@ -8,6 +8,7 @@ kernels   numba on plain arrays                        fusion    several ranked 
 rerank    candidates once more, by the root query      cross_encoder, rerankers: networks that read query and passage
 server/   searches over HTTP, and a page               client    wire  errors: ServerClient and RemoteSearcher, which ask it
 cluster/  vectors in ranges of rows on a Ray cluster     cancellation   when a search is no longer of use
+highlight      the words that passages share with queries
 """
 
 from .options import SearchOptions
