@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from runtimes.evaluation.asked import Asked
 from runtimes.evaluation.published import dataset_of
-
-_LOCAL = ("scripted", "hf", "vllm")  # backends whose models may be files
+from runtimes.llms.naming import BACKENDS
 
 
 class RunFacts(NamedTuple):
@@ -53,4 +52,5 @@ def dataset_name(asked: Asked) -> str:
 
 def _model(about: Mapping[str, Any]) -> str:
     name, backend = str(about.get("model") or about.get("backend") or ""), str(about.get("backend") or "")
-    return f"{backend}:{PurePath(name).name}" if backend in _LOCAL and PurePath(name).is_absolute() else name
+    is_file = backend in BACKENDS and not BACKENDS[backend].takes_url and PurePath(name).is_absolute()
+    return f"{backend}:{PurePath(name).name}" if is_file else name

@@ -17,7 +17,7 @@ from corpora.durable import file_sha256
 from corpora.registry import near_names
 from retrievers.errors import NotReady
 from retrievers.naming import RetrieverName
-from runtimes.llms.naming import Spec
+from runtimes.llms.naming import BACKENDS, Spec
 
 if TYPE_CHECKING:
     from retrievers.client import ServerClient
@@ -27,7 +27,7 @@ _PACKAGES = (
     "numpy",
     "numba",
     "lmdb",
-    "openai",
+    "urllib3",
     "torch",
     "transformers",
     "tokenizers",
@@ -46,7 +46,7 @@ _HIDDEN = "…"
 def model_identity(spec: Spec, device: str) -> dict[str, str | None]:
     """Return what is known of a model: its name, and for local files their checksum or the hub's commit."""
     about: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
-    if spec.backend == "openai":
+    if BACKENDS[spec.backend].takes_url:
         about["url"] = without_user(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
     elif spec.backend == "scripted":
         about["sha256"] = file_sha256(Path(spec.model))

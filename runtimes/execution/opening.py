@@ -18,7 +18,7 @@ from runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehe
 from runtimes.execution.wave import Services, Titled
 from runtimes.llms.base import LLM
 from runtimes.llms.cache import ReplyCache
-from runtimes.llms.naming import Settings, Spec, choose, close_llms, open_llms, parse_spec
+from runtimes.llms.naming import BACKENDS, Settings, Spec, choose, close_llms, open_llms, parse_spec
 from runtimes.llms.options import ConnectionOptions
 from runtimes.methods.base import Method, Preset, list_options
 from runtimes.methods.templates import prompt_hashes
@@ -179,7 +179,9 @@ def opened(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
     chosen = plan.chosen()
     with contextlib.ExitStack() as closing:
         search = _open_search(plan, closing)
-        replies = ReplyCache(cache) if cache and not plan.is_dry and any(spec.backend == "openai" for spec in chosen.values()) else None
+        replies = (
+            ReplyCache(cache) if cache and not plan.is_dry and any(BACKENDS[spec.backend].takes_url for spec in chosen.values()) else None
+        )
         if replies is not None:
             closing.callback(replies.close)
         llms = _open_llms(plan, chosen, Settings(plan.connection, replies, plan.device))

@@ -31,6 +31,18 @@ class Spec(NamedTuple):
     url: str | None
 
 
+class Backend(NamedTuple):
+    """A way to reach language models.
+
+    Attributes:
+        open: a model of a specification.
+        takes_url: models are behind an endpoint, whose replies are worth keeping; others are files or names of checkpoints.
+    """
+
+    open: Callable[[Spec, Settings], LLM]
+    takes_url: bool = False
+
+
 class Settings(NamedTuple):
     """What holds for all models of a run.
 
@@ -58,8 +70,8 @@ def parse_spec(text: str) -> Spec:
     spec = Spec(form["role"], form["backend"], form["model"], form["url"])
     if spec.backend not in BACKENDS:
         raise near_names("backend", spec.backend, BACKENDS)
-    if spec.url is not None and spec.backend != "openai":
-        raise InputError(f"{text!r} has an address, but only the backend openai takes one: leave @{spec.url} out")
+    if spec.url is not None and not BACKENDS[spec.backend].takes_url:
+        raise InputError(f"{text!r} has an address, but the backend {spec.backend} takes none: leave @{spec.url} out")
     return spec
 
 
@@ -79,7 +91,7 @@ def open_llms(specs: Sequence[str], roles: Iterable[str], settings: Settings | N
     try:
         for spec in chosen.values():
             if spec not in opened:
-                opened[spec] = BACKENDS[spec.backend](spec, settings or Settings())
+                opened[spec] = BACKENDS[spec.backend].open(spec, settings or Settings())
     except BaseException:
         close_llms(opened.values())
         raise
@@ -141,4 +153,9 @@ def _scripted(spec: Spec, settings: Settings) -> LLM:
     return ScriptedLLM(read_script(Path(spec.model)), name=f"scripted:{spec.model}")
 
 
-BACKENDS: Mapping[str, Callable[[Spec, Settings], LLM]] = {"openai": _openai, "hf": _hf, "vllm": _vllm, "scripted": _scripted}
+BACKENDS: Mapping[str, Backend] = {
+    "openai": Backend(_openai, takes_url=True),
+    "hf": Backend(_hf),
+    "vllm": Backend(_vllm),
+    "scripted": Backend(_scripted),
+}

@@ -77,4 +77,4 @@ def test_a_command_is_shown_without_its_secrets() -> None:
 
 def test_versions() -> None:
     found = identity.versions()
-    assert {"python", "numpy", "lmdb", "openai"} <= set(found)
+    assert {"python", "numpy", "lmdb", "urllib3"} <= set(found)
