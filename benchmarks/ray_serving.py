@@ -38,9 +38,10 @@ from retrievers.base import Ranking, Retriever
 from retrievers.client import RemoteSearcher
 from retrievers.cluster.service import Layout, ShardService
 from retrievers.errors import ServiceError
+from retrievers.server.limits import Limits
 from retrievers.server.metrics import Metrics
 from retrievers.server.running import Service
-from retrievers.server.settings import Limits, Settings, listen, url_of
+from retrievers.server.settings import Settings, listen, url_of
 from runtimes.questions.reading import read_questions
 
 _NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
@@ -160,12 +161,12 @@ def measure(corpus: str, retriever: str, sizes: Sequence[int], options: argparse
     settings = Settings(corpora=(corpus,), retrievers=(retriever,), port=0, limits=Limits(linger_s=0.0))
     questions = list(islice(cycle(asked(options.questions, corpus)), (options.searches + _WARM_UP) * max(sizes)))
     rows = list[dict[str, Figure]]()
-    metrics = Metrics(settings.corpora, settings.retrievers, n_shards=options.shards)
+    metrics = Metrics()
     shards = Watched(settings, Layout(shards=options.shards, replicas=1), metrics)
     try:
         with (
             running(settings, metrics, shards) as url,
-            running(settings, Metrics(settings.corpora, settings.retrievers), None) as plain,
+            running(settings, Metrics(), None) as plain,
             RemoteSearcher(url) as remote,
             RemoteSearcher(plain) as single,
         ):

@@ -1,7 +1,7 @@
 """The servers that are measured, each a process: ``python -m benchmarks.serve.hosts KIND FOLDER`` prints where it listens.
 
 ``idx-bm25`` and ``idx-dense`` are this project's server, ``idx-sample`` is that over the 784 passages of the sample, where searches are
-short. ``nothing`` is its front without a search: it takes the same requests, checks them, and sends the same 10 passages
+short. ``nothing`` is Starlette without a search: it takes the same requests, checks them, and sends the same 10 passages
 ready. ``fastapi`` is a FastAPI handler that takes such a request and returns an empty object.
 ``search-r1-bm25`` and ``search-r1-dense`` are written the way Search-R1's server is: FastAPI, a synchronous handler in its pool of threads,
 one request one search, BM25 by Pyserini query by query, FAISS's flat index as it comes, passages from memory.
@@ -22,6 +22,10 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from benchmarks.engines.anserini import PYSERINI
 from benchmarks.engines.embedded import checkpoint
@@ -31,8 +35,6 @@ from benchmarks.serve.corpus import DENSE, RandomEncoder, flat_index, open_stage
 from corpora.build import open_store
 from retrievers import SearchOptions
 from retrievers.opening import OpenRetriever, open_retriever, open_searcher
-from retrievers.server.access_log import AccessLog
-from retrievers.server.front import Exchange, Front
 from retrievers.server.metrics import Metrics
 from retrievers.server.models import checked, search_model
 from retrievers.server.running import Service
@@ -61,23 +63,20 @@ class Asked(BaseModel):
 def idx(corpus: str, retriever: str, listening: socket.socket, open_stage: OpenRetriever = open_retriever) -> None:
     """Serve this project's server."""
     settings = Settings(corpora=(corpus,), retrievers=(retriever,), topk=10, access_log=True)
-    Service(settings, listening, Metrics(settings.corpora, settings.retrievers), open_stage).run()
+    Service(settings, listening, Metrics(), open_stage).run()
 
 
 def nothing(folder: Path, listening: socket.socket) -> None:
-    """Serve the front without a search."""
-    settings = Settings(corpora=(NAME,))
-    question = read_questions(folder)[0]
-    (ranking,) = open_searcher(NAME).search([question], SearchOptions(k=10))
+    """Serve without a search."""
+    (ranking,) = open_searcher(NAME).search([read_questions(folder)[0]], SearchOptions(k=10))
     ready = b'{"rankings":[' + ranking_to_json(ranking) + b"]}"
-    model = search_model(settings)
+    model = search_model(Settings(corpora=(NAME,)))
 
-    async def answer(exchange: Exchange) -> None:
-        checked(model, await exchange.body(settings.limits.body_bytes, settings.limits.body_s))
-        await exchange.answer(200, ready)
+    async def answer(request: Request) -> Response:
+        checked(model, await request.body())
+        return Response(ready, media_type="application/json")
 
-    front = Front(settings, Metrics(settings.corpora, settings.retrievers), AccessLog(is_on=True), {SEARCH: answer})
-    _run(front, listening)
+    _run(Starlette(routes=[Route(SEARCH, answer, methods=["POST"])]), listening)
 
 
 def fastapi(folder: Path, listening: socket.socket) -> None:

@@ -92,16 +92,16 @@ class ReplicatedShard:
 
     def count(self, seconds: float) -> None:
         """Count a search."""
-        self._metrics.shard_seconds.observe(str(self.number), value=seconds)
+        self._metrics.shard_seconds.labels(self.number).observe(seconds)
 
     def lose(self, replica: Replica) -> None:
         """Ask a replica no more until it says how it is."""
         replica.is_ready = False
-        self._metrics.shard_failures.add(str(self.number))
+        self._metrics.shard_failures.labels(self.number).inc()
 
     def unavailable(self, reason: str) -> ShardUnavailable:
         """Return the error for a call that nobody answers."""
-        self._metrics.shard_unavailable.add(str(self.number))
+        self._metrics.shard_unavailable.labels(self.number).inc()
         rows = ", ".join(f"rows {found.start:,} to {found.stop - 1:,} of '{key}'" for key, found in self.ranges.items())
         return ShardUnavailable(
             f"shard {self.number} ({rows}) cannot be searched: {reason}; ask again in a while, or with partial=true do without it",

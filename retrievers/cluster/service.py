@@ -193,7 +193,7 @@ class ShardService:
 
     def observe(self, slowest_s: float, beyond_s: float) -> None:
         """Count a search; see ``sharded.Observe``."""
-        self._metrics.shard_overhead_seconds.observe("searches", value=max(0.0, beyond_s))
+        self._metrics.shard_overhead_seconds.observe(max(0.0, beyond_s))
 
     def _generations(self) -> list[Generation]:
         return [generation for generation in (self._begun, self._served, *self._before) if generation is not None]
@@ -240,8 +240,8 @@ class ShardService:
                 _LOG.error("the cluster does not say how the shards are: %s", error)
             for shard in served.shards:
                 resident = [replica.state.resident_bytes for replica in shard.replicas if replica.state is not None]
-                self._metrics.shard_replicas.set(str(shard.number), value=sum(replica.is_ready for replica in shard.replicas))
-                self._metrics.shard_bytes.set(str(shard.number), value=max(resident, default=0))
+                self._metrics.shard_replicas.labels(shard.number).set(sum(replica.is_ready for replica in shard.replicas))
+                self._metrics.shard_bytes.labels(shard.number).set(max(resident, default=0))
 
 
 def describe(number: int, replica: Replica, is_ending: Callable[[], bool] = lambda: False) -> Mapping[str, Description]:

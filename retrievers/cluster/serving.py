@@ -32,7 +32,7 @@ def serve(settings: Settings, listening: socket.socket, address: str | None, lay
         check_versions()
         from retrievers.server.running import Service  # FastAPI
 
-        metrics = Metrics(settings.corpora, settings.retrievers, n_shards=layout.n_shards())
+        metrics = Metrics()
         shards = ShardService(settings, layout, metrics)
         try:
             Service(settings, listening, metrics, shards).run()

@@ -1,47 +1,97 @@
 """Joins waiting searches: a thread that starts with the first at once, and takes together what came in while it was busy.
 
 What joins has the same searcher and equal options; the oldest goes first. The event loop hands searches over and gets the rankings back.
-A batch is no larger than lets each of its searches be answered in time, as far as those before it tell, and what can no longer be answered
-in time is refused or dropped: a result that comes too late would cost those behind it theirs. An encoder, a vector index or a GPU belongs
-to one such thread; ``catalog`` says which.
+An encoder, a vector index or a GPU belongs to one such thread; ``catalog`` says which.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from itertools import chain
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from corpora.errors import IdxError
 from retrievers.base import NotSearched, PartialSearcher, Ranking, Searcher
 from retrievers.cancellation import while_wanted
-from retrievers.errors import DeadlineExceeded, Overloaded, ShardUnavailable
+from retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
 from retrievers.options import SearchOptions
 
-from .cost import Backlog
-from .joining import Groups, Search, Taken, take
+from .limits import Limits
 from .metrics import Metrics
-from .settings import Limits
 
 _LOG = logging.getLogger("idx.server")
+_RETRY_AFTER_S = 1.0
 
 Outcome = list[Ranking] | Exception
-Name = tuple[str, str]  # corpus, retriever
+Groups = Sequence[Sequence[str]]
 
 
-class Wanted(NamedTuple):
-    """What is searched for, how, and what takes the rows that were not searched (None: all have to be)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """One request's search.
 
+    Attributes:
+        name: corpus and retriever.
+        searcher: searches.
+        groups: of queries.
+        options: of the search.
+        deadline: on the clock of ``time.monotonic``.
+        answer: the rankings; cancelled if nobody waits for them.
+        lost: takes the rows that were not searched, before the answer is there; None: all have to be.
+    """
+
+    name: tuple[str, str]
+    searcher: Searcher
     groups: Groups
     options: SearchOptions
+    deadline: float
+    answer: asyncio.Future[list[Ranking]]
     lost: set[NotSearched] | None = None
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries all groups have."""
+        return sum(map(len, self.groups))
+
+    def joins(self, other: Search) -> bool:
+        """Return whether the two can be one search."""
+        return self.searcher is other.searcher and self.options == other.options and (self.lost is None) == (other.lost is None)
+
+
+class Taken(NamedTuple):
+    """What no longer waits: what is searched now, and what is not searched at all."""
+
+    batch: list[Search]
+    dropped: list[Search]
+
+
+def take(waiting: deque[Search], joined: int, now: float) -> Taken:
+    """Take the oldest search that is still of use, and what can be joined with it; what nobody waits for any more is dropped.
+
+    Args:
+        waiting: the oldest first; what is taken is removed.
+        joined: queries that are searched at once, if they came in several requests.
+        now: on the clock of the deadlines.
+    """
+    batch, dropped, left = list[Search](), list[Search](), list[Search]()
+    n_queries = 0
+    while waiting and n_queries < joined:
+        search = waiting.popleft()
+        if search.answer.cancelled() or search.deadline <= now:
+            dropped.append(search)
+        elif not batch or (search.joins(batch[0]) and n_queries + search.n_queries <= joined):
+            batch.append(search)
+            n_queries += search.n_queries
+        else:
+            left.append(search)
+    waiting.extendleft(reversed(left))
+    return Taken(batch, dropped)
 
 
 class Batcher:
@@ -51,43 +101,35 @@ class Batcher:
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._incoming: SimpleQueue[Search | None] = SimpleQueue()
-        self._n_queries = self._n_requests = 0  # waiting or under way
-        self._backlog = Backlog(limits.joined)
+        self._n_requests = 0  # waiting or under way
+        self._n_given = self._n_taken = (
+            0  # queries that were ever handed over, counted here, and that no longer wait, counted by the thread
+        )
         self._thread = threading.Thread(target=self._work, name="search", daemon=True)
         self._thread.start()
 
     @property
     def is_full(self) -> bool:
-        """Whether as much is waiting as may; of what is under way no more counts than a batch, that a large request shuts nobody out."""
-        n_waiting = self._backlog.n_waiting
-        n_queries = n_waiting + min(self._n_queries - n_waiting, self._limits.joined)
-        return n_queries >= self._limits.waiting or self._n_requests >= self._limits.requests
+        """Whether as much is waiting as may."""
+        return self._n_given - self._n_taken >= self._limits.waiting or self._n_requests >= self._limits.requests
 
     def overload(self) -> Overloaded:
         """Return the error for a search that there is no room for."""
-        return Overloaded(
-            f"{self._n_queries:,} queries are waiting: ask again in a while, or ask another server",
-            retry_after=max(1, math.ceil(self._backlog.wait_s(time.monotonic()))),
-        )
+        n_waiting = self._n_given - self._n_taken
+        return Overloaded(f"{n_waiting:,} queries are waiting: ask again in a while, or ask another server", retry_after=_RETRY_AFTER_S)
 
-    def submit(self, name: Name, searcher: Searcher, asked: Wanted, deadline: float) -> Search:
+    def submit(self, search: Search) -> None:
         """Hand a search over.
 
         Raises:
-            Overloaded: so much is waiting that it would not come to this one in time.
+            Overloaded: too much is waiting.
         """
-        groups, options, lost = asked
-        kind = self._backlog.kind((*name, options.rerank))
-        n_queries = sum(map(len, groups))
-        if self.is_full or not self._backlog.is_in_time(kind, n_queries, deadline, time.monotonic()):
+        if self.is_full:
             raise self.overload()
-        search = Search(name, searcher, groups, options, n_queries, deadline, self._loop.create_future(), kind, lost)
-        kind.n_given += n_queries
-        self._n_queries += n_queries
+        self._n_given += search.n_queries
         self._n_requests += 1
-        self._metrics.queue.add(*name, value=n_queries)
+        self._metrics.queue.labels(*search.name).inc(search.n_queries)
         self._incoming.put(search)
-        return search
 
     def stop(self) -> None:
         """End the thread when it has searched for all that it was given."""
@@ -106,42 +148,35 @@ class Batcher:
                 else:
                     waiting.append(found)
             if waiting:
-                self._search(take(waiting, self._limits.joined, time.monotonic()))
+                self._search(*take(waiting, self._limits.joined, time.monotonic()))
 
-    def _search(self, taken: Taken) -> None:
+    def _search(self, batch: list[Search], dropped: list[Search]) -> None:
         """Search for a batch, and hand the outcomes to the event loop."""
-        batch, dropped = taken
+        self._n_taken += sum(search.n_queries for search in (*batch, *dropped))
         if dropped:
             self._loop.call_soon_threadsafe(self._drop, dropped)
-        for search in chain(batch, dropped):
-            search.kind.n_begun += search.n_queries
         if not batch:
             return
-        kind, n_queries = batch[0].kind, sum(search.n_queries for search in batch)
         started = time.monotonic()
-        self._backlog.free_at = started + kind.cost.seconds(n_queries)
         with while_wanted(lambda: not all(search.answer.cancelled() for search in batch), min(search.deadline for search in batch)):
             outcomes = _outcomes(batch)
-        seconds = time.monotonic() - started
-        kind.cost = kind.cost.after(n_queries, seconds)
-        self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, seconds)
+        self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, time.monotonic() - started)
 
     def _drop(self, searches: Sequence[Search]) -> None:
         for search in searches:
             self._finish(search, DeadlineExceeded("the answer would come too late: too much is waiting"))
-            self._metrics.dropped.add()
+            self._metrics.dropped.inc()
 
     def _deliver(self, searches: Sequence[Search], outcomes: Sequence[Outcome], seconds: float) -> None:
         name = searches[0].name
-        self._metrics.batch_queries.observe(*name, value=sum(search.n_queries for search in searches))
-        self._metrics.search_seconds.observe(*name, value=seconds)
+        self._metrics.batch_queries.labels(*name).observe(sum(search.n_queries for search in searches))
+        self._metrics.search_seconds.labels(*name).observe(seconds)
         for search, outcome in zip(searches, outcomes, strict=True):
             self._finish(search, outcome)
 
     def _finish(self, search: Search, outcome: Outcome) -> None:
-        self._n_queries -= search.n_queries
         self._n_requests -= 1
-        self._metrics.queue.add(*search.name, value=-search.n_queries)
+        self._metrics.queue.labels(*search.name).dec(search.n_queries)
         if search.answer.done():
             return
         if isinstance(outcome, Exception):
@@ -160,9 +195,10 @@ def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
             return [error] * len(searches)
         if len(searches) > 1:
             return [outcome for search in searches for outcome in _outcomes([search])]
-        if not isinstance(error, IdxError):
-            _LOG.exception("a search failed: %s", first.name)
-        return [error]
+        if isinstance(error, IdxError):
+            return [error]
+        _LOG.exception("a search failed: %s", first.name)
+        return [SearchFailed("the search failed: the server's log says why")]
     found = iter(rankings)
     return [[next(found) for _ in search.groups] for search in searches]
 

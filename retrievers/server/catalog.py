@@ -22,9 +22,9 @@ from retrievers.naming import RetrieverName
 from retrievers.opening import OpenCorpora, OpenRetriever, open_reranker
 from retrievers.options import SearchOptions
 
-from .batcher import Batcher, Name
+from .batcher import Batcher
 from .metrics import Metrics
-from .parts import PASSAGES, FirstOpened, Part, identity_of
+from .parts import PASSAGES, FirstOpened, Name, Part, identity_of
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Opened:
         self._first = first
         self.parts: dict[Name, Part] = {}
         self.corpora = OpenCorpora(device=settings.device, cache_bytes=settings.cache_bytes, open_one=open_stage, before=self._note)
+        self.counted: dict[Name, tuple[int, int]] = {}  # of a cache, hits and misses that the metrics have
 
     def _note(self, corpus: str, index: str | None) -> None:
         """Take note of what is about to be opened: what comes to lie there later is a replacement."""
@@ -132,7 +133,7 @@ class Catalog:
             served.searcher = self._searcher(served, self._opened)
         if self._cluster is not None:
             self._cluster.commit()
-        self._metrics.ready.set(value=1)
+        self._metrics.ready.set(1)
         if self.readiness()["ready"]:
             _LOG.info("ready after %.1f s", time.monotonic() - started)
 
@@ -205,11 +206,11 @@ class Catalog:
 
     def readiness(self) -> dict[str, Any]:
         """Return what is open, and what is going on where something is not."""
-        n_ready = sum(self._metrics.totals(self._metrics.ready))
+        n_ready = self._metrics.n_ready()
         doing = "opening, and compiling the kernels of an installation's first search" if self._compiled else "opening"
         found = {
             "ready": n_ready >= self._settings.workers,
-            "processes": {"ready": int(n_ready), "all": self._settings.workers},
+            "processes": {"ready": n_ready, "all": self._settings.workers},
             "served": [
                 {"corpus": served.corpus, "retriever": served.retriever, "state": doing if served.searcher is None else "ready"}
                 for served in self._served.values()
@@ -227,8 +228,10 @@ class Catalog:
     def count_caches(self) -> None:
         """Bring the counts of the caches up to date."""
         for name, cache in list(self._opened.corpora.caches.items()):
-            self._metrics.cache_hits.set(*name, value=cache.n_hits)
-            self._metrics.cache_misses.set(*name, value=cache.n_misses)
+            hits, misses = self._opened.counted.get(name, (0, 0))
+            self._opened.counted[name] = n_hits, n_misses = cache.n_hits, cache.n_misses
+            self._metrics.cache_hits.labels(*name).inc(n_hits - hits)
+            self._metrics.cache_misses.labels(*name).inc(n_misses - misses)
 
     def stop(self) -> None:
         """End the threads that search, and what is being opened in place of what they search."""

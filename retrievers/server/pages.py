@@ -1,4 +1,4 @@
-"""Everything but the searches, by FastAPI: what is served, passages by id, health, measurements, the documentation and the search page."""
+"""FastAPI's application: searches, what is served, passages by id, health, metrics, the documentation and the search page."""
 
 from __future__ import annotations
 
@@ -8,23 +8,36 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import request_response
 
 from corpora.errors import IdxError
-from retrievers.errors import InvalidRequest, ServiceError, status_of, to_json
+from retrievers.errors import InvalidRequest
 from retrievers.wire import RETRIEVE, SEARCH
 
 from .catalog import Catalog
 from .documentation import documentation
+from .front import CLIENT_GONE, refusal
 from .metrics import Metrics
 from .models import PROBLEMS, RULES, Rankings, Retrieved, inlined, retrieval_model, search_model
+from .searching import Searching
 from .settings import Settings
 
 _TOLD_LIMITS = ("k", "depth", "queries", "query_characters", "hits", "found", "pairs")
 
 PAGE = Path(__file__).parent / "page"  # its index.html is "/", its other files are below "/page"
+
+
+class _DirectRoute(APIRoute):
+    """A route that FastAPI documents, but whose requests go straight to its endpoint: to solve dependencies takes longer than to search."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of APIRoute
+        super().__init__(*arguments, **options)
+        self.app = request_response(self.endpoint)
 
 
 def pages(settings: Settings, catalog: Catalog, metrics: Metrics) -> FastAPI:
@@ -33,7 +46,7 @@ def pages(settings: Settings, catalog: Catalog, metrics: Metrics) -> FastAPI:
         title="idx", description="Local retrieval: one batched call for groups of queries.", version="1", docs_url=None, redoc_url=None
     )
     _answer_errors(api)
-    _document_searches(api, settings)
+    _add_searches(api, settings, catalog)  # first: routes are tried in turn
     _add_state(api, catalog, metrics)
     _add_contents(api, settings, catalog)
     api.add_api_route("/docs", lambda: HTMLResponse(documentation(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
@@ -49,7 +62,7 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
     @api.get("/health", tags=["state"])
     async def health() -> dict[str, bool]:
         """Say that the process is alive."""
-        return {"alive": True}  # ``front`` answers it itself
+        return {"alive": True}
 
     @api.get("/ready", tags=["state"], responses={503: {"description": "Not everything is open yet."}})
     async def ready(response: Response) -> dict[str, Any]:
@@ -93,48 +106,43 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
         }
 
 
-def _document_searches(api: FastAPI, settings: Settings) -> None:
-    """Add the searches to the OpenAPI document; ``front`` answers them, and what comes here only resembles their paths."""
-
-    async def search(request: Request) -> None:
-        """Search for queries, or groups of queries, as one batch."""
-        raise _nothing_at(request)
-
-    async def retrieve(request: Request) -> None:
-        """Search as Search-R1's server does, in the first corpus by the first retriever."""
-        raise _nothing_at(request)
-
+def _add_searches(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
+    """Add the searches."""
+    searching = Searching(settings, catalog)
     for path, endpoint, asked, answer in (
-        (SEARCH, search, search_model(settings), Rankings),
-        (RETRIEVE, retrieve, retrieval_model(settings), Retrieved),
+        (SEARCH, searching.search, search_model(settings), Rankings),
+        (RETRIEVE, searching.retrieve, retrieval_model(settings), Retrieved),
     ):
         extra = dict(inlined(asked))
-        api.add_api_route(path, endpoint, methods=["POST"], response_model=answer, responses=PROBLEMS, openapi_extra=extra, tags=["search"])
+        api.router.routes.append(
+            _DirectRoute(path, endpoint, methods=["POST"], response_model=answer, responses=PROBLEMS, openapi_extra=extra, tags=["search"])
+        )
 
 
 def _answer_errors(api: FastAPI) -> None:
     """Answer whatever goes wrong as ``{error, error_type}``."""
 
     @api.exception_handler(IdxError)
-    async def known(request: Request, error: IdxError) -> Response:
-        headers = {"retry-after": f"{error.retry_after:g}"} if isinstance(error, ServiceError) and error.retry_after is not None else {}
-        return JSONResponse(to_json(error), status_of(error), headers)
+    @api.exception_handler(Exception)  # which uvicorn logs
+    async def any_error(request: Request, error: Exception) -> Response:
+        return refusal(error)
 
     @api.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:
-        is_missing = error.status_code == HTTPStatus.NOT_FOUND
-        said = _nothing_at(request) if is_missing else InvalidRequest(str(error.detail), status=error.status_code)
-        return JSONResponse(to_json(said), error.status_code, error.headers)  # such as Allow
+        message = str(error.detail)
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            message = f"there is nothing at {request.scope['path']!r:.200}"
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            message = f"{request.scope['path']} takes {(error.headers or {})['Allow']}, not {request.method}"
+        response = refusal(InvalidRequest(message, status=error.status_code))
+        response.headers.update(error.headers or {})  # such as Allow
+        return response
 
     @api.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return await known(request, InvalidRequest(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
+        return refusal(InvalidRequest(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
 
-    @api.exception_handler(Exception)
-    async def mistake(request: Request, error: Exception) -> Response:
-        return JSONResponse(to_json(error), status_of(error))  # ``front`` logs it
-
-
-def _nothing_at(request: Request) -> InvalidRequest:
-    return InvalidRequest(f"there is nothing at {request.scope['path']!r:.200}", status=HTTPStatus.NOT_FOUND)
+    @api.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=CLIENT_GONE)  # for the log

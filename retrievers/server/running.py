@@ -19,15 +19,12 @@ import uvloop
 
 from corpora.errors import IdxError
 from retrievers.opening import OpenRetriever
-from retrievers.wire import RETRIEVE, SEARCH
 
 from .access_log import AccessLog
 from .catalog import Catalog
 from .front import Front
 from .metrics import Metrics
 from .parts import FirstOpened
-from .protocol import IdxProtocol
-from .searching import Searching
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
@@ -46,9 +43,9 @@ class _Server(uvicorn.Server):
     queue; then what has been asked is answered.
     """
 
-    def __init__(self, config: uvicorn.Config, front: Front, catalog: Catalog, linger_s: float) -> None:
-        super().__init__(config)
-        self._front, self._catalog, self._linger_s = front, catalog, linger_s
+    def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog) -> None:
+        super().__init__(_config(settings, front))
+        self._front, self._log, self._catalog, self._linger_s = front, log, catalog, settings.limits.linger_s
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -68,6 +65,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Do what is done ten times a second; return whether to end."""
         self._catalog.count_caches()
+        self._log.flush()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -171,11 +169,9 @@ class Service:
     async def _serve(self) -> None:
         settings = self._settings
         self._catalog = catalog = Catalog(settings, self._metrics, self._first, self._open_stage)
-        searching = Searching(settings, catalog)
         log = AccessLog(is_on=settings.access_log)
-        answerers = {SEARCH: searching.search, RETRIEVE: searching.retrieve}
-        front = Front(settings, self._metrics, log, answerers, catalog)
-        self._server = _Server(_config(settings, front), front, catalog, settings.limits.linger_s)
+        front = Front(settings, self._metrics, log, catalog)
+        self._server = _Server(settings, front, log, catalog)
         threading.Thread(target=self._open, args=(catalog, front, self._server), name="opening", daemon=True).start()
         await self._server.serve([self._listening])
         log.close()
@@ -200,11 +196,9 @@ class Service:
 
 
 def _config(settings: Settings, front: Front) -> uvicorn.Config:
-    limits = settings.limits
-    protocol = type("Protocol", (IdxProtocol,), {"head_s": limits.body_s, "read_s": limits.deadline_s, "front": front})
     return uvicorn.Config(
         front,
-        http=protocol,
+        http="httptools",
         ws="none",
         lifespan="off",
         log_config=None,
@@ -212,5 +206,5 @@ def _config(settings: Settings, front: Front) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(limits.deadline_s) + 1,
+        timeout_graceful_shutdown=int(settings.limits.deadline_s) + 1,
     )

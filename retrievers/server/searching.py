@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import Any
 
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from indexer import INDEXES
 from retrievers.base import NotSearched, Ranking
 from retrievers.errors import DeadlineExceeded, InvalidRequest
 from retrievers.naming import RetrieverName
 from retrievers.options import SearchOptions
 from retrievers.wire import OPTION_NAMES, documents_to_json, not_searched_to_json, ranking_to_json
 
-from .batcher import Wanted
+from .batcher import Groups, Search
 from .catalog import Catalog
-from .front import ClientGone, Exchange
-from .joining import Groups, Search
+from .front import JSON
+from .limits import check_size
 from .models import Asked, checked, retrieval_model, search_model
-from .protocol import IS_LOST, WAITED_FOR
 from .settings import Settings
 
-_PIECE_BYTES = 64 << 10  # answers up to this size are sent whole, longer ones in pieces of it
+_PATIENCE_S = 0.1  # before it is looked whether the client has gone, which costs more than most searches wait
+_PIECE_BYTES = 256 << 10  # answers up to this size are sent whole, longer ones in pieces of it
 _PIECE_WAYS = 2_000  # in which passages were found, that are encoded at once
 _ANYWHERE = Asked(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
 
@@ -32,71 +37,58 @@ class Searching:
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
-        self._fuses = len(RetrieverName.parse(settings.retrievers[0]).parts) > 1
+        self._is_lexical = settings.retrievers[0] in INDEXES  # which is exact: its k best are the same at any depth
         self._catalog = catalog
         self._search_model = search_model(settings)
         self._retrieval_model = retrieval_model(settings)
 
-    async def search(self, exchange: Exchange) -> None:
-        """Answer ``POST /v1/search``."""
-        asked = checked(self._search_model, await exchange.body(self._limits.body_bytes, self._limits.body_s))
-        options = _options(asked)
+    async def search(self, request: Request) -> Response:
+        """Search for queries, or groups of queries, as one batch."""
+        asked = checked(self._search_model, await _body(request, self._limits.body_bytes))
         lost = set[NotSearched]() if asked.partial else None
-        rankings = await self._rankings(exchange, asked, Wanted(_groups(asked), options, lost))
-        highlight = [query for group in _groups(asked) for query in group] if asked.highlight else ()
+        groups = _groups(asked)
+        rankings = await self._rankings(request, asked, groups, _options(asked), lost)
+        highlight = [query for group in groups for query in group] if asked.highlight else ()
         head = b"{" if lost is None else b'{"not_searched":%s,' % not_searched_to_json(lost)
-        await _send(exchange, head + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
+        return _response(request, head + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
 
-    async def retrieve(self, exchange: Exchange) -> None:
-        """Answer ``POST /retrieve`` as Search-R1's server does, from the first corpus by the first retriever."""
-        asked = checked(self._retrieval_model, await exchange.body(self._limits.body_bytes, self._limits.body_s))
+    async def retrieve(self, request: Request) -> Response:
+        """Search as Search-R1's server does, in the first corpus by the first retriever."""
+        asked = checked(self._retrieval_model, await _body(request, self._limits.body_bytes))
         k = asked.topk or self._topk
-        options = SearchOptions(k=k) if self._fuses else SearchOptions(k=k, depth=k)  # of one retriever no more can matter
-        rankings = await self._rankings(exchange, _ANYWHERE, Wanted([[query] for query in asked.queries], options))
-        await _send(exchange, b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=asked.return_scores))
+        options = SearchOptions(k=k, depth=k) if self._is_lexical else SearchOptions(k=k)
+        rankings = await self._rankings(request, _ANYWHERE, [[query] for query in asked.queries], options)
+        return _response(request, b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=asked.return_scores))
 
-    async def _rankings(self, exchange: Exchange, asked: Asked, wanted: Wanted) -> list[Ranking]:
+    async def _rankings(
+        self, request: Request, asked: Asked, groups: Groups, options: SearchOptions, lost: set[NotSearched] | None = None
+    ) -> list[Ranking]:
         served, searcher = self._catalog.find(asked.corpus, asked.retriever)
-        self._check_size(wanted.groups, wanted.options, len(RetrieverName.parse(served.retriever).parts))
+        name = served.corpus, served.retriever
+        check_size(self._limits, groups, options, len(RetrieverName.parse(served.retriever).parts))
         timeout_s = min(asked.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
-        deadline = time.monotonic() + timeout_s
-        search = served.batcher.submit((served.corpus, served.retriever), searcher, wanted, deadline)
-        exchange.about = {"corpus": served.corpus, "retriever": served.retriever, "queries": search.n_queries}
-        return await _outcome(search, exchange, timeout_s)
-
-    def _check_size(self, groups: Groups, options: SearchOptions, n_retrievers: int) -> None:
-        """Check that a search's size is known to be borne before it is begun.
-
-        Raises:
-            InvalidRequest: it is not.
-        """
-        n_queries = sum(map(len, groups))
-        if n_queries > self._limits.queries:
-            raise InvalidRequest(f"{n_queries:,} queries are asked, {self._limits.queries:,} are allowed in a request")
-        n_hits = n_queries * max(options.k, options.depth)
-        if n_hits > self._limits.hits:
-            raise InvalidRequest(
-                f"{n_queries:,} queries with up to {max(options.k, options.depth):,} candidates each are {n_hits:,}, "
-                f"{self._limits.hits:,} are allowed in a request: ask for less depth, or in several requests"
-            )
-        n_found = n_queries * options.k * n_retrievers
-        if n_found > self._limits.found:
-            raise InvalidRequest(
-                f"{n_queries:,} queries can find {options.k:,} passages in {n_found:,} ways, {self._limits.found:,} are allowed "
-                "in a request: ask for a smaller k, or in several requests"
-            )
-        n_pairs = sum(_n_reranked(len(group), options, n_retrievers) for group in groups) if options.rerank == "cross-encoder" else 0
-        if n_pairs > self._limits.pairs:
-            raise InvalidRequest(
-                f"up to {n_pairs:,} passages would be read by the cross-encoder, {self._limits.pairs:,} are allowed in a request: "
-                "give a smaller rerank_depth, or ask in several requests"
-            )
+        answer: asyncio.Future[list[Ranking]] = asyncio.get_running_loop().create_future()
+        search = Search(name, searcher, groups, options, time.monotonic() + timeout_s, answer, lost)
+        served.batcher.submit(search)
+        request.state.logged = {"corpus": served.corpus, "retriever": served.retriever, "queries": search.n_queries}
+        return await _answer(request, answer, timeout_s)
 
 
-def _n_reranked(n_queries: int, options: SearchOptions, n_retrievers: int) -> int:
-    """Return how many candidates of a group are reranked at most."""
-    n_candidates = n_queries * max(options.depth, options.k) * n_retrievers
-    return n_candidates if options.rerank_depth is None else min(n_candidates, max(options.k, options.rerank_depth))
+async def _body(request: Request, max_bytes: int) -> bytes:
+    """Return a request's body.
+
+    Raises:
+        InvalidRequest: it is too long.
+        ClientDisconnect: it was not sent to its end.
+    """
+    parts, n_bytes = list[bytes](), 0
+    async for part in request.stream():
+        n_bytes += len(part)
+        if n_bytes <= max_bytes:  # what is too long is read and forgotten: who sends does not listen yet
+            parts.append(part)
+    if n_bytes > max_bytes:
+        raise InvalidRequest(f"the body has {n_bytes:,} bytes, {max_bytes:,} are allowed", status=413)
+    return b"".join(parts)
 
 
 def _groups(asked: Asked) -> Groups:
@@ -112,35 +104,51 @@ def _options(asked: Asked) -> SearchOptions:
         raise InvalidRequest(str(error)) from error
 
 
-async def _outcome(search: Search, exchange: Exchange, timeout_s: float) -> list[Ranking]:
-    """Wait for the rankings as long as they are of use.
+async def _answer(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> list[Ranking]:
+    """Wait for rankings as long as they are of use; after that they are not searched for, unless that has begun.
 
     Raises:
-        ClientGone: nobody waits for them any more.
+        ClientDisconnect: nobody waits for them any more.
         DeadlineExceeded: they are not there in time.
     """
-    answer = search.answer
-    exchange.scope[WAITED_FOR] = answer
-    if IS_LOST in exchange.scope:
+    try:
+        await asyncio.wait({answer}, timeout=min(timeout_s, _PATIENCE_S))
+        if not answer.done():
+            await _wait_with_client(request, answer, timeout_s - _PATIENCE_S)
+        if not answer.done():
+            raise DeadlineExceeded(f"there was no answer within {timeout_s:g} s")
+        return answer.result()
+    finally:
         answer.cancel()
-    await asyncio.wait({answer}, timeout=search.deadline - time.monotonic())
-    if answer.cancelled():
-        raise ClientGone
-    if not answer.done():
-        answer.cancel()  # unless it has begun, it is not searched
-        raise DeadlineExceeded(f"there was no answer within {timeout_s:g} s")
-    return answer.result()
 
 
-async def _send(exchange: Exchange, head: bytes, rankings: Sequence[Ranking], encode: Callable[[Ranking], bytes]) -> None:
-    """Send rankings as a list in an object; only as much of a long answer is in memory as JSON as is being sent."""
+async def _wait_with_client(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> None:
+    """Wait as long as the client is there, too; it raises ``ClientDisconnect`` when that has gone."""
+    gone = asyncio.ensure_future(request.receive())  # the body was read: what comes now is that the client has gone
+    waits: set[asyncio.Future[Any]] = {answer, gone}
+    await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if gone.done() and not answer.done():
+        raise ClientDisconnect
+    gone.cancel()
+
+
+def _response(request: Request, head: bytes, rankings: Sequence[Ranking], encode: Callable[[Ranking], bytes]) -> Response:
+    """Return rankings as a list in an object; only as much of a long answer is in memory as JSON as is being sent."""
     pieces = pieces_of(head, rankings, encode)
     first = next(pieces)
     second = next(pieces, None)
     if second is None:
-        await exchange.answer(200, first)
-    else:
-        await exchange.stream(chain((first, second), pieces))
+        return Response(first, media_type=JSON)
+    if request.scope["http_version"] == "1.0":  # which has no pieces
+        return Response(b"".join([first, second, *pieces]), media_type=JSON)
+    return StreamingResponse(_in_turns(chain((first, second), pieces)), media_type=JSON)
+
+
+async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces, each made when the one before is on its way; other requests have their turn in between."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
 
 
 def pieces_of(head: bytes, rankings: Sequence[Ranking], encode: Callable[[Ranking], bytes]) -> Iterator[bytes]:

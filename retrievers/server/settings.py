@@ -1,4 +1,4 @@
-"""What a server serves, where, and within which limits."""
+"""Settings of a server, and the socket it listens on."""
 
 from __future__ import annotations
 
@@ -11,47 +11,9 @@ from typing import Any
 
 from corpora.errors import InputError
 
+from .limits import Limits
+
 _PATIENCE_S = 3.0  # with a port that is taken: a server that was killed a moment ago may have processes that still end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much one request, and all waiting ones, may ask for.
-
-    Attributes:
-        body_bytes: of a request.
-        body_s: until a request's head and body must be there.
-        queries: in a request, all groups together.
-        query_characters: of one query.
-        k: passages in a ranking.
-        depth: candidates of a query.
-        hits: queries of a request times the larger of ``k`` and ``depth``: 12 bytes of memory each, for each retriever.
-        found: ways in which a request's passages can be found: queries times ``k`` times retrievers; some hundred bytes of memory each.
-        pairs: of query and passage that a cross-encoder reads for a request.
-        ids: passages fetched by id in a request.
-        waiting: queries that may be waiting or under way when another request comes in; beyond it is refused. Of a larger request that is
-            under way ``joined`` count.
-        requests: the same of requests.
-        joined: queries that are searched at once, if they came in several requests; fewer if they would take too long.
-        deadline_s: until a request must be answered; a request may ask for less.
-        linger_s: for which new connections are still taken when the server is to end, while others learn of it.
-    """
-
-    body_bytes: int = 16 << 20
-    body_s: float = 10.0
-    queries: int = 10_000
-    query_characters: int = 20_000
-    k: int = 1_000
-    depth: int = 10_000
-    hits: int = 10_000_000
-    found: int = 1_000_000
-    pairs: int = 10_000
-    ids: int = 1_000
-    waiting: int = 4_096
-    requests: int = 1_024
-    joined: int = 256
-    deadline_s: float = 30.0
-    linger_s: float = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

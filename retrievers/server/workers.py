@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from multiprocessing import connection
@@ -18,7 +19,6 @@ from types import FrameType
 from corpora.errors import IdxError
 from indexer.base import n_threads
 
-from .metrics import Metrics
 from .parts import FirstOpened
 from .settings import Settings
 
@@ -34,17 +34,19 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     Raises:
         IdxError: something cannot be opened.
     """
-    metrics = Metrics(settings.corpora, settings.retrievers, settings.workers)
-    if settings.workers > 1:
-        _Workers(settings, listening, metrics).run()
-    else:
-        _run(settings, listening, metrics, FirstOpened(settings))
+    if settings.workers == 1:
+        _run(settings, listening, FirstOpened(settings))
+        return
+    with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported; see ``metrics``
+        _Workers(settings, listening, folder).run()
 
 
-def _run(settings: Settings, listening: socket.socket, metrics: Metrics, first: FirstOpened) -> None:
+def _run(settings: Settings, listening: socket.socket, first: FirstOpened) -> None:
+    from .metrics import Metrics
     from .running import Service  # FastAPI: not in a process that only starts others
 
-    Service(settings, listening, metrics, first=first).run()
+    Service(settings, listening, Metrics(), first=first).run()
 
 
 class _Workers:
@@ -53,8 +55,8 @@ class _Workers:
     A process that cannot open what is served ends them all at the start; later, when the files may be gone or be others, only itself.
     """
 
-    def __init__(self, settings: Settings, listening: socket.socket, metrics: Metrics) -> None:
-        self._settings, self._listening, self._metrics = settings, listening, metrics
+    def __init__(self, settings: Settings, listening: socket.socket, metrics_folder: str) -> None:
+        self._settings, self._listening, self._metrics_folder = settings, listening, metrics_folder
         self._first = FirstOpened(settings)
         self._context = multiprocessing.get_context("fork")
         self._failures: SimpleQueue[str] = self._context.SimpleQueue()
@@ -90,8 +92,10 @@ class _Workers:
 
     def _replace(self, number: int, process: ForkProcess) -> None:
         """Take note of a process that has ended; unless all are to end, start another one."""
+        from prometheus_client.multiprocess import mark_process_dead
+
         del self._processes[number]
-        self._metrics.join(number)  # what it had open or waiting is gone
+        mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]  # what it had open or waiting is gone
         if self._is_ending:
             return
         if process.exitcode != _CANNOT_OPEN:
@@ -119,9 +123,8 @@ class _Workers:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
-        self._metrics.join(number)
         try:
-            _run(self._settings, self._listening, self._metrics, self._first)
+            _run(self._settings, self._listening, self._first)
         except IdxError as error:
             self._failures.put(str(error))
             sys.exit(_CANNOT_OPEN)

@@ -57,7 +57,8 @@ def serve(
     """Serve searches over HTTP."""
     from indexer.devices import check_devices
     from retrievers.naming import RetrieverName
-    from retrievers.server.settings import Limits, Settings
+    from retrievers.server.limits import Limits
+    from retrievers.server.settings import Settings
 
     check_devices(device)
     limits = Limits(k=max_k, queries=max_queries, waiting=max_waiting, deadline_s=deadline)

@@ -19,7 +19,8 @@ from retrievers.base import Ranking, Searcher
 from retrievers.client import RemoteSearcher
 from retrievers.opening import open_searcher
 from retrievers.options import DedupRule, MergeRule
-from retrievers.server.settings import Limits, Settings
+from retrievers.server.limits import Limits
+from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import serving

@@ -70,7 +70,7 @@ def idx_serve(*arguments: object, until_ready: bool = True, **environment: str) 
         reading.join()
         os.unlink(output.name)
         process.stderr.close()
-    assert not [line for line in said if "Traceback" in line]
+    assert not [line for line in said if "Traceback" in line], said
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from retrievers import SearchOptions
 from retrievers.base import Searcher
 from retrievers.client import RemoteSearcher
 from retrievers.cluster.service import Layout, ShardService
+from retrievers.server.limits import Limits
 from retrievers.server.metrics import Metrics
 from retrievers.server.running import Service
-from retrievers.server.settings import Limits, Settings, listen, url_of
+from retrievers.server.settings import Settings, listen, url_of
 from tests.retrievers.server.serving import ask, wait_until
 
 Found = list[tuple[int, str]]  # rows and texts
@@ -48,7 +49,7 @@ def serving_shards(
     """Serve; of another class than ``ShardService`` the server is given at once, otherwise once it is ready."""
     settings = Settings(corpora=(corpus,), retrievers=retrievers, port=0, limits=LIMITS)
     listening = listen(settings)
-    metrics = Metrics(settings.corpora, settings.retrievers, n_shards=shards)
+    metrics = Metrics()
     held = held_by(settings, Layout(shards=shards, replicas=replicas), metrics)
     service = Service(settings, listening, metrics, held)
     thread = threading.Thread(target=service.run)

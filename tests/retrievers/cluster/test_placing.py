@@ -17,9 +17,7 @@ from retrievers.cluster.placing import check_device, needs_gpus, placed
 from retrievers.cluster.replicas import Replica, ReplicatedShard
 from retrievers.errors import ShardUnavailable
 from retrievers.options import SearchOptions
-from retrievers.server.batcher import _outcomes
-from retrievers.server.cost import Kind
-from retrievers.server.joining import Search
+from retrievers.server.batcher import Search, _outcomes
 from retrievers.server.metrics import Metrics
 from tests.conftest import ROOT
 
@@ -56,21 +54,21 @@ def test_gpus_that_are_not_there_and_those_with_numbers_are_refused() -> None:
 
 def test_replicas_are_asked_in_turn_but_for_those_that_are_lost_or_were_asked() -> None:
     replicas = [Replica(number, A, None, is_ready=number != 1) for number in range(3)]
-    shard = ReplicatedShard(0, [], replicas, 30.0, Metrics((), ()))
+    shard = ReplicatedShard(0, [], replicas, 30.0, Metrics())
     assert {shard.next_replica([]) for _ in range(6)} == {replicas[0], replicas[2]}
     assert {shard.next_replica([replicas[0]]) for _ in range(6)} == {replicas[2]}
     assert shard.next_replica([replicas[0], replicas[2]]) is None
 
 
 def test_what_is_lost_or_unavailable_is_counted() -> None:
-    metrics = Metrics((), (), n_shards=1)
+    metrics = Metrics()
     replica = Replica(0, A, None, is_ready=True)
     shard = ReplicatedShard(0, [], [replica], 30.0, metrics)
     shard.lose(replica)
     shard.unavailable("it is lost")
     assert not replica.is_ready
-    assert 'idx_shard_failures_total{shard="0"} 1.0\n' in metrics.text()
-    assert 'idx_shard_unavailable_total{shard="0"} 1.0\n' in metrics.text()
+    assert 'idx_shard_failures_total{shard="0"} 1.0\n' in metrics.text().decode()
+    assert 'idx_shard_unavailable_total{shard="0"} 1.0\n' in metrics.text().decode()
 
 
 def test_actors_on_a_node_share_its_processors() -> None:
@@ -113,7 +111,7 @@ def test_searches_that_were_joined_wait_once_for_a_lost_shard() -> None:
     async def outcomes() -> list[object]:
         def search() -> Search:
             answer = asyncio.get_running_loop().create_future()
-            return Search(("made", "bm25"), searcher, [["river"]], SearchOptions(), 1, 0.0, answer, Kind())  # type: ignore[arg-type]
+            return Search(("made", "bm25"), searcher, [["river"]], SearchOptions(), 0.0, answer)  # type: ignore[arg-type]
 
         return list(_outcomes([search(), search(), search()]))
 

@@ -78,7 +78,7 @@ def states(sharded: Sharded, shard: int) -> list[str]:
 
 def service(*, corpus: str = "made", device: str = "auto") -> ShardService:
     settings = Settings(corpora=(corpus,), retrievers=("minilm",), limits=LIMITS, device=device)
-    return ShardService(settings, Layout(shards=2), Metrics((corpus,), ("minilm",), n_shards=2))
+    return ShardService(settings, Layout(shards=2), Metrics())
 
 
 def shard_processes() -> set[int]:
@@ -163,7 +163,7 @@ def test_a_call_that_is_given_up_does_not_take_the_place_of_another() -> None:
     actor = ray.remote(num_cpus=0, max_concurrency=2, concurrency_groups={"state": 1})(Slow).remote()
     count = actor.count.options(concurrency_group="state")
     assert ray.get(count.remote()) == 0
-    shard = ReplicatedShard(0, [], [Replica(0, nodes()[0], actor, is_ready=True)], 20.0, Metrics((), (), n_shards=1))
+    shard = ReplicatedShard(0, [], [Replica(0, nodes()[0], actor, is_ready=True)], 20.0, Metrics())
 
     def search(seconds: int) -> Any:  # noqa: ANN401
         return shard.search(Search("made/minilm", np.zeros((1, 384), np.float32), seconds))

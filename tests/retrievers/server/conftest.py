@@ -10,7 +10,8 @@ import pytest
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.passage import Passage
 from indexer.build import build_index
-from retrievers.server.settings import Limits, Settings
+from retrievers.server.limits import Limits
+from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.serving import serving
 

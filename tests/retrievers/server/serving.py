@@ -69,7 +69,7 @@ def serving(settings: Settings, open_stage: OpenRetriever | None = None, *, unti
     """Serve in a thread; yield the address."""
     listening = listen(settings)
     url = url_of(listening)
-    service = Service(settings, listening, Metrics(settings.corpora, settings.retrievers), open_stage)
+    service = Service(settings, listening, Metrics(), open_stage)
     thread = threading.Thread(target=service.run)
     thread.start()
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,8 @@ from retrievers import SearchOptions
 from retrievers.client import RemoteSearcher
 from retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed
 from retrievers.opening import open_searcher
-from retrievers.server.settings import Limits, Settings
+from retrievers.server.limits import Limits
+from retrievers.server.settings import Settings
 from tests.retrievers.server.serving import Gated, ask, gated_stages, serving, wait_until
 
 LIMITS = Limits(waiting=8, joined=6, deadline_s=20, linger_s=0.0)
@@ -125,8 +125,8 @@ def test_a_search_that_fails_fails_for_itself_only(url: str, stage: Gated, caplo
 
 def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, stage: Gated) -> None:
     with ThreadPoolExecutor(1) as pool:
-        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(7)]})
-        wait_until(lambda: n_waiting(url) == 8)
+        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
+        wait_until(lambda: n_waiting(url) == 9)
         refused = ask(url, "/v1/search", {"queries": ["fox"]})
         assert (refused.status, refused.json["error_type"]) == (503, "Overloaded")
         assert int(refused.headers["retry-after"]) >= 1
@@ -138,25 +138,17 @@ def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, sta
 
 
 def test_what_is_refused_unread_leaves_its_connection_usable(url: str, stage: Gated) -> None:
-    """When everything is full, the refusal is written before the body is looked at; the next request of the connection is another one."""
+    """When everything is full, bodies are not looked at; the next request of the connection is another one."""
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
     with ThreadPoolExecutor(1) as pool:
-        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(7)]})
-        wait_until(lambda: n_waiting(url) == 8)
+        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
+        wait_until(lambda: n_waiting(url) == 9)
         for body in (b"no JSON", b'{"queries": ["fox"]}', b"x" * 200_000):
             connection.request("POST", "/v1/search", body)
             refused = connection.getresponse()
             assert (refused.status, json.loads(refused.read())["error_type"]) == (503, "Overloaded")
             assert refused.getheader("retry-after") == "1"
-        head = b"POST /v1/search HTTP/1.1\r\nhost: x\r\ncontent-length: 22\r\n\r\n"
-        for pieces in ((head, b'{"queries": ["river"]}'), (head[:9], head[9:] + b"x" * 22)):  # that come by themselves
-            for piece in pieces:
-                connection.sock.sendall(piece)
-                time.sleep(0.02)
-            refused = http.client.HTTPResponse(connection.sock)
-            refused.begin()
-            assert (refused.status, json.loads(refused.read())["error_type"]) == (503, "Overloaded")
         connection.request("GET", "/health")
         assert connection.getresponse().read() == b'{"alive":true}'
         stage.gate.set()
@@ -168,8 +160,8 @@ def test_what_is_refused_unread_leaves_its_connection_usable(url: str, stage: Ga
 
 def test_a_client_asks_again_when_told_to(url: str, stage: Gated, made: Path) -> None:
     with ThreadPoolExecutor(2) as pool, RemoteSearcher(url) as remote:
-        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(7)]})
-        wait_until(lambda: n_waiting(url) == 8)
+        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
+        wait_until(lambda: n_waiting(url) == 9)
         patient = pool.submit(remote.search, ["fox"])
         wait_until(lambda: measured(url, 'idx_requests_total{path="/v1/search",status="503"}') > 0)
         stage.gate.set()
@@ -182,7 +174,7 @@ def test_deadlines_are_kept(url: str, stage: Gated) -> None:
         return sum(measured(url, f'idx_requests_total{{path="/v1/search",status="{status}"}}') for status in (499, 504))
 
     n_dropped = measured(url, "idx_dropped_total")
-    assert ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 1e-100}).json["error_type"] in ("Overloaded", "DeadlineExceeded")
+    assert ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 1e-100}).json["error_type"] == "DeadlineExceeded"
     before = n_given_up()
     answer = ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 0.08})
     assert (answer.status, answer.json["error_type"]) == (504, "DeadlineExceeded")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from benchmarks.serve.load import Order, Report
@@ -15,8 +14,9 @@ from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from retrievers.base import Retriever
 from retrievers.opening import open_retriever, open_searcher
 from retrievers.options import SearchOptions
+from retrievers.server.limits import Limits
 from retrievers.server.searching import pieces_of
-from retrievers.server.settings import Limits, Settings
+from retrievers.server.settings import Settings
 from retrievers.wire import ranking_from_json, ranking_to_json
 from tests.retrievers.server.serving import ask, serving
 
@@ -43,8 +43,8 @@ class Slow:
         return self._stage.rescore(queries, rows)
 
 
-def open_slow(corpus: str, name: str, store: PassageStore, *, device: str, query_s: float = QUERY_S) -> Retriever:
-    return Slow(open_retriever(corpus, name, store, device=device), query_s)
+def open_slow(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+    return Slow(open_retriever(corpus, name, store, device=device), QUERY_S)
 
 
 def sent(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float = 0.0) -> Report:
@@ -52,30 +52,13 @@ def sent(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float 
     return load.report(Order(int(url.rpartition(":")[2]), "/v1/search", BODIES, seconds, clients, rate))
 
 
-def test_what_is_too_much_is_refused_and_the_rest_searched_as_fast_as_ever(made: Path) -> None:
+def test_what_is_too_much_is_refused_and_all_that_is_let_in_is_answered(made: Path) -> None:
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_slow) as url, Load() as load:
-        kept, highest, refused = [0.0], 0.0, 0
-        while (kept[-1] < 0.9 or not refused) and len(kept) < 10:  # other work on the machine may come in between
-            highest = sent(load, url, 1.0, clients=32).per_second
-            overload = sent(load, url, 1.0, rate=4 * highest)
-            assert set(overload.statuses) <= {"200", "503", "unsent"}
-            kept.append(overload.per_second / highest)
-            refused += overload.statuses.get("503", 0)
-        assert refused
-        assert max(kept) >= 0.8  # benchmarks.serve measures it on a quiet machine
-        assert sent(load, url, 0.5, rate=highest / 4).statuses.keys() == {"200"}
-
-
-def test_near_the_deadline_the_stage_is_not_busy_in_vain(made: Path) -> None:
-    """A hundred clients at once, of whom fifty can be answered in time: joined as they come, hardly one would be."""
-    limits = Limits(deadline_s=1.0, linger_s=0.0)
-    kept = [0.0]
-    while kept[-1] < 0.5 and len(kept) < 6:  # as above
-        with serving(Settings(corpora=("made",), port=0, limits=limits), partial(open_slow, query_s=0.02)) as url, Load() as load:
-            found = sent(load, url, 3.0, clients=100)
-        assert set(found.statuses) <= {"200", "503", "504"}
-        kept.append(0.02 * found.per_second)  # of all that the stage could do
-    assert max(kept) >= 0.5
+        overload = sent(load, url, 2.0, rate=1_000)  # four times what the stage can search
+        assert set(overload.statuses) <= {"200", "503", "unsent"}
+        assert overload.statuses["200"] >= 64
+        assert overload.statuses["503"] >= 64
+        assert sent(load, url, 0.5, rate=20).statuses.keys() == {"200"}
 
 
 def test_a_request_is_no_larger_than_can_be_borne(url: str, made: Path) -> None:
@@ -107,7 +90,8 @@ def test_a_long_ranking_is_sent_in_pieces(url: str, made: Path) -> None:
     assert [ranking_from_json(answer.json["rankings"][0])] == open_searcher("made").search_groups([group], SearchOptions(k=100))
     rankings = open_searcher("made").search_groups([["fox"], group, ["nothing"]], SearchOptions(k=100))
     pieces = list(pieces_of(b'{"rankings":', rankings, ranking_to_json))
-    assert max(map(len, pieces)) < 500_000
+    assert len(pieces) > 1
+    assert max(map(len, pieces)) < 700_000
     assert [ranking_from_json(ranking) for ranking in json.loads(b"".join(pieces))["rankings"]] == rankings
 
 
@@ -115,10 +99,10 @@ def test_names_are_short_and_few(url: str) -> None:
     long = "x" * 900_000
     weights = {"fuse": "weighted", "weights": {f"r{n}": 1 for n in range(101)}}
     for fields, where in (
-        ({"corpus": long}, "corpus: String should have at most 200 characters"),
-        ({"retriever": long}, "retriever: String should have at most 200 characters"),
-        ({"fuse": "weighted", "weights": {long: 1}}, "weights."),
-        (weights, "weights: Dictionary should have at most 100 items"),
+        ({"corpus": long}, ": String should have at most 200 characters"),
+        ({"retriever": long}, ": String should have at most 200 characters"),
+        ({"fuse": "weighted", "weights": {long: 1}}, "weights"),
+        (weights, ": Dictionary should have at most 100 items"),
         ({long: 1}, "xxx"),
         ({"corpus": "x" * 200}, f"unknown corpus '{'x' * 80}'"),
     ):

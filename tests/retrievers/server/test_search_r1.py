@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from corpora.store import PassageStore, Rows
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from retrievers import SearchOptions
-from retrievers.opening import open_searcher
-from tests.retrievers.server.serving import ask
+from retrievers.base import Retriever
+from retrievers.opening import open_retriever, open_searcher
+from retrievers.server.settings import Settings
+from tests.retrievers.server.conftest import LIMITS
+from tests.retrievers.server.serving import ask, serving
 
 QUERIES = ["whale ocean", "fox", "planet metal book"]
 
@@ -56,3 +63,34 @@ def test_fields_that_are_not_known_are_passed_over(url: str) -> None:
 def test_no_queries_and_queries_that_find_nothing(url: str) -> None:
     assert ask(url, "/retrieve", {"queries": []}).json == {"result": []}
     assert ask(url, "/retrieve", {"queries": ["", "zebra", "fox"], "topk": 1, "return_scores": True}).json["result"][:2] == [[], []]
+
+
+class Coarse:
+    """A retriever that looks at the first rows only, the more of them the deeper it is asked to go, as a quantized index does."""
+
+    parameters: Mapping[str, SearchParam] = {}
+
+    def __init__(self, exact: Retriever) -> None:
+        self._exact = exact
+
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        exact = self._exact.retrieve(queries, 600)
+        scores = np.where((exact.rows >= 0) & (exact.rows < 4 * depth), exact.scores, -np.inf)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
+        scores = np.take_along_axis(scores, best, axis=1)
+        return Hits(np.where(scores > -np.inf, np.take_along_axis(exact.rows, best, axis=1), -1), scores)
+
+    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
+        return self._exact.rescore(queries, rows)
+
+
+def test_what_is_found_of_an_approximate_index_is_what_a_search_finds(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        return Coarse(open_retriever(corpus, name, store, device=device))
+
+    monkeypatch.setattr("retrievers.server.searching.INDEXES", {})  # as if bm25 were an index over vectors
+    with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_stage) as url:
+        searched = ask(url, "/v1/search", {"queries": QUERIES, "k": 3}).json["rankings"]
+        retrieved = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json["result"]
+    assert [[hit["id"] for hit in ranking] for ranking in searched] == [[document["id"] for document in found] for found in retrieved]
+    assert max(hit["row"] for ranking in searched for hit in ranking) >= 12

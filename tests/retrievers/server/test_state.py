@@ -78,7 +78,7 @@ def test_requests_batches_and_cache_hits_are_counted(made: Path) -> None:
         assert count(found, "idx_batch_queries_count", **batches) == len(sizes)
         assert count(found, "idx_batch_queries_sum", **batches) == sum(sizes)
         for most in (1, 2, 4):
-            assert count(found, "idx_batch_queries_bucket", **batches, le=str(most)) == sum(size <= most for size in sizes)
+            assert count(found, "idx_batch_queries_bucket", **batches, le=str(float(most))) == sum(size <= most for size in sizes)
         assert count(found, "idx_queue_queries", **batches) == 0
     assert count(found, "idx_ready_processes") == 1
 
@@ -111,7 +111,7 @@ def test_nobody_has_an_empty_key(made: Path) -> None:
     object.__setattr__(settings, "api_key", " ")  # whatever ``Settings`` checks
     listening = listen(settings)
     with pytest.raises(InputError, match="the API key is empty"):
-        Service(settings, listening, Metrics(settings.corpora, settings.retrievers)).run()
+        Service(settings, listening, Metrics()).run()
     listening.close()
 
 
