@@ -45,7 +45,7 @@ from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer
 from indexer.naming import encoder_spec
 from indexer.pipeline import Job, run_pipeline
-from indexer.vectors import SHARD_ROWS, Shards
+from indexer.vectors import VectorFile
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +92,7 @@ class Run(NamedTuple):
 
 
 class Ours:
-    """The whole way from the store to shards, with one model that is loaded once."""
+    """The whole way from the store to the file of vectors, with one model that is loaded once."""
 
     def __init__(self, spec: EncoderSpec, options: EmbedOptions) -> None:
         self.spec, self.resources = spec, resources(options, spec)
@@ -101,13 +101,13 @@ class Ours:
     def run(self, corpus: str, n_passages: int) -> Run:
         """Embed a built corpus."""
         with tempfile.TemporaryDirectory() as folder:
-            shards = Shards(Path(folder), n_passages, SHARD_ROWS)
-            job = Job(self.spec, partial(open_store, corpus), shards, self.resources)
+            file = VectorFile(Path(folder), n_passages, self.resources.precision.stored)
+            job = Job(self.spec, partial(open_store, corpus), file.write, self.resources)
             self.model.reset()
             started = time.perf_counter()
-            run_pipeline(job, self.model, shards.rows(), lambda n_passages, n_tokens: None)
+            run_pipeline(job, self.model, file.ranges(), lambda n_passages, n_tokens: None)
             ended = time.perf_counter()
-            return Run(ended - started, ended - (self.model.first_at or started), shards.read(np.arange(n_passages)))
+            return Run(ended - started, ended - (self.model.first_at or started), file.mapped().astype(np.float32))
 
 
 def real_passages(n: int) -> list[Passage]:

@@ -28,7 +28,7 @@ from indexer.devices import ClusterOptions, EmbedOptions, resources
 from indexer.embed import EmbedProgress, embed
 from indexer.naming import encoder_spec
 from indexer.pipeline import Job
-from indexer.vectors import Shards
+from indexer.vectors import VectorFile
 
 
 class Clock:
@@ -46,42 +46,44 @@ class Clock:
 
 @contextmanager
 def folder_in_home() -> Iterator[Path]:
-    """Make a folder for shards where the nodes see it too."""
+    """Make a folder for vectors where the nodes see it too."""
     with tempfile.TemporaryDirectory(dir=home()) as folder:
         yield Path(folder)
 
 
-def embedded(n: int, shard_rows: int, options: EmbedOptions) -> tuple[dict[str, Figure], dict[str, bytes]]:
-    """Embed a built corpus; return the figures and the shards."""
+def embedded(n: int, range_rows: int, options: EmbedOptions) -> tuple[dict[str, Figure], bytes]:
+    """Embed a built corpus; return the figures and the file of vectors."""
     spec = encoder_spec("minilm")
     with folder_in_home() as folder:
-        job = Job(spec, partial(open_store, "measured"), Shards(folder, n, shard_rows), resources(options, spec))
+        found = resources(options, spec)
+        file = VectorFile(folder, n, found.precision.stored, range_rows)
+        job = Job(spec, partial(open_store, "measured"), file.write, found)
         clock = Clock()
-        embed(job, EmbedProgress(clock.report))
+        embed(job, file, EmbedProgress(clock.report))
         ended = time.perf_counter()
-        shards = {path.name: path.read_bytes() for path in sorted(folder.glob("shard-*.npy"))}
+        vectors = file.path.read_bytes()
     figures: dict[str, Figure] = {
         "passages": n,
         "start s": clock.first_at - clock.started,
         "seconds": ended - clock.started,
         "passages/s running": (n - clock.n_first) / max(ended - clock.first_at, 1e-9),
     }
-    return figures, shards
+    return figures, vectors
 
 
-def measure(n: int, shard_rows: int, nodes: list[int], exchange: str | None) -> list[dict[str, Figure]]:
+def measure(n: int, range_rows: int, nodes: list[int], exchange: str | None) -> list[dict[str, Figure]]:
     """Embed in this process, then on clusters of so many nodes."""
     import torch
 
     torch.set_num_threads(1)
     with built(real_passages(n)):
-        figures, expected = embedded(n, shard_rows, EmbedOptions(device="cpu"))
+        figures, expected = embedded(n, range_rows, EmbedOptions(device="cpu"))
         rows = [{"nodes": "this process", **figures, "same bytes": "-"}]
         for n_nodes in nodes:
             with cluster_of(n_nodes) as address, connected(address):
                 options = EmbedOptions(device="cpu", cluster=ClusterOptions(cpus=1, exchange=exchange))
-                figures, shards = embedded(n, shard_rows, options)
-            rows.append({"nodes": str(n_nodes), **figures, "same bytes": "yes" if shards == expected else "no"})
+                figures, vectors = embedded(n, range_rows, options)
+            rows.append({"nodes": str(n_nodes), **figures, "same bytes": "yes" if vectors == expected else "no"})
     return rows
 
 
@@ -89,10 +91,10 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ray embedding")
     parser.add_argument("--passages", type=int, default=400)
-    parser.add_argument("--shard-rows", type=int, default=50)
+    parser.add_argument("--range-rows", type=int, default=50)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--exchange", help="URL of a folder, instead of a shared data home")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    rows = measure(given.passages, given.shard_rows, given.nodes, given.exchange)
-    show(f"minilm, shards of {given.shard_rows} passages", rows, circumstances("ray", "torch"), given.json)
+    rows = measure(given.passages, given.range_rows, given.nodes, given.exchange)
+    show(f"minilm, ranges of {given.range_rows} passages", rows, circumstances("ray", "torch"), given.json)

@@ -179,7 +179,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 def _random_vectors(n_rows: int, dim: int) -> ExactIndex:
     vectors = np.random.default_rng(0).standard_normal((n_rows, dim), dtype=np.float32)
-    return ExactIndex([vectors / np.linalg.norm(vectors, axis=1, keepdims=True)])
+    return ExactIndex(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def main() -> None:

@@ -28,14 +28,14 @@ from benchmarks.report import Figure, circumstances, show
 from corpora.artifacts import Manifest, Parameters, Recipe
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.custom import Reading, custom_corpus
-from corpora.staging import Outcome, Work, build_artifact
+from corpora.staging import Outcome, Work
 from corpora.store import PassageStore
 from indexer import VECTOR_INDEXES
 from indexer.base import Vectors
 from indexer.build import build_index, open_vector_index
 from indexer.catalog import index_path
-from indexer.page_checks import write_sums
-from indexer.vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards
+from indexer.page_checks import build_checked
+from indexer.vectors import FORMAT_VERSION, KIND, VectorFile
 
 _NAME, _ENCODER = "measured", "minilm"  # nothing is encoded: only the encoder's name is used
 _CENTRES, _NOISE = 1000, 0.9
@@ -64,15 +64,14 @@ def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> Non
     """Make vectors, stored as float16, and have them pass for those of an encoder over a corpus."""
 
     def write(staging: Path) -> Outcome:
-        shards = Shards(staging, len(store), SHARD_ROWS)
-        for rows in shards.rows():
-            shards.write(rows, made_vectors(len(rows), dim, rows.start), "float16")
-        write_sums(staging)
+        file = VectorFile(staging, len(store), "float16")
+        for rows in file.ranges():
+            file.write(rows, made_vectors(len(rows), dim, rows.start))
         return Outcome(store.fingerprint, {"rows": len(store), "dim": dim, "missing": 0})
 
-    parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16", "shard_rows": SHARD_ROWS}
+    parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16"}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    build_artifact(index_path(corpus, encoder), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    build_checked(index_path(corpus, encoder), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
 
 
 def measure_build(kind: str) -> dict[str, Figure]:

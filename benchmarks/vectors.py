@@ -31,14 +31,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import Figure, circumstances, seconds_of, show
-from corpora.artifacts import Manifest, Recipe
+from corpora.artifacts import FileRecord, Manifest, Recipe
 from indexer.base import Hits, Stored, Vectors, n_threads
-from indexer.indexes.exact import open_shards
-from indexer.vectors import SHARD_ROWS, Shards
+from indexer.indexes.exact import open_exact
+from indexer.page_checks import write_sums
+from indexer.vectors import FORMAT_VERSION, KIND, VectorFile
 
 SIZES = ("284295x384", "100000x768")
 BATCHES = (1, 8, 32, 128, 512, 1024)
 _FAISS_BLOCKS = (1_024, 4_096, 16_384)  # vectors that it multiplies at once; 1,024 is the default
+_ROWS_AT_ONCE = 16_384
 _STORED: tuple[Stored, ...] = ("float32", "float16")
 _OPENED_BYTES = 10**9
 
@@ -46,10 +48,10 @@ _OPENING = """
 import json, sys, time
 from pathlib import Path
 from benchmarks.vectors import manifest_of, resident_bytes
-from indexer.vectors import open_shards
+from indexer.vectors import open_exact
 folder, n_rows, dim, stored = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 before, started = resident_bytes(), time.perf_counter()
-index = open_shards(folder, manifest_of(n_rows, dim, stored), device="cpu")
+index = open_exact(folder, manifest_of(folder, n_rows, dim, stored), device="cpu")
 print(json.dumps([time.perf_counter() - started, before, resident_bytes(), index.dim]))
 """
 
@@ -79,19 +81,21 @@ def unit_vectors(n: int, dim: int, seed: int) -> Vectors:
     return vectors
 
 
-def manifest_of(n_rows: int, dim: int, stored: str) -> Manifest:
-    """Return the manifest that such vectors of a corpus would have."""
-    recipe = Recipe(kind="vectors", format_version=1, parameters={"dtype": stored, "shard_rows": SHARD_ROWS}, inputs={})
-    return Manifest(recipe=recipe, sources={}, fingerprint="", counts={"rows": n_rows, "dim": dim}, packages={}, files={}, created="")
+def manifest_of(folder: Path, n_rows: int, dim: int, stored: str) -> Manifest:
+    """Return the manifest that such vectors of a corpus in a folder would have."""
+    recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={"dtype": stored}, inputs={})
+    files = {path.name: FileRecord(path.stat().st_size, "") for path in folder.iterdir() if path.is_file()}
+    return Manifest(recipe=recipe, sources={}, fingerprint="", counts={"rows": n_rows, "dim": dim}, packages={}, files=files, created="")
 
 
 @contextmanager
 def on_disk(vectors: Vectors, stored: Stored) -> Iterator[Path]:
-    """Write vectors as shards into a folder of their own."""
+    """Write vectors into a folder of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        shards = Shards(Path(folder), len(vectors), SHARD_ROWS)
-        for rows in shards.rows():
-            shards.write(rows, vectors[rows.start : rows.stop], stored)
+        file = VectorFile(Path(folder), len(vectors), stored)
+        for rows in file.ranges():
+            file.write(rows, vectors[rows.start : rows.stop])
+        write_sums(Path(folder))
         yield Path(folder)
 
 
@@ -102,7 +106,7 @@ def beside_faiss(size: tuple[int, int], batches: Sequence[int], k: int, rounds: 
     references = {stored: Reference(numbers, products_of(vectors, queries[numbers], stored)) for stored in _STORED}
     with on_disk(vectors, "float32") as wide, on_disk(vectors, "float16") as narrow:
         folders: dict[Stored, Path] = {"float32": wide, "float16": narrow}
-        ours = {stored: open_shards(folder, manifest_of(*size, stored), device="cpu").search for stored, folder in folders.items()}
+        ours = {stored: open_exact(folder, manifest_of(folder, *size, stored), device="cpu").search for stored, folder in folders.items()}
         search = faiss_search(vectors)
         rows = []
         for batch in batches:
@@ -115,8 +119,8 @@ def beside_faiss(size: tuple[int, int], batches: Sequence[int], k: int, rounds: 
 def products_of(vectors: Vectors, queries: Vectors, stored: Stored) -> NDArray[np.float64]:
     """Return the float64 products of queries with the vectors as they are stored, shape (Q, n)."""
     wide = queries.astype(np.float64)
-    pages = (vectors[start : start + SHARD_ROWS] for start in range(0, len(vectors), SHARD_ROWS))
-    return np.concatenate([wide @ page.astype(stored).astype(np.float64).T for page in pages], axis=1)
+    parts = (vectors[start : start + _ROWS_AT_ONCE] for start in range(0, len(vectors), _ROWS_AT_ONCE))
+    return np.concatenate([wide @ part.astype(stored).astype(np.float64).T for part in parts], axis=1)
 
 
 def faiss_search(vectors: Vectors) -> FaissSearch:

@@ -96,6 +96,12 @@ def staging_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial")
 
 
+def artifact_files(staging: Path) -> list[Path]:
+    """Return those files of a staging directory that will be the artefact's, by name."""
+    files = sorted(file for file in staging.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return [file for file in files if file.relative_to(staging).parts[0] not in (_RECIPE, MANIFEST, PIECES)]
+
+
 def staged_bytes(target: Path) -> int:
     """Return how much of the artefact ``target`` a stopped build has left to go on from."""
     n_bytes = 0
@@ -206,16 +212,14 @@ def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
 
 def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
     """Flush all files to the disk and write the manifest."""
+    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # left by a kill in the middle of ``durable.replacing``
+        unfinished.unlink()
     files = {}
-    for file in sorted(staging.rglob("*")):
-        name = file.relative_to(staging)
-        if file.is_dir():
-            sync(file)
-        elif file.name.startswith("."):  # left by a kill in the middle of ``durable.replacing``
-            file.unlink()
-        elif name.parts[0] not in (_RECIPE, MANIFEST, PIECES) and file.is_file():
-            sync(file)
-            files[str(name)] = FileRecord(file.stat().st_size, file_sha256(file))
+    for file in artifact_files(staging):
+        sync(file)
+        files[str(file.relative_to(staging))] = FileRecord(file.stat().st_size, file_sha256(file))
+    for folder in filter(Path.is_dir, staging.rglob("*")):
+        sync(folder)
     manifest = Manifest(
         recipe=work.recipe,
         sources=work.sources,

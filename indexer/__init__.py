@@ -8,11 +8,10 @@ embed      store -> vectors, on all devices       pipeline   one device's share 
 batching   which texts are encoded together       devices    where, and in which numbers
 workers    work done ahead, in processes          cluster/   the same on the nodes of a Ray cluster
 published  import of others' embeddings           published_addresses, embedding_formats, pickles  where they are, how they are read
-vectors    shards on disk                         corpus_vectors  the same, as indexes are built from them
-memory_map arrays mapped from files               rescoring  exact scores of given rows
+vectors    the file of vectors while it is made   corpus_vectors  the same, as it is searched and indexed
+rescoring  exact scores of given rows             page_checks  what is read first is compared with its checksum
 indexes/   one kind a file or folder, and their contract
 placement  where vectors are searched, and why    memory     how much of it a process may have
-page_checks  what is read first is compared with its checksum
 row_range  some rows of an index over vectors     recall     of an index against exact search
 recall_report  the same for all indexes of a corpus, written beside them and drawn by recall_plot
 jvm        Java, and loops inside it: java_functions

@@ -13,7 +13,7 @@ from corpora.artifacts import Manifest, Parameters, Recipe
 from corpora.build import open_store
 from corpora.errors import ArtifactMismatch
 from corpora.progress import Progress, silent
-from corpora.staging import Outcome, Work, build_artifact
+from corpora.staging import Outcome, Work
 from corpora.store import PassageStore
 
 from .base import LexicalIndex, VectorIndex
@@ -22,13 +22,13 @@ from .corpus_vectors import CorpusVectors, corpus_vectors
 from .devices import EmbedOptions, resources
 from .embed import EmbedProgress, embed
 from .encoders.spec import EncoderSpec, other_weights, weights_of
-from .indexes.exact import open_shards
+from .indexes.exact import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
 from .naming import IndexName, encoder_spec, parse_index_name
-from .page_checks import write_sums
+from .page_checks import build_checked
 from .pipeline import Job
 from .rescoring import Rescorer
-from .vectors import FORMAT_VERSION, KIND, SHARD_ROWS, Shards
+from .vectors import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
 
 AnyIndex = LexicalIndex | VectorIndex
 
@@ -66,7 +66,6 @@ def build_index(
     def write(staging: Path) -> Outcome:
         counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
         if isinstance(source, CorpusVectors):
-            write_sums(staging)
             if _corpus_vectors(ref.vectors, store.fingerprint).identity != source.identity:
                 raise ArtifactMismatch(f"the vectors of '{ref.name.encoder}' have been replaced meanwhile: run the same command again")
         return Outcome(store.fingerprint, counts)
@@ -78,7 +77,7 @@ def build_index(
         write=write,
         packages=PACKAGES,
     )
-    return build_artifact(ref.path, work)
+    return build_checked(ref.path, work)
 
 
 def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
@@ -104,7 +103,7 @@ def build_vectors(
 ) -> Manifest:
     """Embed a corpus, unless the encoder has its vectors already, embedded or imported; an interrupted build goes on.
 
-    Finished shards are kept as they are whatever device and batch size made them; with the same ones they are the same bits.
+    Finished vectors are kept as they are whatever device and batch size made them; with the same ones they are the same bits.
 
     Args:
         corpus: the corpus's name.
@@ -116,12 +115,12 @@ def build_vectors(
 
     Raises:
         ArtifactMismatch: the encoder has vectors of another type than was asked for, or a stopped build with other options, or another
-            checkpoint, has left shards.
-        IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished shards stay.
+            checkpoint, has left vectors.
+        IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished vectors stay.
     """
     found = resources(options, spec)
     stored, computed = found.precision.stored, found.precision.computed
-    parameters: Parameters = {"encoder": spec.name, "origin": "encoded", "dtype": stored, "computed": computed, "shard_rows": SHARD_ROWS}
+    parameters: Parameters = {"encoder": spec.name, "origin": "encoded", "dtype": stored, "computed": computed}
     asked = {None: (), "bfloat16": ("dtype", "computed")}.get(options.dtype, ("dtype",))
     wanted = {name: parameters[name] for name in ("encoder", *asked)}
 
@@ -131,10 +130,9 @@ def build_vectors(
         return kept_index(ref, store, wanted, force=force)
 
     def write(staging: Path) -> Outcome:
-        shards = Shards(staging, len(store), SHARD_ROWS)
-        embed(Job(spec, partial(open_store, corpus), shards, found), progress)
-        write_sums(staging)
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": shards.dimension()})
+        vectors = VectorFile(staging, len(store), stored, RANGE_ROWS)
+        embed(Job(spec, partial(_same_store, corpus, store.fingerprint), vectors.write, found), vectors, progress)
+        return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.dimension()})
 
     kept = existing()
     if kept is not None:  # then its checkpoint is not looked for
@@ -144,7 +142,15 @@ def build_vectors(
     refuse_other_pieces(ref, recipe, force=force)
     sources = {"passages": corpus, "checkpoint": str(spec.folder("passage"))}
     work = Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES, keeps_pieces=True)
-    return build_artifact(ref.path, work)
+    return build_checked(ref.path, work)
+
+
+def _same_store(corpus: str, fingerprint: str) -> PassageStore:
+    """Open the store of a corpus once more; raises ``ArtifactMismatch`` if it has been replaced by another one."""
+    store = open_store(corpus)
+    if store.fingerprint != fingerprint:
+        raise ArtifactMismatch(f"the passages of '{corpus}' have been replaced meanwhile: run the same command again")
+    return store
 
 
 def open_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> AnyIndex:
@@ -178,7 +184,7 @@ def open_vector_index(corpus: str, name: str, store: PassageStore, *, device: st
     ref = index_ref(corpus, name)
     manifest = ref.manifest(store.fingerprint)
     if not ref.name.kind:
-        return open_shards(ref.path, manifest, device=device)
+        return open_exact(ref.path, manifest, device=device)
     vectors = _corpus_vectors(ref.vectors, store.fingerprint) if ref.vectors.is_built else None
     options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors)
     index: VectorIndex = ref.kind.open(ref.path, manifest, options)
@@ -195,7 +201,7 @@ def open_rescorer(corpus: str, encoder: str, store: PassageStore) -> Rescorer | 
     if not ref.is_built:
         return None
     vectors = _corpus_vectors(ref, store.fingerprint)
-    return Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
+    return Rescorer(vectors.array, vectors.missing)
 
 
 def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:

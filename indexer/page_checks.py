@@ -1,160 +1,228 @@
-"""Checksums of an artefact's files, one for every 64 KiB: what a process reads of them for the first time is compared before it is used.
+"""Checksums of an artefact's files, one for every 64 KiB: what a process reads of a file for the first time is compared before it is used.
 
-So a flipped bit is an error, never a wrong score. The file ``sums`` holds them, those of one file after those of another, by name; ``bm25``
-orders its own otherwise. Artefacts that were made before there were any are read as they are.
+So a flipped bit is an error, never a wrong score. Kernels know nothing of it: who is about to read asks first, by bytes or by rows. The
+file ``sums`` holds the checksums of all files directly in the folder, those of one file after those of another, by name.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import mmap
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from corpora.artifacts import Manifest
 from corpora.durable import replacing
 from corpora.errors import ArtifactDamaged
+from corpora.staging import Outcome, Work, artifact_files, build_artifact
+from corpora.store import Rows
 
 from .base import equal_ranges, n_threads
 from .compiled import kernel
-from .memory_map import map_bytes
 
 PAGE_BYTES = 65_536  # what one checksum is over
 SUMS = "sums"
 
-_SUFFIXES = (".npy", ".faiss")
+_MOST_HEADER_BYTES = 256
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 
 
-class Pages(NamedTuple):
-    """The checksums of one file's pages, and which of them have been compared in this process."""
+def build_checked(target: Path, work: Work) -> Manifest:
+    """Build an artefact and the checksums of its pages; see ``corpora.staging.build_artifact``, which raises what this does."""
 
-    sums: NDArray[np.uint64]
-    seen: NDArray[np.bool_]
+    def write(staging: Path) -> Outcome:
+        outcome = work.write(staging)
+        write_sums(staging)
+        return outcome
 
-
-class CheckedFile:
-    """A file whose pages are compared before they are first read; the one that was there when it was opened, also if it is replaced later.
-
-    Several threads may ask at once.
-    """
-
-    def __init__(self, path: Path, n_bytes: int, sums: NDArray[np.uint64] | None) -> None:
-        """Map the file, reading nothing yet; without ``sums`` there is nothing to compare. Raises ``ArtifactDamaged`` if it is gone."""
-        self.n_bytes = n_bytes
-        self._path = path
-        try:
-            self._unseen = None if sums is None else (map_bytes(path), Pages(sums, np.zeros(len(sums), dtype=np.bool_)))
-        except OSError as error:
-            raise ArtifactDamaged(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
-
-    def check(self, start: int, stop: int) -> None:
-        """Compare the pages that some bytes lie on; raises ``ArtifactDamaged`` if one is damaged."""
-        self.check_records(np.array([start]), stop - start)
-
-    def check_records(self, starts: NDArray[np.int64], record_bytes: int) -> None:
-        """Compare the pages of records of equal size, given by their first bytes; raises as ``check`` does."""
-        unseen = self._unseen  # another thread may be about to drop it
-        if unseen is None:
-            return
-        content, pages = unseen
-        if not _are_sound(content, starts, record_bytes, pages):
-            raise self._damaged()
-        if pages.seen.all():
-            self._unseen = None
-
-    def check_all(self) -> None:
-        """Compare all pages that have not been; raises as ``check`` does."""
-        unseen = self._unseen
-        if unseen is None:
-            return
-        content, pages = unseen
-        parts = [part for part in equal_ranges(len(pages.sums), n_threads()) if part]
-
-        def is_part_sound(part: range) -> bool:
-            return bool(is_sound(content, part.start * PAGE_BYTES, min(part.stop * PAGE_BYTES, len(content)), pages))
-
-        with ThreadPoolExecutor(max(1, len(parts))) as threads:
-            if not all(threads.map(is_part_sound, parts)):
-                raise self._damaged()
-        self._unseen = None
-
-    def _damaged(self) -> ArtifactDamaged:
-        return ArtifactDamaged(f"{self._path} or its checksums in {SUMS} are damaged: build it again with --force")
+    return build_artifact(target, dataclasses.replace(work, write=write))
 
 
-def checked_files(folder: Path, manifest: Manifest) -> dict[str, CheckedFile]:
-    """Return the files of arrays and of FAISS that an artefact has, by their names, none of them compared yet.
-
-    Raises:
-        ArtifactDamaged: there are not as many checksums as the files need.
-    """
-    sizes = {name: record.n_bytes for name, record in sorted(manifest.files.items()) if Path(name).suffix in _SUFFIXES}
-    if SUMS not in manifest.files:
-        return {name: CheckedFile(folder / name, n_bytes, None) for name, n_bytes in sizes.items()}
-    sums = map_bytes(folder / SUMS).view(np.uint64)
-    n_pages = [-(-n_bytes // PAGE_BYTES) for n_bytes in sizes.values()]
-    if sum(n_pages) != len(sums):
-        raise ArtifactDamaged(f"{folder / SUMS} has {len(sums)} checksums, {sum(n_pages)} are needed: build it again with --force")
-    parts = np.split(sums, np.cumsum(n_pages)[:-1])
-    return {name: CheckedFile(folder / name, sizes[name], part) for name, part in zip(sizes, parts, strict=True)}
-
-
-def checked_file(folder: Path, manifest: Manifest, name: str) -> CheckedFile:
-    """Return one of these files; raises as ``checked_files`` does."""
-    return checked_files(folder, manifest).get(name) or CheckedFile(folder / name, (folder / name).stat().st_size, None)
-
-
-def write_sums(folder: Path) -> None:
-    """Write the checksums of the files of arrays and of FAISS in a folder.
+def write_sums(staging: Path) -> None:
+    """Write the checksums of the pages of all files in a directory that is to be an artefact.
 
     Raises:
         OSError: the disk refuses.
     """
-    with replacing(folder / SUMS) as file:
-        for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
-            file.write(page_sums(map_bytes(path)).data)
+    with replacing(staging / SUMS) as file:
+        for path in artifact_files(staging):
+            if path.parent == staging and path.name != SUMS:
+                file.write(page_sums(map_bytes(path)).data)
+
+
+class CheckedFile:
+    """A mapped file whose pages are compared before they are first read. Several threads may ask at once.
+
+    Attributes:
+        content: its bytes, read-only; those that were there when it was opened, also if it is replaced later.
+    """
+
+    def __init__(self, path: Path, sums: NDArray[np.uint64]) -> None:
+        """Map the file, reading nothing yet; raises ``ArtifactDamaged`` if it is gone."""
+        try:
+            self.content = map_bytes(path)
+        except OSError as error:
+            raise ArtifactDamaged(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
+        if -(-len(self.content) // PAGE_BYTES) != len(sums):
+            raise ArtifactDamaged(
+                f"{path} has {len(self.content):,} bytes, and {len(sums)} checksums of pages: build it again with --force"
+            )
+        self._path, self._sums = path, sums
+        self._is_seen = np.zeros(len(sums), dtype=np.bool_)
+        self._is_all_seen = not len(sums)
+
+    def check(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        """Compare the pages of some stretches of bytes, given by where each starts and stops.
+
+        Raises:
+            ArtifactDamaged: a page is damaged.
+        """
+        if self._is_all_seen:
+            return
+        if not _are_sound(self.content, starts, stops, self._sums, self._is_seen):
+            raise ArtifactDamaged(f"{self._path} or its checksums in {SUMS} are damaged: build it again with --force")
+        self._is_all_seen = bool(self._is_seen.all())
+
+    def check_all(self) -> None:
+        """Compare all pages that have not been, on all processors; raises as ``check`` does."""
+        if self._is_all_seen:
+            return
+        bounds = np.array([part.start for part in equal_ranges(len(self.content), n_threads())] + [len(self.content)])
+        with ThreadPoolExecutor(len(bounds) - 1) as threads:
+            for _ in threads.map(self.check, bounds[:-1, np.newaxis], bounds[1:, np.newaxis]):
+                pass
+
+    def release(self) -> None:
+        """Let the system take back the memory of pages that have been read; they are read again when they are wanted."""
+        if isinstance(self.content.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.content.base.madvise(mmap.MADV_DONTNEED)
+
+    def array(self, dtype: DTypeLike, shape: tuple[int, ...]) -> CheckedArray:
+        """Return the array that the file ends with, as a ``.npy`` file does.
+
+        Raises:
+            ArtifactDamaged: the file is too short or too long for it.
+        """
+        n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        first = len(self.content) - n_bytes
+        if not 0 <= first <= _MOST_HEADER_BYTES:
+            n_there = f"{len(self.content):,} bytes"
+            raise ArtifactDamaged(f"{self._path} has {n_there}, which is no {np.dtype(dtype)} {shape}: build it again with --force")
+        return CheckedArray(self, self.content[first:].view(dtype).reshape(shape), first)
+
+
+class CheckedArray:
+    """Rows of an array in a file. Those that are taken out of it by a slice or by their numbers are compared first.
+
+    Attributes:
+        shape: of the array.
+        dtype: of its numbers.
+    """
+
+    def __init__(self, file: CheckedFile, array: NDArray[Any], first_byte: int) -> None:
+        self._file, self._array, self._first_byte = file, array, first_byte
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: np.dtype[Any] = array.dtype
+        self._row_bytes = int(np.prod(array.shape[1:], dtype=np.int64)) * array.itemsize
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, rows: slice | Rows) -> NDArray[Any]:
+        """Return some rows, mapped if they are a slice; raises ``ArtifactDamaged`` if they are damaged."""
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(len(self))
+            starts, stops = np.array([start]), np.array([stop])
+        else:
+            starts, stops = rows, rows + 1
+        self._file.check(self._first_byte + starts * self._row_bytes, self._first_byte + stops * self._row_bytes)
+        return self._array[rows]
+
+    def release(self) -> None:
+        """Let the system take back the memory of what has been read."""
+        self._file.release()
+
+    def part(self, rows: range) -> CheckedArray:
+        """Return consecutive rows as an array of their own."""
+        return CheckedArray(self._file, self._array[rows.start : rows.stop], self._first_byte + rows.start * self._row_bytes)
+
+
+ReadableArray = CheckedArray | NDArray[Any]  # rows are taken out of it by a slice or by their numbers
+
+
+class CheckedFiles(dict[str, CheckedFile]):
+    """The files of an artefact by their names, none of them compared yet."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Map them.
+
+        Raises:
+            ArtifactDamaged: there are not as many checksums as the files need, or a file is gone.
+        """
+        self._folder = folder
+        sizes = {name: record.n_bytes for name, record in sorted(manifest.files.items()) if "/" not in name and name != SUMS}
+        ends = np.cumsum([-(-n_bytes // PAGE_BYTES) for n_bytes in sizes.values()], dtype=np.int64).tolist()
+        n_bytes, n_sums = (folder / SUMS).stat().st_size if SUMS in manifest.files else 0, ends[-1] if ends else 0
+        if n_bytes != 8 * n_sums:
+            raise ArtifactDamaged(f"{folder / SUMS} has {n_bytes // 8} checksums, {n_sums} are needed: build it again with --force")
+        parts = np.split(map_bytes(folder / SUMS).view(np.uint64), ends[:-1]) if n_sums else [np.empty(0, np.uint64)] * len(sizes)
+        super().__init__((name, CheckedFile(folder / name, part)) for name, part in zip(sizes, parts, strict=True))
+
+    def __missing__(self, name: str) -> CheckedFile:
+        raise ArtifactDamaged(f"{self._folder} has no file {name}: build it again with --force")
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write a ``.npy`` file that is there whole or not at all. Not by ``np.save``, whose error on a full disk gives no reason."""
+    array = np.ascontiguousarray(array)
+    with replacing(path) as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
+def map_bytes(path: Path) -> NDArray[np.uint8]:
+    """Return the bytes of a file, mapped read-only; raises ``OSError`` if it cannot be."""
+    with path.open("rb") as file:
+        n_bytes = os.fstat(file.fileno()).st_size
+        return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ) if n_bytes else b"", dtype=np.uint8)
 
 
 @kernel
-def is_sound(array: NDArray[Any], start: int, stop: int, pages: Pages) -> bool:
-    """Return whether elements ``start`` to ``stop`` lie on pages with the right checksums; each page is compared once."""
-    if start >= stop:
-        return True
-    size = PAGE_BYTES // array.itemsize
-    for page in range(start // size, (stop - 1) // size + 1):
-        if not pages.seen[page]:
-            if _page_sum(array[page * size : (page + 1) * size]) != pages.sums[page]:
-                return False
-            pages.seen[page] = True
+def _are_sound(
+    content: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    sums: NDArray[np.uint64],
+    is_seen: NDArray[np.bool_],
+) -> bool:
+    """Return whether stretches of bytes lie on pages with the right checksums; each page is compared once."""
+    for i in range(len(starts)):
+        if starts[i] < stops[i]:
+            for page in range(starts[i] // PAGE_BYTES, (stops[i] - 1) // PAGE_BYTES + 1):
+                if not is_seen[page]:
+                    if _page_sum(content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]) != sums[page]:
+                        return False
+                    is_seen[page] = True
     return True
 
 
 @kernel
-def _are_sound(content: NDArray[np.uint8], starts: NDArray[np.int64], n_bytes: int, pages: Pages) -> bool:
-    """Return whether all stretches of so many bytes lie on such pages."""
-    for start in starts:
-        if not is_sound(content, start, start + n_bytes, pages):
-            return False
-    return True
-
-
-@kernel
-def page_sums(array: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return the checksum of every page of an array."""
-    size = PAGE_BYTES // array.itemsize
-    sums = np.empty((len(array) + size - 1) // size, dtype=np.uint64)
+def page_sums(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the checksum of every page."""
+    sums = np.empty((len(content) + PAGE_BYTES - 1) // PAGE_BYTES, dtype=np.uint64)
     for page in range(len(sums)):
-        sums[page] = _page_sum(array[page * size : (page + 1) * size])
+        sums[page] = _page_sum(content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES])
     return sums
 
 
 @kernel
-def _page_sum(page: NDArray[Any]) -> np.uint64:
+def _page_sum(data: NDArray[np.uint8]) -> np.uint64:
     """Return a checksum that differs whenever a single 8-byte word does: each step can be undone. It is no defence against intent."""
-    data = page.view(np.uint8)
     n_words = len(data) // 8
     words = data[: 8 * n_words].view(np.uint64)
     total = np.uint64(len(data))

@@ -1,11 +1,12 @@
-"""One device's share of an embedding: pieces of a shard's rows -> tokens -> windows -> batches -> vectors -> shard, each ahead of the next.
+"""One device's share of an embedding: pieces of a range of rows -> tokens -> batches -> vectors -> the file, each ahead of the next.
 
-Pieces of a shard are tokenised, beside a GPU by other processes, and joined to windows; a window's texts are batched by length and padded
-into pinned memory in a thread; batches go through the model. What is under way is bounded: the tokens of a shard and a window, and the
-vectors of a shard, whatever the size of the corpus.
+Pieces are tokenised, beside a GPU by other processes, and joined to ranges; a range's texts are batched by length and padded into pinned
+memory in a thread; batches go through the model. What is under way is bounded: the tokens and the vectors of a few ranges, whatever the
+size of the corpus.
 
-A kill costs one shard, that which is being made or written: it is on the disk before more of the next one is computed than the batch that
-the device has begun. Writing 16,384 vectors of 768 components takes 0.1 to 0.2 s; to compute them takes seconds on a GPU, minutes on a CPU.
+An interruption costs one range, that which is being made or written: it is on the disk before more of the next one is computed than the
+batch that the device has begun. Writing 4,096 vectors of 768 components takes some 50 ms; to compute them takes a second on a GPU, a minute
+on a CPU.
 """
 
 from __future__ import annotations
@@ -28,24 +29,22 @@ from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 
 from .base import Vectors
-from .batching import batches, ends_window, pieces, pieces_ahead
+from .batching import PIECE_ROWS, batches, pieces
 from .devices import Resources
 from .encoders.failures import device_errors
 from .encoders.model import Batch, Model
 from .encoders.spec import EncoderSpec, Tokens
 from .encoders.tokenizing import Tokenizer, joined
-from .vectors import Shards
+from .vectors import RANGE_ROWS
 from .workers import ahead, processes
 
 if TYPE_CHECKING:
     import torch
 
+_PIECES_AHEAD = 3 * RANGE_ROWS // PIECE_ROWS  # that may be tokenised, and no more, because others may want to make those ranges
+
 Report = Callable[[int, int], None]
 """Called with the numbers of passages and of tokens encoded since the last call."""
-
-
-def stays(rows: range) -> None:
-    """Leave a shard that is written where it is."""
 
 
 class Job(NamedTuple):
@@ -54,30 +53,28 @@ class Job(NamedTuple):
     Attributes:
         spec: the encoder.
         reopen: opens the store.
-        shards: where they go.
-        resources: what to do it with; several devices share the shards.
-        written: called with the rows of each shard when it is on the disk.
+        write: called with the rows and vectors of each range that is made.
+        resources: what to do it with; several devices share the ranges.
     """
 
     spec: EncoderSpec
     reopen: Callable[[], PassageStore]
-    shards: Shards
+    write: Callable[[range, Vectors], None]
     resources: Resources
-    written: Callable[[range], None] = stays
 
 
 class Part(NamedTuple):
-    """The tokens of some consecutive rows of a shard: a piece or a window."""
+    """The tokens of some consecutive rows of a range that is written together."""
 
-    shard: range
+    target: range
     rows: range
     tokens: Tokens
 
 
 class Padded(NamedTuple):
-    """A batch on its way to the model: the texts of a window with these numbers."""
+    """A batch on its way to the model: the texts of a range with these numbers."""
 
-    window: Part
+    target: Part
     which: Rows
     batch: Batch
 
@@ -96,8 +93,8 @@ class Encoding(Protocol):
         ...
 
 
-def embed_shards(job: Job, device: str, todo: Iterator[range], report: Report) -> None:
-    """Encode shards on one device, one after the other.
+def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -> None:
+    """Encode ranges of rows on one device, one after the other.
 
     Raises:
         IdxError: a vector is not finite, or has another dimension; a tokenising process was killed; the device fails.
@@ -106,19 +103,18 @@ def embed_shards(job: Job, device: str, todo: Iterator[range], report: Report) -
     """
     first = next(todo, None)
     if first is not None:
-        with _device_errors(device, job.resources, aftermath="; the finished shards are kept"):
+        with _device_errors(device, job.resources, aftermath="; the finished vectors are kept"):
             model = Model(job.spec, "passage", device, job.resources.precision.computed)
             run_pipeline(job, model, chain((first,), todo), report)
 
 
 def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Report) -> None:
-    """Encode shards with a model that is loaded; raises as ``embed_shards`` does."""
-    parts = ((shard, rows) for shard in todo for rows in pieces(shard))
+    """Encode ranges of rows with a model that is loaded; raises as ``embed_ranges`` does."""
+    parts = ((target, rows) for target in todo for rows in pieces(target))
     with ThreadPoolExecutor(1) as padding, _tokenising(job, parts) as tokenised:
-        padded = ahead(padding, partial(_pad, model), _split(_windows(tokenised), job.resources.batch_tokens), 2)
+        padded = ahead(padding, partial(_pad, model), _split(_joined(tokenised), job.resources.batch_tokens), 2)
         for rows, vectors in _filled(_encoded(model, padded), model.dim, report):
-            job.shards.write(rows, vectors, job.resources.precision.stored)
-            job.written(rows)
+            job.write(rows, vectors)
 
 
 def _device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
@@ -128,59 +124,59 @@ def _device_errors(device: str, found: Resources, *, aftermath: str = "") -> con
 
 @contextlib.contextmanager
 def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iterator[Part]]:
-    """Give the tokens of each piece of the shards, in order."""
+    """Give the tokens of each piece of the ranges, in order."""
     if not job.resources.n_tokenizing:
-        yield map(_Tokenising(job), parts)
+        yield map(_Tokenising(job.spec, job.reopen), parts)
         return
-    _Tokenising(job)  # what is wrong with it is said better by this process
+    _Tokenising(job.spec, job.reopen)  # what is wrong with it is said better by this process
     n_processes = job.resources.n_tokenizing
-    with processes(n_processes, "tokenises", _set_up_tokenising, job._replace(written=stays)) as pool:
-        yield ahead(pool, _tokenised, parts, min(n_processes + 1, pieces_ahead(job.shards.shard_rows)))
+    with processes(n_processes, "tokenises", _set_up_tokenising, job.spec, job.reopen) as pool:
+        yield ahead(pool, _tokenised, parts, min(n_processes + 1, _PIECES_AHEAD))
 
 
 class _Tokenising:
     """Reads passages of the store and tokenises them."""
 
-    def __init__(self, job: Job) -> None:
-        self._store = job.reopen()
-        self._tokenizer = Tokenizer(job.spec, "passage")
+    def __init__(self, spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
+        self._store = reopen()
+        self._tokenizer = Tokenizer(spec, "passage")
 
     def __call__(self, part: tuple[range, range]) -> Part:
-        shard, rows = part
-        return Part(shard, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
+        target, rows = part
+        return Part(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
 
 
 _in_this_process: list[_Tokenising] = []
 
 
-def _set_up_tokenising(job: Job) -> None:
+def _set_up_tokenising(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
-    _in_this_process.append(_Tokenising(job))
+    _in_this_process.append(_Tokenising(spec, reopen))
 
 
 def _tokenised(part: tuple[range, range]) -> Part:
     return _in_this_process[0](part)
 
 
-def _windows(tokenised: Iterable[Part]) -> Iterator[Part]:
-    """Join pieces to windows."""
+def _joined(tokenised: Iterable[Part]) -> Iterator[Part]:
+    """Join pieces to ranges."""
     parts = list[Part]()
     for piece in tokenised:
         parts.append(piece)
-        if ends_window(piece.rows, piece.shard):
-            yield Part(piece.shard, range(parts[0].rows.start, piece.rows.stop), joined([part.tokens for part in parts]))
+        if piece.rows.stop == piece.target.stop:
+            yield Part(piece.target, piece.target, joined([part.tokens for part in parts]))
             parts.clear()
 
 
-def _split(windows: Iterable[Part], batch_tokens: int) -> Iterator[tuple[Part, Rows]]:
-    for window in windows:
-        for which in batches(window.tokens.lengths(), batch_tokens):
-            yield window, which
+def _split(targets: Iterable[Part], batch_tokens: int) -> Iterator[tuple[Part, Rows]]:
+    for target in targets:
+        for which in batches(target.tokens.lengths(), batch_tokens):
+            yield target, which
 
 
 def _pad(model: Encoding, part: tuple[Part, Rows]) -> Padded:
-    window, which = part
-    return Padded(window, which, model.pad(window.tokens, which))
+    target, which = part
+    return Padded(target, which, model.pad(target.tokens, which))
 
 
 def _encoded(model: Encoding, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
@@ -213,26 +209,25 @@ class _Copy:
 
 
 def _filled(encoded: Iterable[tuple[Padded, Vectors]], dim: int, report: Report) -> Iterator[tuple[range, Vectors]]:
-    """Yield the rows and vectors of each shard when it is full."""
-    shard, n_left = np.empty((0, dim), dtype=np.float32), 0
-    for (window, which, _), vectors in encoded:
-        rows = window.rows.start + which
+    """Yield the rows and vectors of each range when it is full."""
+    filled, n_left = np.empty((0, dim), dtype=np.float32), 0
+    for (target, which, _), vectors in encoded:
         if vectors.shape != (len(which), dim):
             raise IdxError(
-                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(which)}, {dim}) for row {rows[0]} and others of its "
-                "length: nothing is written"
+                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(which)}, {dim}) for row "
+                f"{target.rows[int(which[0])]} and others of its length: nothing is written"
             )
         if not n_left:
-            shard, n_left = np.empty((len(window.shard), dim), dtype=np.float32), len(window.shard)
-        shard[rows - window.shard.start] = vectors
+            filled, n_left = np.empty((len(target.rows), dim), dtype=np.float32), len(target.rows)
+        filled[which] = vectors
         n_left -= len(which)
-        report(len(which), int(window.tokens.lengths()[which].sum()))
+        report(len(which), int(target.tokens.lengths()[which].sum()))
         if not n_left:
-            yield window.shard, shard
+            yield target.rows, filled
 
 
 class PassageEncoder:
-    """Encodes a handful of passages in this process, as a build would: for samples and checks.
+    """Encodes a handful of passages in this process, as a build would: for samples and checks. ``name`` is the encoder's.
 
     Raises:
         IdxError: the device has too little memory, or fails.
@@ -240,6 +235,7 @@ class PassageEncoder:
     """
 
     def __init__(self, spec: EncoderSpec, found: Resources) -> None:
+        self.name = spec.name
         self._found = found
         self._tokenizer = Tokenizer(spec, "passage")
         with _device_errors(found.devices[0], found):

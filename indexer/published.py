@@ -9,31 +9,31 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corpora import CORPORA
 from corpora.artifacts import Manifest, Recipe
 from corpora.build import store_manifest
 from corpora.corpus import Corpus
-from corpora.durable import replacing
 from corpora.errors import ArtifactError, ArtifactMismatch, InputError
 from corpora.home import split_name
 from corpora.progress import Progress, silent
 from corpora.registry import load
-from corpora.staging import Outcome, Work, build_artifact
+from corpora.staging import Outcome, Work
 from corpora.store import PassageStore, Rows
 
 from .base import NO_ROW, Stored
-from .catalog import PACKAGES, index_path, index_ref, kept_index, refuse_other_pieces
+from .catalog import PACKAGES, index_manifest, index_path, index_ref, kept_index, refuse_other_pieces
+from .corpus_vectors import corpus_vectors
 from .devices import EmbedOptions, resources
 from .embedding_formats import Block, Embeddings, hashed
 from .encoders.spec import EncoderSpec
-from .memory_map import write_array
-from .page_checks import write_sums
+from .page_checks import ReadableArray, build_checked, save_array
 from .pipeline import PassageEncoder
-from .vectors import FORMAT_VERSION, KIND, MISSING, SHARD_ROWS, ScatteredShards, Shards
+from .vectors import FORMAT_VERSION, KIND, MISSING, VectorFile, put
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code puts it before the ids of its Wikipedia (conf/ctx_sources/default_sources.yaml)
@@ -83,12 +83,12 @@ def import_vectors(
         StorageError, LockedError: see there.
     """
     encoder = PassageEncoder(spec, resources(EmbedOptions(device=options.device), spec)) if options.verify else None
-    stored = options.dtype or _stored(source)
+    stored: Stored = "float16" if (options.dtype or _stored(source)) == "float16" else "float32"
     names = [f"file {number}" for number in range(len(source.files))]  # whatever they are called
     recipe = Recipe(
         kind=KIND,
         format_version=FORMAT_VERSION,
-        parameters={"encoder": spec.name, "origin": "imported", "dtype": stored, "shard_rows": SHARD_ROWS},
+        parameters={"encoder": spec.name, "origin": "imported", "dtype": stored},
         inputs={"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))},
     )
     ref = index_ref(corpus, spec.name)
@@ -100,19 +100,21 @@ def import_vectors(
             origin = manifest.recipe.parameters.get("origin", "encoded")
             raise ArtifactMismatch(f"{ref.path} holds other vectors ({origin} {manifest.created}): --force replaces them")
         if manifest is not None and encoder:
-            _verify(encoder, store, Shards(ref.path, len(store), SHARD_ROWS), options.verify, spec.name)
+            vectors = corpus_vectors(ref.path, manifest)
+            _verify(encoder, store, vectors.array, vectors.missing, options.verify)
         return manifest
 
     def write(staging: Path) -> Outcome:
-        shards = Shards(staging, len(store), SHARD_ROWS)
-        intake = _Intake(corpus, store, spec, source.name, ScatteredShards(shards, spec.dim, stored))
-        n_missing = intake.take_all(source, staging, options, progress)
+        array = VectorFile(staging, len(store), stored).writable(spec.dim)
+        missing = _Intake(corpus, store, spec, source.name, array).take_all(source, options, progress)
+        if len(missing):
+            save_array(staging / MISSING, missing)
         if encoder:
-            _verify(encoder, store, shards, options.verify, spec.name)
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": n_missing})
+            _verify(encoder, store, array, missing, options.verify)
+        return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": len(missing)})
 
     sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
-    return build_artifact(ref.path, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
+    return build_checked(ref.path, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
 
 
 def _stored(source: Embeddings) -> Stored:
@@ -143,28 +145,23 @@ class _Named:
 class _Intake:
     """Takes embeddings as they come, gives each to its row, and keeps account of rows that have none or one already."""
 
-    def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, shards: ScatteredShards) -> None:
-        self._store, self._spec, self._name, self._shards = store, spec, name, shards
+    def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, array: NDArray[Any]) -> None:
+        self._store, self._spec, self._name, self._array = store, spec, name, array
         self._corpus, limit = split_name(corpus)
         self._is_subset = limit is not None
         self._has_vector = np.zeros(len(store), dtype=np.bool_)
         self._has_ids = True
-        self._n_read = 0
+        self._n_read = self._n_taken = 0
         self._foreign, self._doubled = _Named(), _Named()
 
-    def take_all(self, source: Embeddings, folder: Path, options: ImportOptions, progress: Progress) -> int:
-        """Write all embeddings into the shards in a folder, and which rows are missing; return how many of these there are."""
+    def take_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
+        """Write all embeddings into the array; return the rows that are missing, ascending."""
         for block in source.blocks():
             self._take(block)
-            progress(int(np.count_nonzero(self._has_vector)), len(self._store))
+            progress(self._n_taken, len(self._store))
         missing = np.flatnonzero(~self._has_vector)
         self._refuse_other_coverage(missing, allow_missing=options.allow_missing)
-        self._shards.finish()
-        if len(missing):
-            with replacing(folder / MISSING) as file:
-                write_array(file, missing)
-        write_sums(folder)
-        return len(missing)
+        return missing
 
     def _take(self, block: Block) -> None:
         if block.vectors.shape[1] != self._spec.dim:
@@ -181,8 +178,9 @@ class _Intake:
         is_first[np.unique(rows, return_index=True)[1]] = True
         is_new = is_known & is_first & ~self._has_vector[rows]
         self._doubled.add(block, np.flatnonzero(is_known & ~is_new))
-        self._shards.put(rows[is_new], block.vectors[is_new])
+        put(self._array, rows[is_new], block.vectors[is_new])
         self._has_vector[rows[is_new]] = True
+        self._n_taken += int(np.count_nonzero(is_new))
 
     def _rows_of(self, block: Block) -> Rows:
         """Return the row of each embedding, -1 for a foreign one."""
@@ -237,19 +235,19 @@ def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, 
         MissingExtraError, DownloadError: the encoder cannot be had.
     """
     encoder = PassageEncoder(spec, resources(EmbedOptions(device=device), spec))
-    _verify(encoder, store, Shards(index_path(corpus, spec.name), len(store), SHARD_ROWS), n, spec.name)
+    vectors = corpus_vectors(index_path(corpus, spec.name), index_manifest(corpus, spec.name, store.fingerprint))
+    _verify(encoder, store, vectors.array, vectors.missing, n)
 
 
-def _verify(encoder: PassageEncoder, store: PassageStore, shards: Shards, n: int, whose: str) -> None:
-    """Raise ``InputError`` unless ``n`` random passages, encoded again, have the vectors that are in the shards."""
-    missing = np.load(shards.folder / MISSING) if (shards.folder / MISSING).exists() else ()
+def _verify(encoder: PassageEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
+    """Raise ``InputError`` unless ``n`` random passages, encoded again, have the vectors that are there."""
     candidates = np.setdiff1d(np.arange(len(store)), missing)
     rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
-    found, expected = shards.read(rows), encoder.encode(store.get_many(rows))
+    found, expected = vectors[rows].astype(np.float32), encoder.encode(store.get_many(rows))
     distances = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
     n_other, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # one that is not a number is another
     if n_other:
         raise InputError(
             f"of {len(rows)} passages that were encoded again {n_other} have another vector, the worst that of row {rows[worst]}, by "
-            f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{whose}', or of other texts"
+            f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{encoder.name}', or of other texts"
         )

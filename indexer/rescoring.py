@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from corpora.store import Rows
 
 from .base import Scores, Vectors
+from .page_checks import ReadableArray
 
 _CANDIDATES_AT_ONCE = 32_768
 
 
 class Rescorer:
-    """The vectors of a corpus, all mapped into memory at once: if they are replaced later, these stay the ones.
+    """The mapped vectors of a corpus: if they are replaced later, these stay the ones.
 
     Args:
-        shards: float32 or float16, each of shape (rows, dim); all but the last have the same number of rows.
+        vectors: float32 or float16, of shape (rows, dim).
         missing: rows that have no vector, ascending.
-        check: called with rows, ascending, before their vectors are read; raises if they are damaged.
     """
 
-    def __init__(self, shards: Sequence[NDArray[Any]], missing: Rows, check: Callable[[Rows], None] = lambda rows: None) -> None:
-        self._shards, self._missing, self._check = shards, missing, check
-        self._shard_rows, self._dim = shards[0].shape
+    def __init__(self, vectors: ReadableArray, missing: Rows) -> None:
+        self._vectors, self._missing = vectors, missing
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return the inner product of each query with the vectors of its rows.
@@ -52,20 +47,11 @@ class Rescorer:
         return scores
 
     def _score(self, queries: Vectors, rows: Rows, scores: Scores) -> None:
-        """Write the scores of so few candidates that their vectors are held in memory together."""
+        """Write the scores of so few candidates that their vectors are held in memory together; anything for row -1."""
         wanted, places = np.unique(rows, return_inverse=True)
-        vectors = self._read(wanted)
+        n_none = int(np.searchsorted(wanted, 0))
+        if n_none == len(wanted):
+            return
+        vectors = self._vectors[wanted[n_none:]].astype(np.float32, copy=False)
         for line, (query, found) in enumerate(zip(queries, places.reshape(rows.shape), strict=True)):
-            scores[line] = vectors[found] @ query
-
-    def _read(self, rows: Rows) -> Vectors:
-        """Return the vectors of ascending rows, float32 of shape (len(rows), dim); anything for row -1."""
-        self._check(rows[rows >= 0])
-        found = np.zeros((len(rows), self._dim), dtype=np.float32)
-        numbers = rows // self._shard_rows
-        starts = np.flatnonzero(np.diff(numbers, prepend=-2))
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-            number = int(numbers[start])
-            if number >= 0:
-                found[start:stop] = self._shards[number][rows[start:stop] - number * self._shard_rows]
-        return found
+            scores[line] = vectors[found - n_none] @ query

@@ -12,7 +12,7 @@ from corpora.errors import ArtifactMismatch
 from .base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, SearchParam, SearchParams, VectorIndex, Vectors
 from .catalog import IndexRef, index_manifest, index_path, index_ref
 from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
-from .indexes.exact import open_shards
+from .indexes.exact import open_exact
 from .indexes.kinds import OpenOptions
 from .rescoring import Rescorer
 
@@ -86,7 +86,7 @@ def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, 
     ref = index_ref(corpus, name)
     manifest = ref.manifest(fingerprint)
     if not ref.name.kind:
-        return VectorRange(open_shards(ref.path, manifest, device=device, rows=rows), rows.start)
+        return VectorRange(open_exact(ref.path, manifest, device=device, rows=rows), rows.start)
     vectors = _corpus_vectors(ref.vectors, fingerprint)
     options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)
     index: VectorIndex = ref.kind.open(ref.path, manifest, options)
@@ -96,7 +96,7 @@ def open_vector_range(corpus: str, name: str, fingerprint: str, rows: range, *, 
 def open_range_rescorer(corpus: str, name: str, fingerprint: str) -> Rescorer | None:
     """Map the vectors that an index was made of; None if they are not there. Of the files only the rows that are asked for are read."""
     vectors = _corpus_vectors(index_ref(corpus, name).vectors, fingerprint)
-    return None if vectors is None else Rescorer(vectors.mapped(), vectors.missing, vectors.checks.check_rows)
+    return None if vectors is None else Rescorer(vectors.array, vectors.missing)
 
 
 def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors | None:

@@ -1,4 +1,4 @@
-"""The vectors of a corpus on disk: shards of equally many consecutive rows, each a ``.npy`` file that is there whole or not at all.
+"""The vectors of a corpus while they are made: one ``.npy`` file with room for all rows, and a journal of those that are finished.
 
 Components are float32 or float16. Imported vectors may lack some rows: ``missing.npy`` then lists these (int64, ascending); their vectors
 are zeros, and a search passes over them.
@@ -7,58 +7,75 @@ are zeros, and a search passes over them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, get_args
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corpora.artifacts import Manifest
-from corpora.durable import replacing, sync
-from corpora.errors import ArtifactDamaged, IdxError, InputError
+from corpora.durable import replacing
+from corpora.errors import IdxError, InputError
+from corpora.staging import PIECES
 from corpora.store import Rows
 
 from .base import Stored, StoredVectors, Vectors
-from .memory_map import map_checked, write_array
-from .page_checks import CheckedFile
 
 KIND = "vectors"
-FORMAT_VERSION = 1
-SHARD_ROWS = 16_384
+FORMAT_VERSION = 2
+VECTORS = "vectors.npy"
 MISSING = "missing.npy"
+RANGE_ROWS = 4_096  # that are written, and after an interruption kept, together
 
 
-class Shards(NamedTuple):
-    """The shards of ``n_rows`` vectors in a folder, ``shard_rows`` in each but the last, finished or not."""
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """The vectors of ``n_rows`` rows in a folder, finished or not. It can be pickled, and several processes may write at once.
+
+    Attributes:
+        folder: where ``vectors.npy`` is, and, until the artefact is sealed, the journal.
+        n_rows: rows of the corpus.
+        stored: type of the components.
+        range_rows: rows that are written together.
+    """
 
     folder: Path
     n_rows: int
-    shard_rows: int
+    stored: Stored
+    range_rows: int = RANGE_ROWS
 
-    def rows(self) -> list[range]:
-        """Return the rows of each shard."""
-        return [range(first, min(first + self.shard_rows, self.n_rows)) for first in range(0, self.n_rows, self.shard_rows)]
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / VECTORS
 
-    def path(self, first_row: int) -> Path:
-        """Return where the shard that begins with a row is, or will be."""
-        return self.folder / f"shard-{first_row // self.shard_rows:05d}.npy"
+    def ranges(self) -> list[range]:
+        """Return the rows that are written together."""
+        return [range(first, min(first + self.range_rows, self.n_rows)) for first in range(0, self.n_rows, self.range_rows)]
 
     def unfinished(self) -> list[range]:
-        """Return the rows of each shard that is not there yet, or was cut off or exchanged since."""
-        return [rows for rows in self.rows() if not _is_whole(self.path(rows.start), len(rows))]
+        """Return those ranges that are not all on the disk."""
+        is_finished = np.zeros(self.n_rows, dtype=np.bool_)
+        if self._dim():
+            for rows in finished_ranges(self.folder):
+                is_finished[rows.start : rows.stop] = True
+        return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
 
     def dimension(self) -> int:
-        """Return the dimension of the vectors; the first shard must be there."""
-        return int(np.load(self.path(0), mmap_mode="r").shape[1])
+        """Return the dimension of the vectors, some of which must have been written."""
+        return int(self.mapped().shape[1])
 
-    def read(self, rows: Rows) -> Vectors:
-        """Return the vectors of some rows, float32 of shape (len(rows), dim), from shards that are there."""
-        numbers, places = np.divmod(rows, self.shard_rows)
-        mapped = {number: np.load(self.path(number * self.shard_rows), mmap_mode="r") for number in np.unique(numbers).tolist()}
-        return np.array([mapped[number][place] for number, place in zip(numbers.tolist(), places.tolist(), strict=True)], dtype=np.float32)
+    def mapped(self) -> NDArray[Any]:
+        """Return all vectors, mapped read-only; unfinished ones are anything."""
+        array: NDArray[Any] = np.load(self.path, mmap_mode="r")
+        return array
 
-    def write(self, rows: range, vectors: Vectors, stored: Stored) -> None:
-        """Write the vectors of one shard's rows, shape (len(rows), dim); a crash leaves all of it or nothing.
+    def write(self, rows: range, vectors: Vectors) -> None:
+        """Write the vectors of consecutive rows, shape (len(rows), dim); after a crash they count as finished, or not at all.
 
         Raises:
             IdxError: a component is not finite, or too large for float16; the message names the row.
@@ -67,157 +84,99 @@ class Shards(NamedTuple):
         """
         if len(vectors) != len(rows):
             raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
-        content = _as_stored(vectors, np.dtype(stored))
-        complaint = _complaint(vectors, content, rows)
+        content, complaint = _as_stored(vectors, self.stored, rows)
         if complaint:
-            raise IdxError(f"{complaint}; the finished shards are kept")
-        with replacing(self.path(rows.start)) as file:
-            write_array(file, content)
+            raise IdxError(f"{complaint}; the finished vectors are kept")
+        with self._locked_journal(vectors.shape[1]) as journal:
+            with self.path.open("r+b") as file:
+                file.seek(file.seek(0, os.SEEK_END) - (self.n_rows - rows.start) * content[:1].nbytes)
+                file.write(content.data)
+                file.flush()
+                os.fsync(file.fileno())
+            line = f"{rows.start} {rows.stop}"
+            journal.write(f"\n{line} {_checksum(line)}\n".encode())  # a line that a crash has cut off ends here
+            journal.flush()
+            os.fsync(journal.fileno())
 
-
-class ShardChecks:
-    """Compares the vectors of shards with the checksums of their files before they are first read. Several threads may ask at once."""
-
-    def __init__(self, shards: Shards, row_bytes: int, files: Mapping[str, CheckedFile]) -> None:
-        """Take the finished shards, the bytes of one vector, and their files by name; a shard that is not among these is not compared."""
-        self._shards, self._row_bytes, self._files = shards, row_bytes, files
-        self._is_seen = np.zeros(shards.n_rows, dtype=np.bool_)
-
-    def check_range(self, start: int, stop: int) -> None:
-        """Compare the vectors of rows ``start`` to ``stop``; raises ``ArtifactDamaged`` if one is damaged."""
-        if not self._is_seen[start:stop].all():
-            self.check_rows(np.arange(start, stop))
-
-    def check_rows(self, rows: Rows) -> None:
-        """Compare the vectors of some rows; raises ``ArtifactDamaged`` if one is damaged."""
-        unseen = rows[~self._is_seen[rows]]
-        numbers = unseen // self._shards.shard_rows
-        for number in np.unique(numbers).tolist():
-            first_row = number * self._shards.shard_rows
-            file = self._files.get(self._shards.path(first_row).name)
-            if file is not None:
-                n_rows = min(self._shards.shard_rows, self._shards.n_rows - first_row)
-                first_byte = file.n_bytes - n_rows * self._row_bytes  # behind the head of the array
-                file.check_records(first_byte + (unseen[numbers == number] - first_row) * self._row_bytes, self._row_bytes)
-        self._is_seen[unseen] = True
-
-
-class ScatteredShards:
-    """Writes shards whose rows come in any order, straight to the disk. Rows that never come are zeros.
-
-    A shard has its name once all its rows have come, the others when ``finish`` is called; one that is there already stays as it is.
-    """
-
-    def __init__(self, shards: Shards, dim: int, stored: str) -> None:
-        self._shards, self._dim, self._stored = shards, dim, np.dtype(stored)
-        self._rows = shards.rows()
-        self._n_left = [0 if _is_whole(shards.path(rows.start), len(rows)) else len(rows) for rows in self._rows]
-        self._begun = set[int]()
-
-    def put(self, rows: Rows, vectors: StoredVectors) -> None:
-        """Write the vectors, shape (len(rows), dim), of some rows, none of which has come before.
-
-        Raises:
-            InputError: a component is not finite, or too large for float16; the message names the row.
-            OSError: the disk refuses.
-        """
-        content = _as_stored(vectors, self._stored)
-        complaint = _complaint(vectors, content, rows)
-        if complaint:
-            raise InputError(complaint)
-        numbers = rows // self._shards.shard_rows
-        for number in np.unique(numbers).tolist():
-            if self._n_left[number]:
-                here = np.flatnonzero(numbers == number)
-                self._write(number, rows[here], content[here])
-
-    def finish(self) -> None:
-        """Give every shard its name."""
-        for number, n_left in enumerate(self._n_left):
-            if n_left:
-                with self._file(number):  # made now if no row of it has come
-                    pass
-                self._close(number)
-
-    def _write(self, number: int, rows: Rows, content: StoredVectors) -> None:
-        row_bytes = self._dim * self._stored.itemsize
-        with self._file(number) as file:
-            start = file.seek(0, 2) - len(self._rows[number]) * row_bytes
-            for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1):
-                file.seek(start + (int(rows[run[0]]) - self._rows[number].start) * row_bytes)
-                file.write(content[run[0] : run[-1] + 1].data)
-        self._n_left[number] -= len(rows)
-        if not self._n_left[number]:
-            self._close(number)
+    def writable(self, dim: int) -> NDArray[Any]:
+        """Return all vectors, mapped, to be written in any order by ``put``; those that never are stay zeros. None counts as finished."""
+        with self._locked_journal(dim):
+            array: NDArray[Any] = np.load(self.path, mmap_mode="r+")
+            return array
 
     @contextlib.contextmanager
-    def _file(self, number: int) -> Iterator[IO[bytes]]:
-        """Open an unfinished shard; a new one is all zeros."""
-        path = self._unfinished(number)
-        if number not in self._begun:
-            self._begun.add(number)
-            shape = (len(self._rows[number]), self._dim)
-            with path.open("wb") as file:
-                np.lib.format.write_array_header_1_0(file, {"descr": self._stored.str, "fortran_order": False, "shape": shape})
-                file.truncate(file.tell() + shape[0] * shape[1] * self._stored.itemsize)
-        with path.open("r+b") as file:
-            yield file
+    def _locked_journal(self, dim: int) -> Iterator[IO[bytes]]:
+        """Open the journal for one process at a time, and the file for vectors of a dimension made."""
+        path = self.folder / PIECES / _JOURNAL
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)
+            if self._dim() != dim:
+                journal.truncate(0)
+                self._make_room(dim)
+            yield journal
 
-    def _close(self, number: int) -> None:
-        sync(self._unfinished(number))
-        self._unfinished(number).replace(self._shards.path(self._rows[number].start))
-        sync(self._shards.folder)
-        self._n_left[number] = 0
+    def _dim(self) -> int:
+        """Return the dimension of the vectors that the file has room for, 0 if it is not there, cut off, or of something else."""
+        try:
+            array = self.mapped()
+        except (OSError, ValueError, EOFError):
+            return 0
+        return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0
 
-    def _unfinished(self, number: int) -> Path:
-        path = self._shards.path(self._rows[number].start)
-        return path.with_name(f".{path.name}.part")
+    def _make_room(self, dim: int) -> None:
+        """Make the file, all zeros, with its room on the disk: a full disk is an error here, and not a crash when the map is written."""
+        shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
+        try:
+            with replacing(self.path) as file:
+                np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+                n_bytes = file.tell() + self.n_rows * dim * dtype.itemsize
+                file.truncate(n_bytes)
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError:
+            self.path.with_name(f".{VECTORS}.tmp").unlink(missing_ok=True)  # what it has taken of the disk is wanted elsewhere
+            raise
 
 
-def shards_of(path: Path, manifest: Manifest) -> tuple[Shards, Stored]:
-    """Return the shards in a directory with a manifest, and the type of their vectors.
+_JOURNAL = "finished"
+
+
+def put(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
+    """Write the vectors of some rows, shape (len(rows), dim), into an array that ``VectorFile.writable`` gave.
 
     Raises:
-        ArtifactDamaged: the manifest does not say.
+        InputError: a component is not finite, or too large for float16; the message names the row.
     """
-    said, shard_rows = (manifest.recipe.parameters.get(name) for name in ("dtype", "shard_rows"))
-    stored = next((known for known in get_args(Stored) if known == said), None)
-    if stored is None or not isinstance(shard_rows, int) or shard_rows < 1:
-        raise ArtifactDamaged(f"the manifest of {path} says {shard_rows} rows of '{said}' a shard: build it again with --force")
-    return Shards(path, manifest.count("rows"), shard_rows), stored
+    content, complaint = _as_stored(vectors, array.dtype, rows)
+    if complaint:
+        raise InputError(complaint)
+    array[rows] = content
 
 
-def missing_of(path: Path, manifest: Manifest, files: Mapping[str, CheckedFile]) -> Rows:
-    """Return the rows that have no vector, int64, ascending; ``files`` are those of ``checked_files``.
-
-    Raises:
-        ArtifactDamaged: their file is damaged, or does not hold as many as the manifest counts.
-    """
-    n_missing = manifest.counts.get("missing", 0)
-    if MISSING in files:
-        files[MISSING].check_all()
-    return np.array(map_checked(path / MISSING, (n_missing,), "int64")) if n_missing else np.empty(0, dtype=np.int64)
-
-
-def _is_whole(path: Path, n_rows: int) -> bool:
+def finished_ranges(folder: Path) -> list[range]:
+    """Return the rows that the journal in a folder says are finished, as they were written."""
     try:
-        return bool(np.load(path, mmap_mode="r").shape[:1] == (n_rows,))
-    except (OSError, ValueError, EOFError):
-        return False
+        lines = (folder / PIECES / _JOURNAL).read_text(errors="replace").split("\n")
+    except FileNotFoundError:
+        return []
+    fields = (line.rpartition(" ") for line in lines)
+    bounds = (rows.split() for rows, _, checksum in fields if rows and checksum == _checksum(rows))
+    return [range(int(start), int(stop)) for start, stop in bounds]
 
 
-def _as_stored(vectors: StoredVectors, stored: np.dtype[Any]) -> StoredVectors:
-    with np.errstate(over="ignore"):  # ``_complaint`` finds it
+def _checksum(line: str) -> str:
+    return f"{zlib.crc32(line.encode()):08x}"
+
+
+def _as_stored(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
+    """Return vectors as they are stored, and what is wrong with the first that cannot be, None if all can."""
+    with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
-    return content
-
-
-def _complaint(vectors: StoredVectors, content: StoredVectors, rows: Rows | range) -> str | None:
-    """Return what is wrong with the first of the vectors of some rows that cannot be stored, None if there is none."""
-    finite = np.isfinite(content).all(axis=1)
-    if finite.all():
-        return None
-    number = int(np.argmin(finite))
+    is_finite = np.isfinite(content).all(axis=1)
+    if is_finite.all():
+        return content, None
+    number = int(np.argmin(is_finite))
     if np.isfinite(vectors[number]).all():
-        return f"the vector of row {rows[number]} has a component too large for {content.dtype}: use --dtype float32"
-    return f"the vector of row {rows[number]} is not finite"
+        return content, f"the vector of row {rows[number]} has a component too large for {content.dtype}: use --dtype float32"
+    return content, f"the vector of row {rows[number]} is not finite"

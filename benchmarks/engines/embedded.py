@@ -28,7 +28,7 @@ def embed(folder: Path, questions: Path) -> None:
     from indexer.catalog import index_path
     from indexer.devices import EmbedOptions
     from indexer.naming import encoder_spec
-    from indexer.vectors import SHARD_ROWS, Shards
+    from indexer.vectors import VECTORS as VECTORS_FILE
 
     enter(folder)
     spec, store = encoder_spec(ENCODER), open_store(NAME)
@@ -40,8 +40,8 @@ def embed(folder: Path, questions: Path) -> None:
 
     build_vectors(NAME, spec, store, EmbedOptions(device="cpu"))
     (folder / VECTORS).mkdir(exist_ok=True)
-    shards = Shards(index_path(NAME, ENCODER), len(store), SHARD_ROWS)
-    np.save(folder / VECTORS / _PASSAGES, shards.read(np.arange(len(store))))
+    vectors = np.load(index_path(NAME, ENCODER) / VECTORS_FILE, mmap_mode="r")
+    np.save(folder / VECTORS / _PASSAGES, vectors.astype(np.float32))
     np.save(folder / _QUESTIONS, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
     (folder / _MADE).write_text(json.dumps(made))
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from corpora.errors import ArtifactMismatch, IdxError, StorageError
+from corpora.errors import ArtifactMismatch, IdxError
 from corpora.home import home
 from corpora.passage import Passage
 from corpora.progress import Progress
@@ -20,11 +20,12 @@ from corpora.store import PassageStore
 from indexer.devices import ClusterOptions, Resources
 from indexer.encoders.spec import EncoderSpec, weights_of
 from indexer.pipeline import Job, Measured, Report
+from indexer.vectors import VectorFile
 
 from .nodes import check_shared, check_versions, load_ray, nodes, on_each_node
-from .places import Exchanged, Place, check_exchange, exchanged, shared_home
-from .watch import Watch, translated
-from .worker import time_sample
+from .places import Exchanged, Place, check_exchange, exchanged, shard_name, shared_home
+from .watch import Watch, take_in, translated
+from .worker import Delivered, time_sample
 
 _TIMED_S = 300.0  # in which a node must have become free, and have loaded and timed an encoder
 
@@ -50,12 +51,12 @@ def check_cluster(options: ClusterOptions) -> None:
     _checked.add(these)
 
 
-def embed_on_ray(job: Job, todo: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
+def embed_on_ray(job: Job, file: VectorFile, report: Report, node_progress: Callable[[str], Progress]) -> None:
     """Encode shards on the cluster; ``job.resources.share`` says what each encoder gets.
 
     Args:
         job: what to do.
-        todo: the shards that are to be made.
+        file: where the vectors go.
         report: called with the passages and tokens encoded since the last call; passages below 0 where some were lost.
         node_progress: see ``EmbedProgress.node``.
 
@@ -69,16 +70,14 @@ def embed_on_ray(job: Job, todo: Sequence[range], report: Report, node_progress:
         raise ValueError("the job is for this machine, not for a cluster")
     check_cluster(ClusterOptions(cpus=share.n_cpus, exchange=share.exchange))
     store, weights = job.reopen(), weights_of(job.spec)
-    place, left = _place(job, store, weights, todo, report)
+    place, left = _place(job, file, store, weights, report)
     try:
         if left:
             _check_nodes(place, job.spec, weights, opens_store=not share.exchange)
-            with Watch(job, left, place) as watch:
+            with Watch(job, left, place, file.folder) as watch:
                 watch.follow(report, node_progress)
     finally:
-        place.end({job.shards.path(rows.start).name for rows in job.shards.unfinished()})
-    if missing := job.shards.unfinished():
-        raise StorageError(f"{job.shards.path(missing[0].start)} was written by a node and is damaged here: run the same command again")
+        place.end({shard_name(rows) for rows in file.unfinished()})
 
 
 def measured_on_ray(spec: EncoderSpec, found: Resources, passages: Sequence[Passage]) -> Measured:
@@ -99,22 +98,21 @@ def measured_on_ray(spec: EncoderSpec, found: Resources, passages: Sequence[Pass
     return timed
 
 
-def _place(job: Job, store: PassageStore, weights: dict[str, str], todo: Sequence[range], report: Report) -> tuple[Place, list[range]]:
+def _place(job: Job, file: VectorFile, store: PassageStore, weights: dict[str, str], report: Report) -> tuple[Place, list[range]]:
     """Return where the files are, and which shards are left when those have been fetched that an exchange still has."""
     share = job.resources.share
     if share is None or share.exchange is None:
-        return shared_home(store, job.shards), list(todo)
-    decisive = [store.fingerprint, weights, job.spec.name, job.resources.precision, job.shards.shard_rows]
+        return shared_home(store, file.folder), file.unfinished()
+    decisive = [store.fingerprint, weights, job.spec.name, job.resources.precision, file.range_rows]
     place = exchanged(share.exchange, store, hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24])
-    return place, list(_not_waiting(job, place, todo, report))
+    return place, list(_not_waiting(job, place, file, report))
 
 
-def _not_waiting(job: Job, place: Exchanged, todo: Sequence[range], report: Report) -> Iterator[range]:
+def _not_waiting(job: Job, place: Exchanged, file: VectorFile, report: Report) -> Iterator[range]:
     waiting = place.waiting()
-    for rows in todo:
-        path = job.shards.path(rows.start)
-        if path.name in waiting:
-            place.receive(path, waiting[path.name])
+    for rows in file.unfinished():
+        if shard_name(rows) in waiting:
+            take_in(job, place, file.folder, Delivered(rows, waiting[shard_name(rows)]))
             report(len(rows), 0)
         else:
             yield rows

@@ -26,7 +26,6 @@ from corpora.errors import ArtifactMismatch, StorageError
 from corpora.home import home
 from corpora.staging import PIECES
 from corpora.store import PassageStore
-from indexer.vectors import Shards
 
 from .exchange import Exchange
 from .nodes import check_shared, on_each_node
@@ -34,6 +33,11 @@ from .nodes import check_shared, on_each_node
 _SHORT_PAUSES_S = (0.5, 1.0)  # where to wait long is not worth it
 _SEEN_S = 60.0  # in which a network file system shows here what a node has written
 _SHARD = re.compile(r"shard-(\d+)\.([0-9a-f]{64})\.npy")
+
+
+def shard_name(rows: range) -> str:
+    """Return the name of the file by which some vectors are handed over."""
+    return f"shard-{rows.start:08d}.npy"
 
 
 class Place(Protocol):
@@ -182,14 +186,14 @@ class Exchanged(NamedTuple):
         return f"{self.shards}/{shard.removesuffix('.npy')}.{sha256}.npy"
 
 
-def shared_home(store: PassageStore, shards: Shards) -> SharedHome:
+def shared_home(store: PassageStore, staging: Path) -> SharedHome:
     """Return the place of a job whose nodes share the data home, checked on each of them.
 
     Raises:
         IdxError: a node does not see it.
     """
-    check_shared(shards.folder)
-    return SharedHome(home(), store.folder, store.fingerprint, len(store), shards.folder)
+    check_shared(staging)
+    return SharedHome(home(), store.folder, store.fingerprint, len(store), staging)
 
 
 def exchanged(url: str, store: PassageStore, job_key: str) -> Exchanged:

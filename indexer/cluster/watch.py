@@ -8,7 +8,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
 from corpora.progress import Progress
@@ -16,7 +19,7 @@ from indexer.devices import Share
 from indexer.pipeline import Job, Report
 
 from .nodes import load_ray, nodes, pinned
-from .places import Place
+from .places import Place, shard_name
 from .worker import Delivered, Embedder, Ledger, Loss, State
 
 logger = logging.getLogger(__name__)
@@ -36,8 +39,8 @@ class Lost(IdxError):
 class Watch:
     """The encoders of a job, and what is heard of them."""
 
-    def __init__(self, job: Job, todo: list[range], place: Place) -> None:
-        self._ray, self._job, self._place = load_ray(), job, place
+    def __init__(self, job: Job, todo: list[range], place: Place, folder: Path) -> None:
+        self._ray, self._job, self._place, self._folder = load_ray(), job, place, folder
         self._share = job.resources.share or Share(1, 0, None)
         here, found = self._ray.get_runtime_context().get_node_id(), nodes()
         self._addresses = {node.id: node.address for node in found}
@@ -143,7 +146,7 @@ class Watch:
 
     def _receive(self, delivered: list[Delivered]) -> None:
         for rows, ticket in delivered:
-            self._fetched.append(self._fetching.submit(self._place.receive, self._job.shards.path(rows.start), ticket))
+            self._fetched.append(self._fetching.submit(take_in, self._job, self._place, self._folder, Delivered(rows, ticket)))
         for fetched in [fetched for fetched in self._fetched if fetched.done()]:
             fetched.result()
             self._fetched.remove(fetched)
@@ -157,6 +160,14 @@ class Watch:
 
     def _address(self, node: str) -> str:
         return self._addresses.get(node, node)
+
+
+def take_in(job: Job, place: Place, folder: Path, delivered: Delivered) -> None:
+    """Fetch the vectors of some rows that were handed over, into a folder, and write them."""
+    path = folder / shard_name(delivered.rows)
+    place.receive(path, delivered.ticket)
+    job.write(delivered.rows, np.load(path))
+    path.unlink()
 
 
 @contextlib.contextmanager

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corpora.passage import Passage
+from indexer.base import Vectors
 from indexer.devices import Resources, Share
 from indexer.encoders.spec import EncoderSpec
-from indexer.pipeline import Job, Measured, PassageEncoder, embed_shards, measured
-from indexer.vectors import Shards
+from indexer.page_checks import save_array
+from indexer.pipeline import Job, Measured, PassageEncoder, embed_ranges, measured
 
-from .places import Place
+from .places import Place, shard_name
 
 _REPORT_S = 0.5
 
@@ -134,30 +135,30 @@ class Embedder:
 
     def __init__(self, worker: str, job: Job, place: Place, ledger: Any) -> None:  # noqa: ANN401 - an actor
         self._worker, self._job, self._place, self._ledger = worker, job, place, ledger
-        self._shards = job.shards
+        self._folder = Path()
         self._n_passages = self._n_tokens = 0
         self._reported = time.monotonic()
 
     def run(self) -> None:
-        """Embed what the ledger gives; raises as ``pipeline.embed_shards`` and ``Place`` do."""
+        """Embed what the ledger gives; raises as ``pipeline.embed_ranges`` and ``Place`` do."""
         _get(self._ledger.enter.remote(self._worker, _node()))
         use_own_processors(self._job.resources.share)
         self._place.open()  # fetched once, if it must be, before anything else needs it
-        folder = self._place.own_folder(self._worker)
+        self._folder = self._place.own_folder(self._worker)
         try:
-            self._shards = Shards(folder, self._job.shards.n_rows, self._job.shards.shard_rows)
-            job = self._job._replace(reopen=self._place.open, shards=self._shards, written=self._written)
-            embed_shards(job, job.resources.devices[0], self._given(), self._report)
+            job = self._job._replace(reopen=self._place.open, write=self._write)
+            embed_ranges(job, job.resources.devices[0], self._given(), self._report)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _given(self) -> Iterator[range]:
         while (rows := _get(self._ledger.take.remote(self._worker))) is not None:
             yield rows
 
-    def _written(self, rows: range) -> None:
+    def _write(self, rows: range, vectors: Vectors) -> None:
         self._flush()
-        ticket = self._place.hand_over(self._shards.path(rows.start))
+        save_array(self._folder / shard_name(rows), vectors)
+        ticket = self._place.hand_over(self._folder / shard_name(rows))
         _get(self._ledger.deliver.remote(self._worker, Delivered(rows, ticket)))
 
     def _report(self, n_passages: int, n_tokens: int) -> None:

@@ -1,9 +1,8 @@
-"""Exact search on a CPU, straight over mapped shards: each thread takes blocks of rows, and of these, tiles that stay in its caches."""
+"""Exact search on a CPU, straight over mapped vectors: each thread takes blocks of rows, and of these, tiles that stay in its caches."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from corpora.store import Rows
 from indexer.base import Hits, Vectors, n_threads
 from indexer.compiled import kernel
+from indexer.page_checks import ReadableArray
 
 from .best_keys import Candidates, Keys, Scored, best_hits, collect, no_candidates, no_thresholds, taken
 from .products import ROWS, Ahead, panels_of, score_rows, widen
@@ -24,14 +24,6 @@ _SMALL = 4_000_000  # multiplications, below which a second thread costs more th
 _SPARE_PLACES = 64  # of candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20
 _MAX_QUERIES = 1_024
-
-
-Check = Callable[[int, int], None]
-"""Called with the first row, and the one behind the last, of vectors about to be read; raises if they are damaged."""
-
-
-def unchecked(start: int, stop: int) -> None:
-    """Take vectors as they are."""
 
 
 class _Block(NamedTuple):
@@ -56,19 +48,20 @@ class _Work(NamedTuple):
 
 
 class CpuEngine:
-    """Finds the best rows of shards, each float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are passed over.
+    """Finds the best rows of vectors, float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are passed over.
 
     ``search`` may be called by several threads at once, and in processes forked from this one.
     """
 
-    def __init__(self, shards: Sequence[NDArray[Any]], missing: Rows, check: Check = unchecked) -> None:
-        self._blocks, self._check = list(_blocks(shards, missing)), check
-        self._n_rows = sum(map(len, shards))
+    def __init__(self, vectors: ReadableArray, missing: Rows) -> None:
+        self._vectors, self._n_rows = vectors, len(vectors)
+        self._starts = range(0, self._n_rows, _BLOCK_ROWS)
+        self._missing = np.split(missing, np.searchsorted(missing, self._starts[1:]))  # of each block
 
     def search(self, queries: Vectors, k: int) -> Hits:
         """Return the k best rows of each query, float32 of shape (Q, dim); k is at most the number of rows."""
         n_places = min(2 * k + _SPARE_PLACES, self._n_rows)
-        n_workers = max(1, min(n_threads(), len(self._blocks), _CANDIDATE_BYTES // (8 * n_places)))
+        n_workers = max(1, min(n_threads(), len(self._starts), _CANDIDATE_BYTES // (8 * n_places)))
         if self._n_rows * queries.size < _SMALL:
             n_workers = 1
         n_at_once = max(1, min(_MAX_QUERIES, _CANDIDATE_BYTES // (8 * n_places * n_workers)))
@@ -78,16 +71,16 @@ class CpuEngine:
     def _search(self, queries: Vectors, k: int, n_places: int, n_workers: int) -> Hits:
         panels = panels_of(queries)
         thresholds = no_thresholds(len(queries), panels.shape[0] * panels.shape[2])
-        blocks, turn = iter(self._blocks), threading.Lock()
+        blocks, turn = iter(zip(self._starts, self._missing, strict=True)), threading.Lock()
 
         def work() -> Keys:
             mine = _work(panels, no_candidates(len(queries), k, n_places, thresholds))
             while True:
                 with turn:
-                    block = next(blocks, None)
-                if block is None:
+                    turn_of = next(blocks, None)
+                if turn_of is None:
                     return taken(mine.candidates)
-                self._check(block.first_row, block.first_row + len(block.vectors))
+                block = self._block(*turn_of)
                 (_search_float32 if block.vectors.dtype == np.float32 else _search_float16)(block, mine)
 
         if n_workers == 1:
@@ -96,6 +89,13 @@ class CpuEngine:
             found = [threads.submit(work) for _ in range(n_workers)]
         return best_hits(np.concatenate([keys.result() for keys in found], axis=1), k)
 
+    def _block(self, start: int, missing: Rows) -> _Block:
+        """Return the rows from ``start`` on as threads take them, read-only, so that one kernel does for mapped ones and others."""
+        rows = np.ascontiguousarray(self._vectors[start : start + _BLOCK_ROWS])
+        rows = rows.view(np.uint16 if rows.dtype == np.float16 else np.float32)
+        rows.flags.writeable = False
+        return _Block(rows, start, missing)
+
 
 def _work(panels: Vectors, candidates: Candidates) -> _Work:
     _, dim, width = panels.shape
@@ -103,19 +103,6 @@ def _work(panels: Vectors, candidates: Candidates) -> _Work:
     tile = space.view()
     tile.flags.writeable = False
     return _Work(panels, candidates, space, tile, Scored(np.empty((ROWS, width), dtype=np.float32), np.empty(ROWS, dtype=np.uint16)))
-
-
-def _blocks(shards: Sequence[NDArray[Any]], missing: Rows) -> Iterator[_Block]:
-    """Yield the rows as threads take them, all read-only, so that one kernel does for mapped ones and others."""
-    first_row = 0
-    for shard in shards:
-        vectors = np.ascontiguousarray(shard).view(np.uint16 if shard.dtype == np.float16 else np.float32)
-        vectors.flags.writeable = False
-        for start in range(0, len(shard), _BLOCK_ROWS):
-            rows = vectors[start : start + _BLOCK_ROWS]
-            low, high = np.searchsorted(missing, (first_row + start, first_row + start + len(rows)))
-            yield _Block(rows, first_row + start, missing[low:high])
-        first_row += len(shard)
 
 
 @kernel

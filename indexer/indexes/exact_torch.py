@@ -10,19 +10,17 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from corpora.errors import IdxError
 from corpora.store import Rows
 from indexer.base import Hits, Vectors, equal_ranges
 from indexer.encoders.failures import first_line
+from indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
-from .exact_cpu import Check, unchecked
 from .torch_best import BLOCK, Best
 
 _MAX_QUERIES = 1_024
@@ -32,6 +30,7 @@ _FIRST_TILE_SCORES = 1 << 20  # all of which are looked at singly
 _GROWTH = 8  # of tiles, since most scores of a tile are passed over only if the rows before it are not much fewer
 _QUERY_EXPONENT = 13  # queries of two halves are scaled to just below 2^13: float16 holds them, and the second halves well above its least
 _LEAST_EXPONENT = -100
+_COPIED_ROWS = 16_384  # on their way to a device at a time
 
 
 class TorchEngine:
@@ -56,28 +55,27 @@ class TorchEngine:
         return Hits(np.concatenate([hits.rows for hits in found]), np.concatenate([hits.scores for hits in found]))
 
 
-def load_parts(shards: Sequence[NDArray[Any]], missing: Rows, devices: Sequence[str], check: Check = unchecked) -> list[Part]:
-    """Copy shards, each float32 or float16 of shape (rows, dim), to devices, as many rows to each.
+def load_parts(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> list[Part]:
+    """Copy vectors, float32 or float16 of shape (rows, dim), to devices, as many to each.
 
     Args:
-        shards: consecutive rows.
+        rows: the vectors.
         missing: rows that have no vector, ascending.
         devices: torch's names; one may come more than once.
-        check: see ``ExactIndex``.
 
     Raises:
+        ArtifactDamaged: a vector is damaged.
         IdxError: a device has too little memory, or has failed.
     """
-    n_rows, dim = sum(map(len, shards)), shards[0].shape[1]
-    dtype = torch.float16 if shards[0].dtype == np.float16 else torch.float32
+    dtype = torch.float16 if rows.dtype == np.float16 else torch.float32
     parts = []
-    for device, rows in zip(devices, equal_ranges(n_rows, len(devices)), strict=True):
-        if rows:
+    for device, here in zip(devices, equal_ranges(len(rows), len(devices)), strict=True):
+        if here:
             with _failures_named(device):
-                vectors = torch.empty((len(rows), dim), dtype=dtype, device=device)
-                _copy(shards, rows, vectors, check)
-            low, high = np.searchsorted(missing, (rows.start, rows.stop))
-            parts.append(Part(vectors, rows.start, missing[low:high] - rows.start))
+                vectors = torch.empty((len(here), rows.shape[1]), dtype=dtype, device=device)
+                _copy(rows, here, vectors)
+            low, high = np.searchsorted(missing, (here.start, here.stop))
+            parts.append(Part(vectors, here.start, missing[low:high] - here.start))
     return parts
 
 
@@ -143,24 +141,18 @@ def _whole_blocks(n_rows: int) -> int:
     return max(1, n_rows // BLOCK) * BLOCK
 
 
-def _copy(shards: Sequence[NDArray[Any]], rows: range, target: torch.Tensor, check: Check) -> None:
-    """Fill a device's memory with some rows, one shard being read while the one before it is on its way."""
-    largest = max(map(len, shards))
-    buffers = [torch.empty((largest, target.shape[1]), dtype=target.dtype, pin_memory=target.is_cuda) for _ in range(2)]
+def _copy(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
+    """Fill a device's memory with some rows, some being read while those before them are on their way."""
+    buffers = [torch.empty((_COPIED_ROWS, target.shape[1]), dtype=target.dtype, pin_memory=target.is_cuda) for _ in range(2)]
     copied: list[torch.cuda.Event | None] = [None, None]
-    first_row = 0
-    for number, shard in enumerate(shards):
-        here = range(max(rows.start, first_row), min(rows.stop, first_row + len(shard)))
-        if len(here):
-            buffer, event = buffers[number % 2], copied[number % 2]
-            if event is not None:
-                event.synchronize()
-            check(here.start, here.stop)
-            np.copyto(buffer.numpy()[: len(here)], shard[here.start - first_row : here.stop - first_row])
-            target[here.start - rows.start : here.stop - rows.start].copy_(buffer[: len(here)], non_blocking=True)
-            if target.is_cuda:
-                copied[number % 2] = torch.cuda.current_stream(target.device).record_event()
-        first_row += len(shard)
+    for number, start in enumerate(range(0, len(rows), _COPIED_ROWS)):
+        buffer, event, here = buffers[number % 2], copied[number % 2], rows[start : start + _COPIED_ROWS]
+        if event is not None:
+            event.synchronize()
+        np.copyto(buffer.numpy()[: len(here)], vectors[here.start : here.stop])
+        target[start : start + len(here)].copy_(buffer[: len(here)], non_blocking=True)
+        if target.is_cuda:
+            copied[number % 2] = torch.cuda.current_stream(target.device).record_event()
     if target.is_cuda:
         torch.cuda.synchronize(target.device)
 

@@ -13,20 +13,17 @@ from typing import Any
 import numpy as np
 
 from corpora.artifacts import Manifest
-from corpora.durable import replacing
 from corpora.errors import ArtifactDamaged, InputError
 from corpora.progress import amount
 from corpora.store import Rows
 from indexer.base import Placement, Scores, Vectors
 from indexer.corpus_vectors import CorpusVectors
 from indexer.memory import available_bytes
-from indexer.memory_map import map_checked, write_array
-from indexer.page_checks import checked_file
+from indexer.page_checks import CheckedFile, CheckedFiles, save_array
 from indexer.vectors import MISSING
 
 from .faiss_index import Contents, FaissIndex, contents_of
 from .faiss_library import INDEX_FILE, damage_named, load_faiss, read_mapped
-from .faiss_lists import CheckedLists
 from .faiss_range import flat_range, ivf_range, places_of, with_vectors
 from .kinds import IndexBuild, OpenOptions
 
@@ -56,27 +53,26 @@ def open_flat_part(path: Path, manifest: Manifest, opening: OpenOptions) -> tupl
     """
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
     contents = contents_of(manifest, read_missing(path, manifest))
-    file = checked_file(path, manifest, INDEX_FILE)
+    file = CheckedFiles(path, manifest)[INDEX_FILE]
     if opening.rows is None:
         return mapped, 0, contents, file.check_all
     places = places_of(opening.rows, contents.missing)
-    codes = file.n_bytes - mapped.ntotal * mapped.code_size
-    file.check(0, codes)
-    file.check(codes + places.start * mapped.code_size, codes + places.stop * mapped.code_size)
+    codes = len(file.content) - mapped.ntotal * mapped.code_size
+    file.check(np.array([0, codes + places.start * mapped.code_size]), np.array([codes, codes + places.stop * mapped.code_size]))
     part = flat_range(path / INDEX_FILE, mapped, places)
     return part, places.start, with_vectors(contents, part), lambda: None
 
 
 def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement) -> FaissIndex:
     """Open an inverted file; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
-    file = checked_file(path, manifest, INDEX_FILE)
+    file = CheckedFiles(path, manifest)[INDEX_FILE]
     is_pq = "subquantizers" in manifest.recipe.parameters
     if is_pq or opening.rows is not None:  # all of it is read now
         file.check_all()
     mapped = open_ivf_part(path, manifest, opening)
     contents = with_vectors(contents_of(manifest, _none()), mapped)
     if opening.rows is None and not is_pq:
-        return FaissIndex(contents, opening, CheckedLists(mapped, file).search, placement)
+        return FaissIndex(contents, opening, _search_lists(mapped, file), placement)
     index = _for_fast_scan(path, mapped) if is_pq else mapped
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
@@ -84,6 +80,34 @@ def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Pl
         return scores, rows
 
     return FaissIndex(contents, opening, search, placement)
+
+
+def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
+    """Return FAISS's own search of a mapped inverted file in its two steps: which lists, and, once these are compared, what is in them.
+
+    Raises:
+        ArtifactDamaged: what is not lists is damaged.
+    """
+    faiss = load_faiss()
+    lists, entry_bytes = faiss.downcast_InvertedLists(index.invlists).lists, index.code_size + _ID_BYTES
+    there = [lists.at(number) for number in range(index.nlist)]
+    starts = np.array([some.offset for some in there], dtype=np.int64)
+    stops = starts + np.array([some.size * entry_bytes for some in there], dtype=np.int64)
+    file.check(np.array([0]), np.array([len(file.content) - index.ntotal * entry_bytes]))
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        nearness, chosen = index.quantizer.search(queries, settings["nprobe"])
+        some = np.unique(chosen)
+        file.check(starts[some], stops[some])
+        scores, rows = np.empty((len(queries), k), dtype=np.float32), np.empty((len(queries), k), dtype=np.int64)
+        given, lists, coarse, *found = map(
+            faiss.swig_ptr, (np.ascontiguousarray(queries, dtype=np.float32), chosen, nearness, scores, rows)
+        )
+        parameters = faiss.SearchParametersIVF(nprobe=settings["nprobe"])
+        index.search_preassigned_c(len(queries), given, k, lists, coarse, *found, False, parameters)
+        return scores, rows
+
+    return search
 
 
 def open_ivf_part(path: Path, manifest: Manifest, opening: OpenOptions) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -103,7 +127,7 @@ def open_hnsw(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissInde
         )
     faiss = load_faiss()
     index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
-    file = checked_file(path, manifest, INDEX_FILE)
+    file = CheckedFiles(path, manifest)[INDEX_FILE]
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         file.check_all()
@@ -134,8 +158,7 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
 def save_missing(plan: IndexBuild[CorpusVectors]) -> None:
     """Write which rows have no vector, if there are any, beside an index that knows its vectors by their places only."""
     if len(plan.source.missing):
-        with replacing(plan.staging / MISSING) as file:
-            write_array(file, plan.source.missing)
+        save_array(plan.staging / MISSING, plan.source.missing)
 
 
 def read_missing(path: Path, manifest: Manifest) -> Rows:
@@ -147,8 +170,7 @@ def read_missing(path: Path, manifest: Manifest) -> Rows:
     n_missing = manifest.count("rows") - manifest.count("vectors")
     if not n_missing:
         return _none()
-    checked_file(path, manifest, MISSING).check_all()
-    return map_checked(path / MISSING, (n_missing,), "int64")
+    return CheckedFiles(path, manifest)[MISSING].array("int64", (n_missing,))[:]
 
 
 def _for_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401

@@ -22,7 +22,7 @@ from .faiss_gpu import open_flat_anywhere
 from .faiss_library import INDEX_FILE, check_half, load_faiss, serialized
 from .kinds import Cost, IndexBuild, IndexKind, Size
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Codec = Literal["float32", "float16", "8 bit"]
 
@@ -51,7 +51,7 @@ def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int
         file.write(serialized(index)[:-_NO_CODES_BYTES])
         file.write(np.uint64(index.ntotal * index.code_size // counted_bytes).tobytes())
         n_done = 0
-        for rows, vectors in plan.source.pages():
+        for rows, vectors in plan.source.batches():
             codes = index.sa_encode(vectors)
             if codec == "float16":
                 check_half(codes, rows)
@@ -65,9 +65,9 @@ def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int
 def _range(vectors: CorpusVectors) -> Vectors:
     """Return the smallest and the largest value of each component, shape (2, dim): trained on these two, FAISS clips no vector."""
     found = np.repeat(np.array([[np.inf], [-np.inf]], dtype=np.float32), vectors.dim, axis=1)
-    for _, page in vectors.pages():
-        np.minimum(found[0], page.min(axis=0, initial=np.inf), out=found[0])
-        np.maximum(found[1], page.max(axis=0, initial=-np.inf), out=found[1])
+    for _, batch in vectors.batches():
+        np.minimum(found[0], batch.min(axis=0, initial=np.inf), out=found[0])
+        np.maximum(found[1], batch.max(axis=0, initial=-np.inf), out=found[1])
     return found
 
 

@@ -22,7 +22,7 @@ from corpora.progress import amount
 from corpora.store import Rows
 from indexer.base import Placement, Scores, Vectors, equal_ranges
 from indexer.devices import free_memory, gpus_of
-from indexer.page_checks import checked_file
+from indexer.page_checks import CheckedFiles
 
 from . import faiss_cpu
 from .faiss_index import FaissIndex, contents_of
@@ -75,7 +75,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> F
     gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
     if not gpus:
         return faiss_cpu.open_ivf(path, manifest, opening, placement)
-    checked_file(path, manifest, INDEX_FILE).check_all()
+    CheckedFiles(path, manifest)[INDEX_FILE].check_all()
     mapped = faiss_cpu.open_ivf_part(path, manifest, opening)
     with _failures_named(opening.name):
         parts = [[_ivf_part(only_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _list_shares(mapped, len(gpus)), strict=True)]

@@ -22,7 +22,7 @@ from .faiss_cpu import open_hnsw, save_missing
 from .faiss_library import INDEX_FILE, check_half, load_faiss, pieces_damage_named, write_index
 from .kinds import Cost, IndexBuild, IndexKind, Size
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _M = 32  # links of a vector, twice as many in the lowest layer
 _EF_CONSTRUCTION = 200
@@ -43,13 +43,13 @@ def _write(plan: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
     saved.parent.mkdir(exist_ok=True)
     index = _begun(plan, saved)
     n_kept, n_seen, last_save = index.ntotal, 0, time.monotonic()
-    for rows, vectors in plan.source.pages():
+    for rows, vectors in plan.source.batches():
         n_seen += len(rows)
         if n_seen > n_kept:
             check_half(load_faiss().downcast_index(index.storage).sa_encode(vectors), rows)
             index.add(vectors)
         if index.ntotal != max(n_seen, n_kept):
-            raise PiecesDamaged(f"{saved} has {n_kept:,} vectors, which is no whole number of shards")
+            raise PiecesDamaged(f"{saved} has {n_kept:,} vectors, which is no whole number of batches")
         if time.monotonic() - last_save > _SAVE_EVERY_S:
             _save(index, saved)
             last_save = time.monotonic()

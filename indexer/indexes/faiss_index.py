@@ -76,7 +76,7 @@ class FaissIndex:
         self._contents, self._opening, self._search = contents, opening, search
         self._rescorer = None
         if opening.vectors is not None and "refine" in contents.parameters:
-            self._rescorer = Rescorer(opening.vectors.mapped(), opening.vectors.missing, opening.vectors.checks.check_rows)
+            self._rescorer = Rescorer(opening.vectors.array, opening.vectors.missing)
         self._largest_k = largest_k
         self.dim, self.parameters, self.placement = contents.dim, contents.parameters, placement
 

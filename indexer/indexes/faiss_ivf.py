@@ -1,7 +1,7 @@
 """FAISS's inverted files: ``ivf`` stores float16 vectors, ``ivfpq`` product-quantised residuals of 4 bits for every 4 components.
 
-Building goes in pieces that a kill cannot undo: the quantisers, trained on a sample; then, for some shards at a time, list and code of each
-vector; then these become one file of lists. Memory holds the sample, or one piece: at most about 3 GB, however large the corpus.
+Building goes in pieces that a kill cannot undo: the quantisers, trained on a sample; then, for some batches of vectors at a time, list and
+code of each vector; then these become one file of lists. Memory holds the sample, or one piece: at most about 3 GB for any corpus.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from corpora.artifacts import Parameters
 from corpora.errors import InputError
 from corpora.staging import PIECES
 from indexer.base import Vectors, n_threads
-from indexer.corpus_vectors import CorpusVectors
+from indexer.corpus_vectors import BATCH_ROWS, CorpusVectors
 
 from .faiss_gpu import open_ivf_anywhere
 from .faiss_library import INDEX_FILE, check_half, deserialized, load_faiss, serialized, write_piece
 from .inverted_lists import NO_LISTS_BYTES, Codes, Lists, Piece, write_lists
 from .kinds import Cost, IndexBuild, IndexKind, Size
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Codec = Literal["float16", "pq"]
 
@@ -35,7 +35,7 @@ _ITERATIONS = 10
 _PER_LIST = 64  # vectors of the sample for each list; FAISS's k-means wants 39 to 256
 _MIN_PER_LIST = 39
 _SAMPLE_BYTES = 2 << 30
-_PIECE_SHARDS, _PIECE_BYTES = 16, 256 << 20
+_PIECE_BATCHES, _PIECE_BYTES = 16, 256 << 20
 _PQ_BITS, _PQ_COMPONENTS = 4, 4  # bits of a code, for so many components, or up to ...
 _MAX_PQ_COMPONENTS = 8  # ... so many where the dimension has no such divisor: beyond, 16 codes tell vectors apart no more
 _PQ_REFINE = 4  # candidates rescored for each result
@@ -134,15 +134,13 @@ def _trained_lists(sample: Vectors, n: int) -> Any:  # noqa: ANN401
 
 def _write_pieces(plan: IndexBuild[CorpusVectors], index: Any, codec: Codec) -> Iterator[Piece]:  # noqa: ANN401
     """Make the pieces that are not there yet; yield all."""
-    shards = plan.source.shards
-    n_shards = max(1, min(_PIECE_SHARDS, _PIECE_BYTES // (shards.shard_rows * index.code_size)))
-    piece_rows = n_shards * shards.shard_rows
+    piece_rows = BATCH_ROWS * max(1, min(_PIECE_BATCHES, _PIECE_BYTES // (BATCH_ROWS * index.code_size)))
     n_done = 0
-    for first_row in range(0, shards.n_rows, piece_rows):
+    for first_row in range(0, plan.source.n_rows, piece_rows):
         piece = Piece(_piece_path(plan.staging, first_row // piece_rows), index.nlist, index.code_size)
         if not piece.path.exists():
             parts = []
-            for rows, vectors in plan.source.pages(first_row, first_row + piece_rows):
+            for rows, vectors in plan.source.batches(range(first_row, first_row + piece_rows)):
                 lists, codes = _encoded(index, vectors)
                 if codec == "float16":
                     check_half(codes, rows)

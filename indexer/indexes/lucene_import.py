@@ -21,11 +21,12 @@ from corpora.artifacts import Manifest, Recipe
 from corpora.durable import file_sha256
 from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError
 from corpora.progress import Progress, silent
-from corpora.staging import Outcome, Work, build_artifact
+from corpora.staging import Outcome, Work
 from corpora.store import PassageStore
 from indexer.base import NO_ROW
 from indexer.catalog import PACKAGES, index_ref
 from indexer.jvm import JavaError
+from indexer.page_checks import build_checked
 
 from .lucene import KIND, PARAMETERS
 from .lucene_build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
@@ -74,7 +75,7 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
         write=lambda staging: Outcome(store.fingerprint, _adopt(source, store, staging, progress)),
         packages=PACKAGES,
     )
-    return build_artifact(ref.path, work)
+    return build_checked(ref.path, work)
 
 
 def _segments_file(source: Path) -> Path:

@@ -13,6 +13,7 @@ import pytest
 
 from corpora.artifacts import MANIFEST, manifest_from_json
 from corpora.staging import locked, staging_path
+from indexer.vectors import finished_ranges
 from tests.faults.commands import ENCODER, command, ended, idx, started
 from tests.faults.conftest import QUERIES, build_command, path_of
 from tests.faults.test_servers import served
@@ -41,7 +42,7 @@ def scatter_times(home: Path) -> None:
 def test_a_build_goes_on_under_a_clock_that_jumps(home: Path, whole_home: Path, source: Path) -> None:
     building = build_command(source, "ivf")
     with started(under_a_jumping_clock, command, *building) as running:
-        wait_until(lambda: len([*staging_path(path_of(ENCODER)).glob("shard-*.npy")]) > 1, 60)
+        wait_until(lambda: len(finished_ranges(staging_path(path_of(ENCODER)))) > 1, 60)
         running.kill()
     scatter_times(home)
     assert ended(under_a_jumping_clock, command, *building).status == 0

@@ -19,6 +19,7 @@ from corpora.home import corpus_path
 from corpora.staging import PIECES, staging_path
 from indexer.build import open_vector_index
 from indexer.catalog import index_path
+from indexer.vectors import VECTORS
 from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of
@@ -88,7 +89,7 @@ def recall(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """The share of the true ten nearest that an index finds, for every fourth vector of the corpus."""
     monkeypatch.setenv("IDX_HOME", str(home))
     store = open_store("mine")
-    queries = np.concatenate([np.load(file) for file in sorted(index_path("mine", ENCODER).glob("shard-*.npy"))])[::4]
+    queries = np.load(index_path("mine", ENCODER) / VECTORS)[::4]
     found, true = (open_vector_index("mine", opened, store).search(queries, 10).rows.tolist() for opened in (name, ENCODER))
     return float(np.mean([len({*some} & {*wanted}) / 10 for some, wanted in zip(found, true, strict=True)]))
 
@@ -96,7 +97,7 @@ def recall(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> float:
 def check_as_promised(whole_home: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was killed is what it would have been.
 
-    Shards and postings have the same bytes, the store the same fingerprint, trained and graph indexes the same count and the same recall
+    Vectors and postings have the same bytes, the store the same fingerprint, trained and graph indexes the same count and the same recall
     within 0.005; nothing else lies about.
     """
     for part, folder in [(part, path_of(part).relative_to(home)) for part in PARTS]:

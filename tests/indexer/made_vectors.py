@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from corpora.artifacts import Manifest, Parameters, Recipe
-from corpora.staging import Outcome, Work, build_artifact
+from corpora.artifacts import FileRecord, Manifest, Parameters, Recipe
+from corpora.staging import Outcome, Work
 from corpora.store import PassageStore
 from indexer.base import Hits, Stored, Vectors
 from indexer.catalog import index_path
-from indexer.page_checks import write_sums
-from indexer.vectors import FORMAT_VERSION, KIND, MISSING, Shards
+from indexer.page_checks import build_checked, write_sums
+from indexer.vectors import FORMAT_VERSION, KIND, MISSING, VectorFile
 
 ENCODER = "minilm"  # nothing is encoded: only its name is used
+
+
+def sealed(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the checksums of a folder's pages, and return a manifest that has its files."""
+    write_sums(folder)
+    files = {path.name: FileRecord(path.stat().st_size, "") for path in folder.iterdir() if path.is_file()}
+    return dataclasses.replace(manifest, files=files)
 
 
 def clustered(n: int, dim: int, seed: int) -> Vectors:
@@ -32,24 +40,20 @@ def put_vectors(
     corpus: str = "made",
     stored: Stored = "float32",
     missing: Sequence[int] = (),
-    shard_rows: int = 256,
 ) -> Manifest:
     """Store vectors as those of ``ENCODER`` over a corpus; those of missing rows become zeros."""
     content = vectors.copy()
     content[list(missing)] = 0
 
     def write(staging: Path) -> Outcome:
-        shards = Shards(staging, len(store), shard_rows)
-        for rows in shards.rows():
-            shards.write(rows, content[rows.start : rows.stop], stored)
+        VectorFile(staging, len(store), stored).write(range(len(store)), content)
         if missing:
             np.save(staging / MISSING, np.array(missing, dtype=np.int64))
-        write_sums(staging)
         return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.shape[1], "missing": len(missing)})
 
-    parameters: Parameters = {"encoder": ENCODER, "origin": "imported", "dtype": stored, "shard_rows": shard_rows}
+    parameters: Parameters = {"encoder": ENCODER, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    return build_artifact(index_path(corpus, ENCODER), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    return build_checked(index_path(corpus, ENCODER), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
 
 
 def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[int] = ()) -> Hits:

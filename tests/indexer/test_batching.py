@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from indexer import batching
-from indexer.batching import batches, ends_window, pieces, pieces_ahead
+from indexer.batching import batches, pieces
 
 
 def made(n: int) -> np.typing.NDArray[np.int64]:
@@ -35,22 +35,7 @@ def test_texts_without_tokens_and_equal_lengths_keep_their_order() -> None:
     assert [which.tolist() for which in batches(np.array([2, 0, 2, 0, 2]), 4)] == [[0, 2], [4, 1], [3]]
 
 
-def test_pieces_are_the_rows_in_order_and_windows_are_whole_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "WINDOW_ROWS", 5)
-    monkeypatch.setattr(batching, "PIECE_ROWS", 3)
-    rows = range(10, 22)
-    found = [(piece, ends_window(piece, rows)) for piece in pieces(rows)]
-    assert found == [
-        (range(10, 13), False),
-        (range(13, 15), True),
-        (range(15, 18), False),
-        (range(18, 20), True),
-        (range(20, 22), True),
-    ]
+def test_pieces_are_the_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "PIECE_ROWS", 5)
+    assert list(pieces(range(10, 22))) == [range(10, 15), range(15, 20), range(20, 22)]
     assert list(pieces(range(0))) == []
-
-
-def test_a_shard_and_the_next_one_are_tokenised_ahead_and_no_more() -> None:
-    # A shard has 16 pieces, a window 4. Behind the first window, pieces 0 to 3, 12 more end the shard; behind the last they end the next.
-    assert pieces_ahead(16_384) == 12
-    assert pieces_ahead(250) == 1

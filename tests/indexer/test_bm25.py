@@ -17,7 +17,7 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.analysis import english
 from indexer.build import build_index, open_index
-from indexer.catalog import index_path
+from indexer.catalog import index_manifest, index_path
 from indexer.dictionary import Dictionary
 from indexer.indexes.bm25 import BM25Index, files, inversion
 from indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
@@ -90,7 +90,7 @@ def built(build: Build, passages: list[Passage]) -> BM25Index:
 @pytest.mark.parametrize("max_terms", [0, 1000], ids=["all rows scored", "filtered"])
 def test_scores_and_ranking_are_lucenes_bit_by_bit(build: Build, passages: list[Passage], k: int, max_terms: int) -> None:
     built(build, passages)
-    index = BM25Index(IndexFiles(index_path("made", "bm25")), max_terms)
+    index = BM25Index(IndexFiles(index_path("made", "bm25"), index_manifest("made", "bm25", None)), max_terms)
     hits = index.search(QUERIES, k)
     for line, query in enumerate(QUERIES):
         expected = slow_bm25(passages, query)[:k]

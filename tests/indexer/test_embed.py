@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -24,7 +23,7 @@ from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import Tokens
 from indexer.naming import encoder_spec
 from indexer.pipeline import Job, PassageEncoder
-from indexer.vectors import Shards
+from indexer.vectors import VECTORS, VectorFile, finished_ranges
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +86,6 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "Model", FakeModel)
     monkeypatch.setattr(FakeTokenizer, "n_passages", 0)
     monkeypatch.setattr(FakeModel, "batches", [])
-    monkeypatch.setattr(batching, "WINDOW_ROWS", 300)
     monkeypatch.setattr(batching, "PIECE_ROWS", 100)
 
 
@@ -96,25 +94,31 @@ def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> P
     return build(made_passages)
 
 
-def job(folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32") -> Job:
+RANGE_ROWS = 1000
+
+Work = tuple[Job, VectorFile]
+
+
+def job(folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32") -> Work:
     folder.mkdir(exist_ok=True)
     resources = Resources(("cpu",), Precision("float32", stored), batch_tokens, 0)
-    return Job(encoder_spec("minilm"), partial(open_store, "made"), Shards(folder, n_rows, 1000), resources)
+    file = VectorFile(folder, n_rows, stored, RANGE_ROWS)
+    return Job(encoder_spec("minilm"), partial(open_store, "made"), file.write, resources), file
 
 
-def run(made: Job, *, passages: Progress = silent, tokens: Progress = silent) -> None:
-    embed(made, EmbedProgress(passages, tokens))
+def run(made: Work, *, passages: Progress = silent, tokens: Progress = silent) -> None:
+    embed(*made, EmbedProgress(passages, tokens))
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npy"))}
+def finished(folder: Path) -> list[range]:
+    return sorted(finished_ranges(folder), key=lambda rows: rows.start)
 
 
-def test_shards_hold_every_rows_vector(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
+def test_the_file_holds_every_rows_vector(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
     build(made_passages)
     reports: dict[str, list[tuple[int, int | None]]] = {"passages": [], "tokens": []}
     run(job(tmp_path), passages=lambda *done: reports["passages"].append(done), tokens=lambda *done: reports["tokens"].append(done))
-    written = np.concatenate([np.load(path) for path in sorted(tmp_path.glob("shard-*.npy"))])
+    written = np.load(tmp_path / VECTORS)
     texts = [passage.text.encode() for passage in made_passages]
     np.testing.assert_array_equal(written, [vector_of(text) for text in texts])
     assert reports["passages"][0] == (0, 3000)
@@ -128,10 +132,10 @@ def test_half_precision_is_stored(build: Callable[..., PassageStore], made_passa
     build(made_passages[:7])
     run(job(tmp_path, 7, stored="float16"))
     expected = np.array([vector_of(passage.text.encode()) for passage in made_passages[:7]]).astype(np.float16)
-    np.testing.assert_array_equal(np.load(tmp_path / "shard-00000.npy"), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), expected)
 
 
-def test_no_batch_crosses_shards_so_that_a_resumed_run_makes_the_same(
+def test_no_batch_crosses_ranges_so_that_a_resumed_run_makes_the_same(
     build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path
 ) -> None:
     build(made_passages)
@@ -144,14 +148,14 @@ def test_no_batch_crosses_shards_so_that_a_resumed_run_makes_the_same(
 
     with pytest.raises(KeyboardInterrupt):
         run(job(tmp_path / "resumed"), passages=interrupt)
-    n_kept = len(list((tmp_path / "resumed").glob("shard-*.npy")))
+    n_kept = len(finished(tmp_path / "resumed"))
     assert n_kept >= 1  # the second may still have been written when the third was interrupted
     FakeTokenizer.n_passages = 0
     FakeModel.batches.clear()
     run(job(tmp_path / "resumed"))
     assert FakeTokenizer.n_passages == 3000 - 1000 * n_kept
     assert batches[-len(FakeModel.batches) :] == FakeModel.batches
-    assert files(tmp_path / "resumed") == files(tmp_path / "whole")
+    assert (tmp_path / "resumed" / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
     FakeModel.batches.clear()
     run(job(tmp_path / "resumed"))  # nothing is left to do
     assert FakeModel.batches == []
@@ -174,9 +178,9 @@ def test_a_vector_that_cannot_be_stored_stops_the_build_with_its_row(
     store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, value: float, reason: str
 ) -> None:
     monkeypatch.setattr(FakeModel, "spoil", partial(spoiled, 1234, value))
-    with pytest.raises(IdxError, match=f"{reason}.*; the finished shards are kept"):
+    with pytest.raises(IdxError, match=f"{reason}.*; the finished vectors are kept"):
         run(job(tmp_path, stored=stored))
-    assert list(files(tmp_path)) == ["shard-00000.npy"]
+    assert finished(tmp_path) == [range(RANGE_ROWS)]
 
 
 @pytest.mark.parametrize("shape", [(1, 15), (2, 16), (16,)], ids=str)
@@ -191,47 +195,43 @@ def test_vectors_of_another_shape_stop_the_build_with_the_row(
     monkeypatch.setattr(FakeModel, "spoil", lambda texts, made: np.zeros(shape, dtype=np.float32))
     with pytest.raises(IdxError, match=rf"vectors of shape \({shape[0]}.* instead of \(1, 16\) for row \d and others of its length"):
         run(job(tmp_path, 10, batch_tokens=1))
-    assert files(tmp_path) == {}
+    assert finished(tmp_path) == []
 
 
-def test_a_full_disk_stops_the_build_and_the_finished_shards_stay(
+def test_a_full_disk_stops_the_build_before_anything_is_lost(
     build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path
 ) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     build(made_passages)
-    full = tmp_path / ".shard-00001.npy.tmp"
-    full.symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device") as raised:
+    (tmp_path / f".{VECTORS}.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device|Invalid argument"):
         run(job(tmp_path))
-    assert raised.value.errno == errno.ENOSPC
-    assert (tmp_path / "shard-00000.npy").exists()
-    assert not (tmp_path / "shard-00001.npy").exists()
-    full.unlink()
+    assert finished(tmp_path) == []
     run(job(tmp_path))
     run(job(tmp_path / "whole"))
-    assert files(tmp_path) == files(tmp_path / "whole")
+    assert (tmp_path / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
 
 
-def test_no_shard_is_begun_before_the_one_before_it_is_on_the_disk(
+def test_no_range_is_begun_before_the_one_before_it_is_on_the_disk(
     store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a kill costs one shard, however slow the disk is."""
-    write, seen = Shards.write, []
+    """So that an interruption costs one range, however slow the disk is."""
+    write, seen = VectorFile.write, []
 
-    def slow(shards: Shards, rows: range, vectors: Vectors, stored: Stored) -> None:
+    def slow(file: VectorFile, rows: range, vectors: Vectors) -> None:
         before = len(FakeModel.batches)
         time.sleep(0.2)
         seen.append((before, len(FakeModel.batches)))
-        write(shards, rows, vectors, stored)
+        write(file, rows, vectors)
 
-    monkeypatch.setattr(Shards, "write", slow)
+    monkeypatch.setattr(VectorFile, "write", slow)
     run(job(tmp_path))
     FakeModel.batches.clear()
     run(job(tmp_path / "first", 1000))
     n_in_first = len(FakeModel.batches)
-    assert seen[0] == (n_in_first + 1, n_in_first + 1)  # the device has begun one batch of the second shard, and begins no other
-    assert [after - before for before, after in seen] == [0, 0, 0, 0]  # three shards, and one
+    assert seen[0] == (n_in_first + 1, n_in_first + 1)  # the device has begun one batch of the second range, and begins no other
+    assert [after - before for before, after in seen] == [0, 0, 0, 0]  # three ranges, and one
 
 
 def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: li
         ahead.append(FakeTokenizer.n_passages - done)
 
     run(job(tmp_path, batch_tokens=200), passages=watch)
-    assert max(ahead) <= 2 * batching.WINDOW_ROWS
+    assert max(ahead) <= 2 * RANGE_ROWS
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: li
         (torch.OutOfMemoryError(), "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
         (MemoryError(), "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
         (None, "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
-        (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished shards are kept"),
-        (RuntimeError(), "cpu failed: RuntimeError; the finished shards are kept"),
+        (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished vectors are kept"),
+        (RuntimeError(), "cpu failed: RuntimeError; the finished vectors are kept"),
     ],
     ids=repr,
 )
@@ -275,7 +275,7 @@ def test_a_device_that_fails_is_named(
     monkeypatch.setattr(FakeModel, "spoil", fail)
     with pytest.raises(IdxError, match=message):
         run(job(tmp_path))
-    assert list(files(tmp_path)) == ["shard-00000.npy"]
+    assert finished(tmp_path) == [range(RANGE_ROWS)]
 
 
 @pytest.mark.parametrize("fails_on", ["loading", "encoding"])

@@ -30,19 +30,19 @@ from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
 from indexer.naming import encoder_spec
 from indexer.pipeline import Job, PassageEncoder
-from indexer.vectors import Shards
+from indexer.vectors import VECTORS, VectorFile, finished_ranges
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow  # processes that are started afresh, with torch: a minute
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-SHARD_ROWS = 250
+RANGE_ROWS = 250
 
 
 @pytest.fixture
 def spec(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(indexer.build, "SHARD_ROWS", SHARD_ROWS)
+    monkeypatch.setattr(indexer.build, "RANGE_ROWS", RANGE_ROWS)
     return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
 
 
@@ -54,27 +54,33 @@ def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> P
 def run(spec: EncoderSpec, folder: Path, devices: tuple[str, ...], n_tokenizing: int, progress: EmbedProgress = EmbedProgress()) -> None:  # noqa: B008
     folder.mkdir(exist_ok=True)
     resources = Resources(devices, Precision("float32", "float32"), 2048, n_tokenizing)
-    embed(Job(spec, partial(open_store, "made"), Shards(folder, 3000, SHARD_ROWS), resources), progress)
+    file = VectorFile(folder, 3000, "float32", RANGE_ROWS)
+    embed(Job(spec, partial(open_store, "made"), file.write, resources), file, progress)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npy"))}
+def kept(staging: Path) -> dict[int, bytes]:
+    """Return the vectors of the ranges that are finished, by their first rows."""
+    return {rows.start: np.load(staging / VECTORS)[rows.start : rows.stop].tobytes() for rows in finished_ranges(staging)}
+
+
+def is_kept(finished: dict[int, bytes]) -> bool:
+    """Return whether the built vectors are those that were finished before."""
+    built = np.load(index_path("made", "contriever") / VECTORS)
+    return all(built[first : first + RANGE_ROWS].tobytes() == content for first, content in finished.items())
 
 
 @pytest.mark.parametrize(("devices", "n_tokenizing"), [(("cpu",), 2), (("cpu", "cpu"), 0), (("cpu", "cpu"), 1)])
-def test_processes_make_the_same_shards(
+def test_processes_make_the_same_vectors(
     spec: EncoderSpec, store: PassageStore, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int
 ) -> None:
     run(spec, tmp_path / "alone", ("cpu",), 0)
     reports: list[tuple[int, int | None]] = []
     run(spec, tmp_path / "together", devices, n_tokenizing, EmbedProgress(lambda *done: reports.append(done), silent))
-    alone, together = files(tmp_path / "alone"), files(tmp_path / "together")
-    assert len(alone) == 3000 // SHARD_ROWS
+    alone, together = (np.load(tmp_path / folder / VECTORS) for folder in ("alone", "together"))
     if len(devices) == 1:
-        assert together == alone
+        assert together.tobytes() == alone.tobytes()
     else:  # each has its share of the threads, and with another number of them sums may be rounded differently
-        for name in alone:
-            np.testing.assert_allclose(np.load(tmp_path / "together" / name), np.load(tmp_path / "alone" / name), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5)
     assert reports[0] == (0, 3000)
     assert [done for done, _ in reports] == sorted(done for done, _ in reports)
 
@@ -90,10 +96,9 @@ def test_what_is_built_is_what_the_encoder_gives(spec: EncoderSpec, store: Passa
         "origin": "encoded",
         "dtype": stored,
         "computed": computed,
-        "shard_rows": SHARD_ROWS,
     }
     rows = np.arange(0, 3000, 37)
-    found = Shards(index_path("made", "contriever"), 3000, SHARD_ROWS).read(rows)
+    found = np.load(index_path("made", "contriever") / VECTORS)[rows]
     resources = Resources(("cpu",), Precision("float32", "float32"), 500, 0)
     expected = PassageEncoder(spec, resources).encode(store.get_many(rows))
     assert 0 < np.abs(found - expected).max() <= tolerance or dtype == "float32"
@@ -111,24 +116,26 @@ from corpora.build import open_store
 import indexer.build
 from indexer.build import build_vectors
 from indexer.devices import EmbedOptions, Precision, Resources
-from indexer.embed import EmbedProgress, embed, encoder_spec
+from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import with_checkpoint
+from indexer.naming import encoder_spec
 from indexer.pipeline import Job
-from indexer.vectors import Shards
+from indexer.vectors import VectorFile
 
-what, shard_rows, checkpoint, *folder = sys.argv[1:]
-indexer.build.SHARD_ROWS = int(shard_rows)
+what, range_rows, checkpoint, *folder = sys.argv[1:]
+indexer.build.RANGE_ROWS = int(range_rows)
 spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
 if what == "build":
     build_vectors("made", spec, open_store("made"), EmbedOptions(device="cpu"))
 else:
     resources = Resources(("cpu",) * int(what), Precision("float32", "float32"), 64, 1)
-    embed(Job(spec, partial(open_store, "made"), Shards(Path(*folder), 3000, int(shard_rows)), resources), EmbedProgress())
+    file = VectorFile(Path(*folder), 3000, "float32", int(range_rows))
+    embed(Job(spec, partial(open_store, "made"), file.write, resources), file, EmbedProgress())
 """
 
 
 def started(what: str, spec: EncoderSpec, *folder: Path) -> subprocess.Popen[bytes]:
-    arguments = [what, str(SHARD_ROWS), str(spec.folder("passage")), *map(str, folder)]
+    arguments = [what, str(RANGE_ROWS), str(spec.folder("passage")), *map(str, folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], env=environment, cwd=ROOT, start_new_session=True)
 
@@ -149,18 +156,18 @@ def test_a_full_disk_keeps_what_is_finished(spec: EncoderSpec, store: PassageSto
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
     staging = staging_path(index_path("made", "contriever"))
-    finished = {path.name: path.stat().st_mtime_ns for path in staging.glob("shard-*.npy")}
+    finished = kept(staging)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # a shard has 32,128 bytes
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # all vectors have 384,128 bytes
     try:
         with pytest.raises(StorageError, match="cannot write .*contriever: File too large; what is finished is kept"):
             build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert {path.name: path.stat().st_mtime_ns for path in staging.glob("shard-*.npy")} == finished
+    assert kept(staging) == finished
     build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    kept = {name: (index_path("made", "contriever") / name).stat().st_mtime_ns for name in finished}
-    assert finished == kept
+    assert finished
+    assert is_kept(finished)
 
 
 def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., PassageStore]) -> None:
@@ -173,7 +180,7 @@ def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., Passa
     ]
     store = build(odd)
     build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    found = Shards(index_path("made", "contriever"), 5, SHARD_ROWS).read(np.arange(5))
+    found = np.load(index_path("made", "contriever") / VECTORS)
     encoder = PassageEncoder(spec, Resources(("cpu",), Precision("float32", "float32"), 1, 0))
     np.testing.assert_allclose(found, [encoder.encode([passage])[0] for passage in odd], rtol=0, atol=1e-5)
     assert len({vector.tobytes() for vector in found.round(3)}) >= 3
@@ -183,42 +190,41 @@ def test_pieces_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageSto
     half, whole = (EmbedOptions(device="cpu", dtype=dtype) for dtype in ("float16", "float32"))
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, half, progress=EmbedProgress(stop, silent))
-    message = r"has left \d shards with dtype float16: .* it goes on; --force begins again with dtype float32"
+    message = r"has left [\d,]+ vectors with dtype float16: .* it goes on; --force begins again with dtype float32"
     with pytest.raises(ArtifactMismatch, match=message):
         build_vectors("made", spec, store, whole)
-    finished = staging_path(index_path("made", "contriever")) / "shard-00000.npy"
-    before = finished.stat().st_mtime_ns
+    finished = kept(staging_path(index_path("made", "contriever")))
     assert build_vectors("made", spec, store, half).recipe.parameters["dtype"] == "float16"
-    assert (index_path("made", "contriever") / finished.name).stat().st_mtime_ns == before
+    assert is_kept(finished)
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, half, force=True, progress=EmbedProgress(stop, silent))
     assert build_vectors("made", spec, store, whole, force=True).recipe.parameters["dtype"] == "float32"
 
 
-def test_shards_of_another_checkpoint_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+def test_vectors_of_another_checkpoint_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
     assert isinstance(spec.passage_checkpoint, Path)
     other = with_checkpoint(spec, shutil.copytree(spec.passage_checkpoint, tmp_path / "other"))
     (tmp_path / "other" / "tokenizer.json").unlink()  # then the vocabulary is read, with the same tokens
     options = EmbedOptions(device="cpu")
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, options, progress=EmbedProgress(stop, silent))
-    with pytest.raises(ArtifactMismatch, match=r"has left \d shards with passage tokenizer\.json [0-9a-f]{12}.*passage vocab\.txt"):
+    with pytest.raises(ArtifactMismatch, match=r"has left [\d,]+ vectors with passage tokenizer\.json [0-9a-f]{12}.*passage vocab\.txt"):
         build_vectors("made", other, store, options)
     assert build_vectors("made", spec, store, options).count("rows") == 3000
 
 
-def test_a_device_that_cannot_be_used_costs_no_finished_shard(
+def test_a_device_that_cannot_be_used_costs_no_finished_vector(
     spec: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
     staging = staging_path(index_path("made", "contriever"))
-    finished = sorted(staging.glob("shard-*.npy"))
+    finished = kept(staging)
     assert finished
     monkeypatch.setattr("indexer.devices._devices", lambda device: ("cpu", "cuda:9"))
     with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    assert set(finished) <= set(staging.glob("shard-*.npy"))
+    assert finished.items() <= kept(staging).items()
 
 
 def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
@@ -233,16 +239,16 @@ def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: En
 
 
 @pytest.mark.parametrize("n_finished", [0, 2])
-def test_a_killed_build_loses_at_most_a_shard(spec: EncoderSpec, store: PassageStore, n_finished: int) -> None:
+def test_a_killed_build_loses_at_most_a_range(spec: EncoderSpec, store: PassageStore, n_finished: int) -> None:
     staging = staging_path(index_path("made", "contriever"))
     with started("build", spec) as process:
-        wait_for(lambda: len(list(staging.glob("shard-*.npy"))) >= n_finished and staging.exists())
+        wait_for(lambda: len(finished_ranges(staging)) >= n_finished and staging.exists())
         process.send_signal(signal.SIGKILL)
-    kept = {path.name: path.stat().st_mtime_ns for path in staging.glob("shard-*.npy")}
-    assert n_finished <= len(kept) < 12
+    finished = kept(staging)
+    assert n_finished <= len(finished) < 12
     options = EmbedOptions(device="cpu")
     resumed = build_vectors("made", spec, store, options)
-    assert {name: (index_path("made", "contriever") / name).stat().st_mtime_ns for name in kept} == kept
+    assert is_kept(finished)
     undisturbed = build_vectors("made", spec, store, options, force=True)
     assert resumed.files == undisturbed.files
 
@@ -266,10 +272,10 @@ def is_running(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
 @pytest.mark.parametrize("n_devices", [1, 2])
 def test_no_process_outlives_the_one_that_is_killed(spec: EncoderSpec, store: PassageStore, tmp_path: Path, n_devices: int) -> None:
-    folder = tmp_path / "shards"
+    folder = tmp_path / "vectors"
     folder.mkdir()
     with started(str(n_devices), spec, folder) as process:
-        wait_for(lambda: list(folder.glob("shard-*.npy")))
+        wait_for(lambda: finished_ranges(folder))
         started_by_it = workers(process.pid)
         process.send_signal(signal.SIGKILL)
     assert len(started_by_it) >= n_devices
@@ -291,13 +297,13 @@ def test_a_process_that_is_killed_stops_the_build(
                 os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(IdxError, match=f"a process that {work} was killed"):
-        run(spec, tmp_path / "shards", devices, n_tokenizing, EmbedProgress(kill, silent))
-    run(spec, tmp_path / "shards", ("cpu",), 0)
-    assert len(files(tmp_path / "shards")) == 12
+        run(spec, tmp_path / "vectors", devices, n_tokenizing, EmbedProgress(kill, silent))
+    run(spec, tmp_path / "vectors", ("cpu",), 0)
+    assert len(finished_ranges(tmp_path / "vectors")) == 12
 
 
 def test_what_a_device_raises_is_raised_here(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / ".shard-00007.npy.tmp").symlink_to("/dev/full")
+    (tmp_path / "vectors").mkdir()
+    (tmp_path / "vectors" / f".{VECTORS}.tmp").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
-        run(spec, tmp_path / "shards", ("cpu", "cpu"), 0)
+        run(spec, tmp_path / "vectors", ("cpu", "cpu"), 0)

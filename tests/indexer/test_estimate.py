@@ -29,15 +29,15 @@ def figures(need: Need) -> tuple[float, float, float]:
 def test_vectors_on_a_cpu() -> None:
     found = Resources(("cpu",), Precision("float32", "float32"), 1024, 0)
     need = need_of("contriever", found, MEASURED, 21_000_000, 21_000_000 * 700)
-    # 768 components of 4 bytes each; two shards of 16,384 vectors beside the model; a microsecond a byte.
-    assert figures(need) == pytest.approx((64_512_000_000, 2_000_000_000 + 2 * 50_331_648, 14_700))
+    # 768 components of 4 bytes each; two ranges of 4,096 vectors beside the model; a microsecond a byte.
+    assert figures(need) == pytest.approx((64_512_000_000, 2_000_000_000 + 2 * 12_582_912, 14_700))
     assert need.step == "contriever"
 
 
 def test_vectors_on_gpus_take_less_time_and_disk_and_more_memory() -> None:
     found = Resources(("cuda:0", "cuda:1", "cuda:2", "cuda:3"), Precision("float16", "float16"), 32_768, 3)
     need = need_of("contriever", found, MEASURED, 21_000_000, 21_000_000 * 700)
-    assert figures(need) == pytest.approx((32_256_000_000, 4 * (2_000_000_000 + 2 * 50_331_648 + 3 * 400_000_000), 3_675))
+    assert figures(need) == pytest.approx((32_256_000_000, 4 * (2_000_000_000 + 2 * 12_582_912 + 3 * 400_000_000), 3_675))
 
 
 def test_a_sample_is_timed_and_its_rate_goes_by_bytes() -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from corpora.store import Rows
-from indexer.base import Hits, Placement, StoredVectors, Vectors
+from indexer.base import Hits, Placement, Vectors
 from indexer.indexes import exact_cpu
 from indexer.indexes.exact import ExactIndex
 from tests.conftest import ROOT
@@ -42,9 +42,8 @@ def brute_force(vectors: NDArray[Any], queries: Vectors, k: int, missing: Rows =
     return Hits(rows, np.pad(scores, pad, constant_values=-np.inf))
 
 
-def index_of(vectors: NDArray[Any], devices: tuple[str, ...], *, shard_rows: int | None = None, missing: Rows | None = None) -> ExactIndex:
-    shards: list[StoredVectors] = np.split(vectors, range(shard_rows, len(vectors), shard_rows)) if shard_rows else [vectors]
-    return ExactIndex(shards, missing=missing, placement=Placement(devices, ""))
+def index_of(vectors: NDArray[Any], devices: tuple[str, ...], *, missing: Rows | None = None) -> ExactIndex:
+    return ExactIndex(vectors, missing=missing, placement=Placement(devices, ""))
 
 
 def whole(n: int, dim: int, seed: int) -> Vectors:
@@ -65,23 +64,21 @@ def assert_same(found: Hits, expected: Hits) -> None:
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
 @pytest.mark.parametrize(
-    ("n", "shard_rows", "dim", "n_queries"),
+    ("n", "dim", "n_queries"),
     [
-        (1, None, 3, 1),
-        (2, 1, 1, 2),
-        (47, None, 16, 8),
-        (48, 16, 7, 9),
-        (49, 24, 64, 16),
-        (500, 100, 5, 17),
-        (2500, 2100, 24, 33),  # more than a block
-        (2200, 1000, 4, 130),  # more than eight panels
+        (1, 3, 1),
+        (2, 1, 2),
+        (47, 16, 8),
+        (48, 7, 9),
+        (49, 64, 16),
+        (500, 5, 17),
+        (2500, 24, 33),  # more than a block
+        (2200, 4, 130),  # more than eight panels
     ],
 )
-def test_rows_scores_and_ties_are_those_of_brute_force(
-    n: int, shard_rows: int | None, dim: int, n_queries: int, stored: str, devices: tuple[str, ...]
-) -> None:
+def test_rows_scores_and_ties_are_those_of_brute_force(n: int, dim: int, n_queries: int, stored: str, devices: tuple[str, ...]) -> None:
     vectors, queries = whole(n, dim, 0).astype(stored), whole(n_queries, dim, 1)
-    index = index_of(vectors, devices, shard_rows=shard_rows)
+    index = index_of(vectors, devices)
     assert (len(index), index.dim) == (n, dim)
     for k in (1, 10, n + 5):
         assert_same(index.search(queries, k), brute_force(vectors, queries, k))
@@ -90,7 +87,7 @@ def test_rows_scores_and_ties_are_those_of_brute_force(
 @pytest.mark.parametrize("stored", ["float32", "float16"])
 def test_scores_are_those_of_float64_within_rounding(stored: str, devices: tuple[str, ...]) -> None:
     vectors, queries = made(3000, 384, 0).astype(stored), made(20, 384, 1)
-    hits = index_of(vectors, devices, shard_rows=1000).search(queries, 50)
+    hits = index_of(vectors, devices).search(queries, 50)
     expected = brute_force(vectors, queries, 50)
     np.testing.assert_allclose(hits.scores, expected.scores, rtol=2e-6)
     assert (np.diff(hits.scores, axis=1) <= 0).all()
@@ -108,7 +105,7 @@ def test_queries_of_any_size_keep_their_precision(scale: float, devices: tuple[s
 
 def test_equal_vectors_come_by_ascending_row(devices: tuple[str, ...]) -> None:
     vectors = np.tile(np.arange(8, dtype=np.float32), (5000, 1))
-    index = index_of(vectors, devices, shard_rows=700)
+    index = index_of(vectors, devices)
     for queries in (vectors[:1], np.zeros((3, 8), dtype=np.float32), -vectors[:9]):
         assert (index.search(queries, 1200).rows == np.arange(1200)).all()
 
@@ -116,7 +113,7 @@ def test_equal_vectors_come_by_ascending_row(devices: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_rows_that_get_better_or_worse_all_the_time(sign: int, devices: tuple[str, ...]) -> None:
     vectors = (sign * np.arange(20_000, dtype=np.float32))[:, np.newaxis]
-    rows = index_of(vectors, devices, shard_rows=4096).search(np.ones((5, 1), dtype=np.float32), 70).rows
+    rows = index_of(vectors, devices).search(np.ones((5, 1), dtype=np.float32), 70).rows
     assert (rows == (np.arange(19_999, 19_929, -1) if sign == 1 else np.arange(70))).all()
 
 
@@ -124,10 +121,10 @@ def test_missing_rows_are_never_found(devices: tuple[str, ...]) -> None:
     vectors, queries = -np.abs(whole(400, 6, 0)), np.abs(whole(10, 6, 1))
     missing = np.array([0, 1, 99, 100, 101, 250, 398, 399])
     vectors[missing] = 0  # the best, were they there
-    index = index_of(vectors, devices, shard_rows=100, missing=missing)
+    index = index_of(vectors, devices, missing=missing)
     for k in (5, 391, 392, 393, 450):
         assert_same(index.search(queries, k), brute_force(vectors, queries, k, missing))
-    nothing = index_of(vectors, devices, shard_rows=100, missing=np.arange(400)).search(queries, 3)
+    nothing = index_of(vectors, devices, missing=np.arange(400)).search(queries, 3)
     assert (nothing.rows == -1).all()
     assert (nothing.scores == -np.inf).all()
 
@@ -171,7 +168,7 @@ def test_no_queries_give_no_lines(devices: tuple[str, ...]) -> None:
 def test_vectors_and_queries_may_lie_anyhow(devices: tuple[str, ...]) -> None:
     vectors, queries = whole(100, 12, 0), whole(4, 12, 1)
     expected = brute_force(vectors, queries, 10)
-    assert_same(index_of(np.asfortranarray(vectors), devices, shard_rows=30).search(np.asfortranarray(queries), 10), expected)
+    assert_same(index_of(np.asfortranarray(vectors), devices).search(np.asfortranarray(queries), 10), expected)
     assert_same(index_of(np.repeat(vectors, 2, axis=0)[::2], devices).search(queries.astype(np.float64), 10), expected)
 
 
@@ -184,12 +181,12 @@ def test_more_queries_and_results_than_are_held_at_once(devices: tuple[str, ...]
         monkeypatch.setattr("indexer.indexes.exact_torch._TILE_SCORES", 3000)
         monkeypatch.setattr("indexer.indexes.torch_best._MOST_AT_ONCE", 200)
     for k in (3, 400):
-        assert_same(index_of(vectors, devices, shard_rows=300).search(queries, k), brute_force(vectors, queries, k))
+        assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 
 
 def test_searches_of_several_threads(devices: tuple[str, ...]) -> None:
     vectors, queries = whole(4000, 16, 0), whole(64, 16, 1)
-    index = index_of(vectors, devices, shard_rows=1024)
+    index = index_of(vectors, devices)
     expected = [brute_force(vectors, queries[: 1 + n], 20) for n in range(16)]
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda n: index.search(queries[: 1 + n % 16], 20), range(48)))
@@ -230,7 +227,7 @@ def test_searches_of_several_processes_and_without_torch(start: str, tmp_path: P
 
 def test_on_a_cpu_scores_have_the_same_bits_whatever_the_batch() -> None:
     vectors, queries = made(3000, 100, 0), made(40, 100, 1)
-    index = index_of(vectors, ("cpu",), shard_rows=1000)
+    index = index_of(vectors, ("cpu",))
     together, alone = index.search(queries, 30), [index.search(queries[n : n + 1], 30) for n in range(40)]
     assert_same(together, Hits(np.concatenate([hits.rows for hits in alone]), np.concatenate([hits.scores for hits in alone])))
     assert_same(index_of(vectors, ("cpu",)).search(queries[::-1], 30), Hits(together.rows[::-1], together.scores[::-1]))
@@ -239,7 +236,7 @@ def test_on_a_cpu_scores_have_the_same_bits_whatever_the_batch() -> None:
 def test_too_many_rows_to_number_are_refused() -> None:
     shard = np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.float32), (2**32, 1), (0, 0))
     with pytest.raises(ValueError, match="4,294,967,296 rows: at most 4,294,967,295"):
-        ExactIndex([shard])
+        ExactIndex(shard)
 
 
 @pytest.mark.parametrize("n_queries", [1, 64])
@@ -249,6 +246,6 @@ def test_search_agrees_with_faiss(n_queries: int, devices: tuple[str, ...]) -> N
     reference = faiss.IndexFlatIP(32)
     reference.add(vectors)
     scores, rows = reference.search(queries, 50)
-    hits = index_of(vectors, devices, shard_rows=3000).search(queries, 50)
+    hits = index_of(vectors, devices).search(queries, 50)
     np.testing.assert_allclose(hits.scores, scores, rtol=1e-5, atol=1e-5)
     assert (hits.rows == rows).mean() > 0.99  # neighbours within rounding may change places

@@ -17,7 +17,7 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def part_of(stored: str) -> Part:
-    (part,) = load_parts([np.random.default_rng(0).normal(size=(300, 24)).astype(stored)], NONE, ["cpu"])
+    (part,) = load_parts(np.random.default_rng(0).normal(size=(300, 24)).astype(stored), NONE, ["cpu"])
     return part
 
 
@@ -44,7 +44,7 @@ def test_zero_queries_have_factors() -> None:
 
 def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
     vectors = np.arange(700, dtype=np.float16).reshape(100, 7)
-    parts = load_parts(np.split(vectors, [30, 60, 90]), NONE, ["cpu"] * 3)
+    parts = load_parts(vectors, NONE, ["cpu"] * 3)
     assert [part.vectors.dtype for part in parts] == [torch.float16] * 3
     assert [len(part.vectors) for part in parts] == [33, 33, 34]
     np.testing.assert_array_equal(np.concatenate([part.vectors.numpy() for part in parts]), vectors)
@@ -52,7 +52,7 @@ def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
 
 def test_more_devices_than_rows() -> None:
     ones = np.ones((2, 3), dtype=np.float32)
-    hits = TorchEngine(load_parts([ones], NONE, ["cpu"] * 5)).search(ones[:1], 2)
+    hits = TorchEngine(load_parts(ones, NONE, ["cpu"] * 5)).search(ones[:1], 2)
     assert hits.rows.tolist() == [[0, 1]]
 
 
@@ -92,8 +92,8 @@ def test_failures_of_a_device_become_one_line(error: RuntimeError, message: str)
 def test_on_a_gpu_as_on_the_cpu(stored: str) -> None:
     generator = np.random.default_rng(2)
     vectors, queries = generator.normal(size=(50_000, 96)).astype(stored), generator.normal(size=(40, 96)).astype(np.float32)
-    shards, missing = np.split(vectors, 4), np.array([0, 12_500, 49_999])
+    missing = np.array([0, 12_500, 49_999])
     for k in (1, 100, 5000):
-        expected, found = (TorchEngine(load_parts(shards, missing, [device])).search(queries, k) for device in ("cpu", "cuda:0"))
+        expected, found = (TorchEngine(load_parts(vectors, missing, [device])).search(queries, k) for device in ("cpu", "cuda:0"))
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-5)
         assert (found.rows == expected.rows).mean() > 0.99

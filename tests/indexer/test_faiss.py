@@ -28,27 +28,38 @@ from indexer.indexes.faiss_ivf import n_lists, n_subquantizers
 from indexer.indexes.faiss_library import INDEX_FILE, damage_named, load_faiss
 from indexer.indexes.inverted_lists import Piece
 from indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
+from indexer.page_checks import CheckedFiles
 from indexer.recall import recall
-from indexer.vectors import ShardChecks, Shards
+from indexer.vectors import VECTORS, VectorFile
 from tests.conftest import ROOT
-from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
+from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors, sealed
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
-N, DIM, SHARD_ROWS = 1500, 16, 200
+N, DIM = 1500, 16
+NOTHING = Manifest(
+    recipe=Recipe(kind="vectors", format_version=1, parameters={}, inputs={}),
+    sources={},
+    fingerprint="",
+    counts={},
+    packages={},
+    files={},
+    created="",
+)
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
+def one_thread_and_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     faiss.omp_set_num_threads(1)
+    for module in ("corpus_vectors", "indexes.faiss_ivf"):
+        monkeypatch.setattr(f"indexer.{module}.BATCH_ROWS", 200)
 
 
 def corpus_vectors(folder: Path, vectors: Vectors, *, stored: Stored = "float32", missing: Sequence[int] = ()) -> CorpusVectors:
     folder.mkdir()
-    shards = Shards(folder, len(vectors), SHARD_ROWS)
-    for rows in shards.rows():
-        shards.write(rows, vectors[rows.start : rows.stop], stored)
-    return CorpusVectors(shards, vectors.shape[1], stored, np.array(missing, dtype=np.int64), "identity", ShardChecks(shards, 0, {}))
+    VectorFile(folder, len(vectors), stored).write(range(len(vectors)), vectors)
+    array = CheckedFiles(folder, sealed(folder, NOTHING))[VECTORS].array(stored, vectors.shape)
+    return CorpusVectors(folder, array, stored, np.array(missing, dtype=np.int64), "identity")
 
 
 def kind_of(name: str) -> IndexKind[CorpusVectors, FaissIndex]:
@@ -63,7 +74,7 @@ def write(name: str, vectors: CorpusVectors, folder: Path) -> Manifest:
     parameters = kind.parameters(Size(len(vectors), vectors.dim))
     counts = kind.write(IndexBuild(vectors, parameters, folder, lambda done, total: None))
     recipe = Recipe(kind=name, format_version=1, parameters=parameters, inputs={})
-    return Manifest(recipe=recipe, sources={}, fingerprint="", counts=counts, packages={}, files={}, created="")
+    return sealed(folder, dataclasses.replace(NOTHING, recipe=recipe, counts=counts))
 
 
 def faiss_file(index: Any, folder: Path) -> bytes:  # noqa: ANN401 - FAISS has no types
@@ -100,7 +111,7 @@ def test_a_flat_file_is_the_one_faiss_writes(name: str, make: Callable[[Vectors]
 @pytest.mark.parametrize("name", ["ivf", "ivfpq"])
 def test_a_file_of_lists_is_the_one_faiss_writes(name: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indexer.indexes.inverted_lists._STRETCH_BYTES", 5_000)
-    monkeypatch.setattr("indexer.indexes.faiss_ivf._PIECE_SHARDS", 2)
+    monkeypatch.setattr("indexer.indexes.faiss_ivf._PIECE_BATCHES", 2)
     vectors = clustered(N, DIM, 0)
     write(name, corpus_vectors(tmp_path / "all", vectors), tmp_path / "index")
     trained = tmp_path / "index" / PIECES / "trained.faiss"
@@ -160,14 +171,14 @@ def test_an_index_that_was_never_trained_is_refused(tmp_path: Path) -> None:
     untrained = faiss.IndexIVFScalarQuantizer(quantizer, DIM, 32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
     faiss.write_index(untrained, str(tmp_path / "index" / INDEX_FILE))
     with pytest.raises(ArtifactDamaged, match=r"index.faiss holds an index that was never trained: build it again with --force"):
-        opened("ivf", tmp_path / "index", manifest)
+        opened("ivf", tmp_path / "index", sealed(tmp_path / "index", manifest))
 
 
 def test_an_index_of_another_number_of_vectors_is_refused(tmp_path: Path) -> None:
     manifest = write("flat", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     write("flat", corpus_vectors(tmp_path / "fewer", clustered(N - 1, DIM, 0)), tmp_path / "index")
     with pytest.raises(ArtifactDamaged, match=r"holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"):
-        opened("flat", tmp_path / "index", manifest)
+        opened("flat", tmp_path / "index", sealed(tmp_path / "index", manifest))
 
 
 def test_a_damaged_length_that_asks_for_any_memory_is_damage() -> None:
@@ -190,7 +201,7 @@ def test_an_index_that_was_written_in_part_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("piece", ["trained.faiss", "piece-00000.bin"])
 def test_damaged_pieces_are_begun_again(piece: str, build: Callable[..., PassageStore]) -> None:
     store = build([Passage(str(n), "", str(n)) for n in range(600)])
-    put_vectors(store, clustered(600, 8, 0), shard_rows=100)
+    put_vectors(store, clustered(600, 8, 0))
 
     def stop(done: int, total: int | None) -> None:
         if (index_path("made", "minilm-ivf").with_name(".minilm-ivf.partial") / PIECES / "piece-00000.bin").exists():
@@ -300,7 +311,8 @@ def test_rows_that_are_not_there_are_damage(name: str, tmp_path: Path) -> None:
         row = np.int64(N - 1).tobytes()
         assert content.count(row) == 1
         (tmp_path / "index" / INDEX_FILE).write_bytes(content.replace(row, np.int64(N + 7).tobytes()))
-    with pytest.raises(ArtifactDamaged, match=r"found rows outside of the [\d,]+ there are|holds int64"):
+    manifest = sealed(tmp_path / "index", manifest)
+    with pytest.raises(ArtifactDamaged, match=r"found rows outside of the [\d,]+ there are|no int64"):
         opened(name, tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,17 +19,19 @@ from indexer.base import SearchParams
 from indexer.build import build_index, open_rescorer, open_vector_index
 from indexer.catalog import index_manifest, index_path
 from indexer.indexes.faiss_library import INDEX_FILE, load_faiss
-from indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, checked_file, page_sums
+from indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
+from indexer.vectors import VECTORS
+from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
 
-N, DIM, SHARD_ROWS = 6_000, 64, 2_500  # ten pages a shard
+N, DIM = 6_000, 64  # 24 pages
 QUERIES = clustered(20, DIM, 1)
 
 
 @pytest.fixture
 def store(build: Callable[..., PassageStore]) -> PassageStore:
     found = build([Passage(f"p{n}", "", f"word{n}") for n in range(N)])
-    put_vectors(found, clustered(N, DIM, 0), shard_rows=SHARD_ROWS)
+    put_vectors(found, clustered(N, DIM, 0))
     return found
 
 
@@ -39,9 +45,8 @@ def flip(path: Path, place: int, bit: int = 3) -> None:
 
 def place_of_row(row: int) -> tuple[Path, int]:
     """Return where the vector of a row lies."""
-    path = index_path("made", ENCODER) / f"shard-{row // SHARD_ROWS:05d}.npy"
-    n_rows = min(SHARD_ROWS, N - row // SHARD_ROWS * SHARD_ROWS)
-    return path, path.stat().st_size + (row % SHARD_ROWS - n_rows) * DIM * 4
+    path = index_path("made", ENCODER) / VECTORS
+    return path, path.stat().st_size + (row - N) * DIM * 4
 
 
 @pytest.mark.parametrize("n_bytes", [1, 7, 8, 9, 31, 32, 33, 40, 1_000, PAGE_BYTES - 1, PAGE_BYTES])
@@ -63,21 +68,77 @@ def test_only_what_is_asked_for_is_compared_and_only_once(tmp_path: Path) -> Non
     sums = page_sums(np.fromfile(path, dtype=np.uint8))
     assert len(sums) == 6
     flip(path, 3 * PAGE_BYTES)
-    file = CheckedFile(path, path.stat().st_size, sums)
-    file.check(0, 3 * PAGE_BYTES)
-    file.check(4 * PAGE_BYTES, file.n_bytes)
-    file.check(3 * PAGE_BYTES, 3 * PAGE_BYTES)  # nothing
+    file = CheckedFile(path, sums)
+
+    def check(*stretches: tuple[int, int]) -> None:
+        starts, stops = np.array(stretches).T
+        file.check(starts, stops)
+
+    check((0, PAGE_BYTES), (PAGE_BYTES, 3 * PAGE_BYTES))
+    check((4 * PAGE_BYTES, len(file.content)))
+    check((3 * PAGE_BYTES, 3 * PAGE_BYTES))  # nothing
     flip(path, 0)  # compared already
-    file.check(0, 1)
+    check((0, 1))
     with pytest.raises(ArtifactDamaged, match=f"{path} or its checksums"):
-        file.check(3 * PAGE_BYTES - 1, 3 * PAGE_BYTES + 1)
+        check((0, 1), (3 * PAGE_BYTES - 1, 3 * PAGE_BYTES + 1))
     with pytest.raises(ArtifactDamaged, match=f"{path} or its checksums"):
         file.check_all()
     flip(path, 3 * PAGE_BYTES)
     file.check_all()
     flip(path, 3 * PAGE_BYTES)
     file.check_all()
-    CheckedFile(path, path.stat().st_size, None).check_all()
+
+
+def test_rows_of_an_array_are_compared_when_they_are_taken_out(tmp_path: Path) -> None:
+    values = np.arange(6 * PAGE_BYTES, dtype=np.float32).reshape(-1, 16)  # 1,024 rows a page, but for the header
+    np.save(tmp_path / "a.npy", values)
+    array = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy"))).array("float32", values.shape)
+    flip(tmp_path / "a.npy", 5 * PAGE_BYTES)
+    np.testing.assert_array_equal(array[100:1200], values[100:1200])
+    scattered = np.array([9, 9_000, 3_000])
+    np.testing.assert_array_equal(array[scattered], values[scattered])
+    part = array.part(range(4_000, 6_000))
+    assert (len(part), part.shape, part.dtype.name) == (2_000, (2_000, 16), "float32")
+    np.testing.assert_array_equal(part[:1_000], values[4_000:5_000])
+    for rows in (slice(1_000, 1_200), np.array([0, 1_200])):
+        with pytest.raises(ArtifactDamaged, match="a.npy or its checksums"):
+            part[rows]
+
+
+def test_what_holds_another_array_is_damage(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((100, 8), dtype=np.float32))
+    file = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy")))
+    for shape, dtype in (((100, 9), "float32"), ((100, 8), "float16")):
+        with pytest.raises(ArtifactDamaged, match=r"a\.npy has 3,328 bytes, which is no float"):
+            file.array(dtype, shape)
+    with pytest.raises(ArtifactDamaged, match=r"a\.npy has 3,328 bytes, and 2 checksums"):
+        CheckedFile(tmp_path / "a.npy", np.zeros(2, dtype=np.uint64))
+    with pytest.raises(ArtifactDamaged, match="cannot be read"):
+        CheckedFile(tmp_path / "none.npy", np.zeros(2, dtype=np.uint64))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
+def test_an_index_has_few_files_open_and_releases_them(store: PassageStore) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    index = open_vector_index("made", ENCODER, store)
+    index.search(QUERIES, 10)
+    assert len(os.listdir("/proc/self/fd")) <= before + 3  # vectors, checksums, and what a search may open
+    del index
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(1 << 20))
+    command = (
+        "import sys, threading, time; from pathlib import Path; from indexer.page_checks import map_bytes\n"
+        "a = map_bytes(Path(sys.argv[1]))\n"
+        "def read():\n    while True: a.sum()\n"
+        "threading.Thread(target=read, daemon=True).start(); time.sleep(0.2)"
+    )
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", command, str(tmp_path / "a.npy")], check=False, cwd=ROOT).returncode == 0
 
 
 def test_a_damaged_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
@@ -108,7 +169,7 @@ def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageSt
     untouched = {name: open_vector_index("made", name, store).search(QUERIES, 10) for name in opened}
     rescorer = open_rescorer("made", ENCODER, store)
     assert rescorer is not None
-    put_vectors(store, clustered(N, DIM, 7), shard_rows=SHARD_ROWS)
+    put_vectors(store, clustered(N, DIM, 7))
     for kind in kinds:
         build_index("made", f"{ENCODER}-{kind}", store, force=True)
     for name, index in opened.items():
@@ -170,4 +231,4 @@ def test_too_few_checksums_are_named(store: PassageStore) -> None:
     manifest, folder = index_manifest("made", ENCODER, store.fingerprint), index_path("made", ENCODER)
     (folder / SUMS).write_bytes(bytes(8))
     with pytest.raises(ArtifactDamaged, match=r"has 1 checksums, \d+ are needed"):
-        checked_file(folder, manifest, "shard-00000.npy")
+        CheckedFiles(folder, manifest)

@@ -24,13 +24,15 @@ from indexer.embedding_formats import find_embeddings
 from indexer.indexes.exact import ExactIndex
 from indexer.naming import encoder_spec
 from indexer.published import ImportOptions, import_vectors
-from indexer.vectors import Shards
+from indexer.vectors import VECTORS
 
 DIM = 8
 
 
 class FakeEncoder:
     """A passage's vector is made of its text's bytes."""
+
+    name = "minilm"
 
     def __init__(self, *arguments: object) -> None:
         pass
@@ -41,7 +43,6 @@ class FakeEncoder:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "SHARD_ROWS", 1000)
     monkeypatch.setattr(embedding_formats, "_BLOCK_ROWS", 300)
     monkeypatch.setattr(published, "PassageEncoder", FakeEncoder)
 
@@ -68,7 +69,7 @@ def run(path: Path, corpus: str = "made", **options: object) -> Manifest:
 
 
 def run_interrupted(path: Path) -> None:
-    """Stop an import when two shards are finished."""
+    """Stop an import when two thirds are read."""
 
     def interrupt(done: int, total: int | None) -> None:
         if done >= 2000:
@@ -86,7 +87,8 @@ def opened(corpus: str = "made") -> ExactIndex:
 
 
 def stored(corpus: str = "made", n_rows: int = 3000) -> Vectors:
-    return Shards(index_path(corpus, "minilm"), n_rows, 1000).read(np.arange(n_rows))
+    found: Vectors = np.load(index_path(corpus, "minilm") / VECTORS)[:n_rows].astype(np.float32)
+    return found
 
 
 def test_each_vector_goes_to_the_row_of_its_id(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_each_vector_goes_to_the_row_of_its_id(store: PassageStore, made: Vector
     assert manifest.recipe.parameters["origin"] == "imported"
     assert manifest.recipe.parameters["dtype"] == "float16"
     assert [Path(manifest.sources[f"file {number}"]).name for number in range(3)] == ["passages_00", "passages_01", "passages_02"]
-    found = np.concatenate([np.load(path) for path in sorted(index_path("made", "minilm").glob("shard-*.npy"))])
+    found = np.load(index_path("made", "minilm") / VECTORS)
     np.testing.assert_array_equal(found, made.astype(np.float16))
     assert len(opened()) == 3000
 
@@ -293,16 +295,10 @@ def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vect
 def test_an_interrupted_import_goes_on(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
     path = pickled(tmp_path / "array.pkl", made)
     run_interrupted(path)
-    finished = staging_path(index_path("made", "minilm")) / "shard-00000.npy"
-    before = finished.stat().st_mtime_ns
+    assert (staging_path(index_path("made", "minilm")) / VECTORS).exists()
     run(path)
-    assert (index_path("made", "minilm") / "shard-00000.npy").stat().st_mtime_ns == before
     np.testing.assert_array_equal(stored(), made)
-    assert sorted(file.name for file in index_path("made", "minilm").iterdir()) == [
-        "manifest.json",
-        *(f"shard-0000{n}.npy" for n in range(3)),
-        "sums",
-    ]
+    assert sorted(file.name for file in index_path("made", "minilm").iterdir()) == ["manifest.json", "sums", VECTORS]
 
 
 def test_types_that_are_not_stored_are_refused() -> None:

@@ -349,7 +349,9 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.indexes.faiss_ivf._PIECE_SHARDS", 1)
+    for module in ("corpus_vectors", "indexes.faiss_ivf"):
+        monkeypatch.setattr(f"indexer.{module}.BATCH_ROWS", 256)
+    monkeypatch.setattr("indexer.indexes.faiss_ivf._PIECE_BATCHES", 1)
     monkeypatch.setattr("indexer.indexes.faiss_hnsw._SAVE_EVERY_S", 0.0)
     store, vectors, queries = build(passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)
     put_vectors(store, vectors)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -8,49 +10,60 @@ import pytest
 
 from corpora.artifacts import Manifest, Recipe
 from corpora.errors import ArtifactDamaged, IdxError, InputError
+from corpora.staging import PIECES
 from indexer.base import Stored, Vectors
 from indexer.corpus_vectors import corpus_vectors
-from indexer.indexes.exact import open_shards
-from indexer.vectors import MISSING, ScatteredShards, Shards
+from indexer.indexes.exact import open_exact
+from indexer.vectors import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, put
+from tests.indexer.made_vectors import sealed
 
 N_ROWS = 25
+RANGES = [range(10), range(10, 20), range(20, 25)]
 
 
-def of(folder: Path) -> Shards:
-    return Shards(folder, N_ROWS, 10)
+def of(folder: Path, stored: Stored = "float32") -> VectorFile:
+    return VectorFile(folder, N_ROWS, stored, 10)
+
+
+def journal(folder: Path) -> Path:
+    return folder / PIECES / "finished"
 
 
 def made(n: int = N_ROWS, dim: int = 4) -> Vectors:
     return np.random.default_rng(1).normal(size=(n, dim)).astype(np.float32)
 
 
-def manifest(n_missing: int = 0, dtype: str = "float32") -> Manifest:
-    return Manifest(
-        recipe=Recipe(kind="vectors", format_version=1, parameters={"dtype": dtype, "shard_rows": 10}, inputs={}),
-        sources={},
-        fingerprint="",
-        counts={"rows": N_ROWS, "dim": 4, "missing": n_missing},
-        packages={},
-        files={},
-        created="",
+def manifest(folder: Path, n_missing: int = 0, dtype: str = "float32") -> Manifest:
+    return sealed(
+        folder,
+        Manifest(
+            recipe=Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={"dtype": dtype}, inputs={}),
+            sources={},
+            fingerprint="",
+            counts={"rows": N_ROWS, "dim": 4, "missing": n_missing},
+            packages={},
+            files={},
+            created="",
+        ),
     )
 
 
 def write_all(folder: Path, content: Vectors, stored: Stored = "float32") -> None:
-    for rows in of(folder).rows():
-        of(folder).write(rows, content[rows.start : rows.stop], stored)
+    for rows in RANGES:
+        of(folder, stored).write(rows, content[rows.start : rows.stop])
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
-def test_shards_are_searched_as_they_were_written(stored: Stored, tmp_path: Path) -> None:
+def test_vectors_are_searched_as_they_were_written(stored: Stored, tmp_path: Path) -> None:
     content, queries = made(), made(3)
     write_all(tmp_path, content, stored)
-    assert [np.load(path).shape for path in sorted(tmp_path.iterdir())] == [(10, 4), (10, 4), (5, 4)]
-    hits = open_shards(tmp_path, manifest(dtype=stored)).search(queries, 7)
+    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), content.astype(stored))
+    hits = open_exact(tmp_path, manifest(tmp_path, dtype=stored)).search(queries, 7)
     products = queries.astype(np.float64) @ content.astype(stored).astype(np.float64).T
     np.testing.assert_array_equal(hits.rows, np.argsort(-products, axis=1)[:, :7])
     np.testing.assert_allclose(hits.scores, -np.sort(-products, axis=1)[:, :7], rtol=1e-5)
-    np.testing.assert_array_equal(of(tmp_path).read(np.array([24, 0, 10])), content[[24, 0, 10]].astype(stored))
+    part = open_exact(tmp_path, manifest(tmp_path, dtype=stored), rows=range(7, 22)).search(queries, 15)
+    np.testing.assert_array_equal(part.rows, np.argsort(-products[:, 7:22], axis=1))
 
 
 def test_missing_rows_are_never_found(tmp_path: Path) -> None:
@@ -59,38 +72,32 @@ def test_missing_rows_are_never_found(tmp_path: Path) -> None:
     content[missing] = 0  # with queries that like none, zeros would come first
     write_all(tmp_path, content)
     np.save(tmp_path / MISSING, missing)
-    hits = open_shards(tmp_path, manifest(len(missing))).search(np.abs(made(3)), N_ROWS)
+    hits = open_exact(tmp_path, manifest(tmp_path, len(missing))).search(np.abs(made(3)), N_ROWS)
     assert [sorted(line) for line in hits.rows.tolist()] == [[-1] * 4 + sorted(set(range(N_ROWS)) - set(missing.tolist()))] * 3
     assert (hits.scores[:, -4:] == -np.inf).all()
 
 
 def test_missing_rows_that_are_not_as_counted_are_damage(tmp_path: Path) -> None:
     write_all(tmp_path, made())
-    with pytest.raises(ArtifactDamaged, match=r"missing\.npy cannot be read"):
-        open_shards(tmp_path, manifest(3))
+    with pytest.raises(ArtifactDamaged, match=r"has no file missing\.npy"):
+        open_exact(tmp_path, manifest(tmp_path, 3))
     np.save(tmp_path / MISSING, np.arange(2))
-    with pytest.raises(ArtifactDamaged, match=r"missing\.npy holds int64 \(2,\) instead of int64 \(3,\)"):
-        open_shards(tmp_path, manifest(3))
+    with pytest.raises(ArtifactDamaged, match=r"missing\.npy has 144 bytes, which is no int64 \(30,\)"):
+        open_exact(tmp_path, manifest(tmp_path, 30))
+    whole = manifest(tmp_path, 2)
     content = (tmp_path / MISSING).read_bytes()
     (tmp_path / MISSING).write_bytes(content[:10] + b"{" * 118 + content[128:])
-    for opened in (open_shards, corpus_vectors):
-        with pytest.raises(ArtifactDamaged, match=r"missing\.npy cannot be read \(its head is damaged"):
-            opened(tmp_path, manifest(3))
+    for opened in (open_exact, corpus_vectors):
+        with pytest.raises(ArtifactDamaged, match=r"missing\.npy or its checksums"):
+            opened(tmp_path, whole)
 
 
-def test_a_shard_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
+def test_vectors_of_another_type_are_refused(tmp_path: Path) -> None:
     write_all(tmp_path, made())
-    with pytest.raises(ArtifactDamaged, match=r"holds float32 \(10, 4\) instead of float16 \(10, 4\)"):
-        open_shards(tmp_path, manifest(dtype="float16"))
-    with pytest.raises(ArtifactDamaged, match="says 10 rows of 'float64' a shard"):
-        open_shards(tmp_path, manifest(dtype="float64"))
-    np.save(of(tmp_path).path(10), made(9))
-    with pytest.raises(ArtifactDamaged, match=r"holds float32 \(9, 4\) instead of float32 \(10, 4\)"):
-        open_shards(tmp_path, manifest())
-    for content in (b"", b"not an array"):
-        of(tmp_path).path(10).write_bytes(content)
-        with pytest.raises(ArtifactDamaged, match="cannot be read"):
-            open_shards(tmp_path, manifest())
+    with pytest.raises(ArtifactDamaged, match=r"vectors\.npy has 528 bytes, which is no float16 \(25, 4\)"):
+        open_exact(tmp_path, manifest(tmp_path, dtype="float16"))
+    with pytest.raises(ArtifactDamaged, match="says vectors of 'float64'"):
+        open_exact(tmp_path, manifest(tmp_path, dtype="float64"))
 
 
 @pytest.mark.parametrize(
@@ -100,76 +107,104 @@ def test_a_vector_that_cannot_be_stored_is_named_and_nothing_is_written(bad: flo
     content = made(10)
     content[3, 2] = bad
     with pytest.raises(IdxError, match=f"the vector of row 13 {reason}") as raised:
-        of(tmp_path).write(range(10, 20), content, "float16")
-    assert not isinstance(raised.value, InputError)  # which would throw the finished shards away
+        of(tmp_path, "float16").write(range(10, 20), content)
+    assert not isinstance(raised.value, InputError)  # which would throw the finished vectors away
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InputError, match=f"the vector of row 23 {reason}"):
-        ScatteredShards(of(tmp_path), 4, "float16").put(np.array([24, 23, 22]), content[2:5])
     with pytest.raises(ValueError, match="10 vectors for 5 rows"):
-        of(tmp_path).write(range(20, 25), made(10), "float32")
+        of(tmp_path).write(range(20, 25), made(10))
+    with pytest.raises(InputError, match=f"the vector of row 23 {reason}"):
+        put(of(tmp_path, "float16").writable(4), np.array([24, 23, 22]), content[2:5])
 
 
-def test_a_full_disk_leaves_no_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    unfinished_shard = tmp_path / ".shard-00000.npy.tmp"
-    unfinished_shard.symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device") as raised:
-        of(tmp_path).write(range(10), made(10), "float32")
-    assert raised.value.errno == errno.ENOSPC
-    assert of(tmp_path).unfinished() == of(tmp_path).rows()
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as raised:
+            of(tmp_path).write(range(10), made(10))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert raised.value.errno == errno.EFBIG
+    assert [path.name for path in tmp_path.iterdir()] == [PIECES]
+    assert of(tmp_path).unfinished() == RANGES
 
 
 @pytest.mark.parametrize("n_at_once", [1, 4, N_ROWS])
 @pytest.mark.parametrize("stored", ["float32", "float16"])
-def test_rows_in_any_order_make_the_same_shards(n_at_once: int, stored: Stored, tmp_path: Path) -> None:
+def test_rows_in_any_order_make_the_same_file(n_at_once: int, stored: Stored, tmp_path: Path) -> None:
     content = made()
     for folder in ("in order", "scattered"):
         (tmp_path / folder).mkdir()
     write_all(tmp_path / "in order", content, stored)
-    scattered = ScatteredShards(of(tmp_path / "scattered"), 4, stored)
+    scattered = of(tmp_path / "scattered", stored).writable(4)
     order = np.random.default_rng(2).permutation(N_ROWS)
     for start in range(0, N_ROWS, n_at_once):
         rows = order[start : start + n_at_once]
-        scattered.put(rows, content[rows])
-    files = {path.name: path.read_bytes() for path in (tmp_path / "scattered").iterdir()}
-    assert files == {path.name: path.read_bytes() for path in (tmp_path / "in order").iterdir()}
+        put(scattered, rows, content[rows])
+    assert (tmp_path / "scattered" / VECTORS).read_bytes() == (tmp_path / "in order" / VECTORS).read_bytes()
+    assert of(tmp_path / "scattered", stored).unfinished() == RANGES
 
 
 def test_rows_that_never_come_are_zeros(tmp_path: Path) -> None:
-    content = made()
-    scattered = ScatteredShards(of(tmp_path), 4, "float32")
-    rows = np.array([3, 4, 8, 20, 24])
-    scattered.put(rows, content[rows])
-    assert of(tmp_path).unfinished() == of(tmp_path).rows()
-    scattered.finish()
-    assert of(tmp_path).unfinished() == []
-    expected = np.zeros_like(content)
+    content, expected, rows = made(), np.zeros((N_ROWS, 4), dtype=np.float32), np.array([3, 4, 8, 20, 24])
+    put(of(tmp_path).writable(4), rows, content[rows])
     expected[rows] = content[rows]
-    np.testing.assert_array_equal(of(tmp_path).read(np.arange(N_ROWS)), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), expected)
 
 
-def test_a_shard_that_was_cut_off_is_unfinished(tmp_path: Path) -> None:
-    shards = Shards(tmp_path, 25, 10)
-    for rows in shards.rows():
-        shards.write(rows, np.ones((len(rows), 3), dtype=np.float32), "float32")
-    assert shards.unfinished() == []
-    whole = shards.path(10).read_bytes()
-    shards.path(10).write_bytes(whole[:-1])
-    np.save(shards.path(20), np.ones((4, 3), dtype=np.float32))
-    assert shards.unfinished() == [range(10, 20), range(20, 25)]
-
-
-def test_finished_shards_are_not_written_again_and_unfinished_ones_begin_anew(tmp_path: Path) -> None:
+def test_what_the_journal_says_is_finished(tmp_path: Path) -> None:
     content = made()
-    first = ScatteredShards(of(tmp_path), 4, "float32")
-    first.put(np.arange(5, 15)[::-1], content[5:15][::-1])
-    first.put(np.arange(5), content[:5])
-    before = of(tmp_path).path(0).stat().st_mtime_ns
-    assert of(tmp_path).unfinished() == [range(10, 20), range(20, 25)]
-    second = ScatteredShards(of(tmp_path), 4, "float32")
-    second.put(np.arange(15), np.ones((15, 4), dtype=np.float32))
-    second.finish()
-    assert of(tmp_path).path(0).stat().st_mtime_ns == before
-    np.testing.assert_array_equal(of(tmp_path).read(np.arange(10)), content[:10])
-    np.testing.assert_array_equal(of(tmp_path).read(np.arange(10, 20)), [[1] * 4] * 5 + [[0] * 4] * 5)
+    assert of(tmp_path).unfinished() == RANGES
+    of(tmp_path).write(range(20, 25), content[20:])
+    of(tmp_path).write(range(10), content[:10])
+    assert of(tmp_path).unfinished() == [range(10, 20)]
+    assert finished_ranges(tmp_path) == [range(20, 25), range(10)]
+    assert VectorFile(tmp_path, N_ROWS, "float32", 5).unfinished() == [range(10, 15), range(15, 20)]
+    assert VectorFile(tmp_path, N_ROWS, "float32", 25).unfinished() == [range(25)]
+    of(tmp_path).write(range(10, 20), content[10:20])
+    assert of(tmp_path).unfinished() == []
+    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), content)
+
+
+def test_a_torn_or_damaged_line_of_the_journal_counts_for_nothing(tmp_path: Path) -> None:
+    content = made()
+    write_all(tmp_path, content)
+    whole = journal(tmp_path).read_bytes()
+    for n_bytes in range(len(whole)):
+        journal(tmp_path).write_bytes(whole[:n_bytes])
+        lines = [line for line in whole[:n_bytes].split(b"\n") if line and line in whole.split(b"\n")]
+        assert finished_ranges(tmp_path) == RANGES[: len(lines)], n_bytes
+    for place in range(len(whole)):
+        journal(tmp_path).write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert len(finished_ranges(tmp_path)) >= 1
+        assert all(rows in RANGES for rows in finished_ranges(tmp_path))
+    journal(tmp_path).write_bytes(whole[:-4])  # torn: what is written behind it still counts
+    of(tmp_path).write(range(20, 25), content[20:])
+    assert of(tmp_path).unfinished() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"not an array", None])
+def test_a_file_that_was_cut_off_or_exchanged_is_begun_again(content: bytes | None, tmp_path: Path) -> None:
+    write_all(tmp_path, made())
+    (tmp_path / VECTORS).write_bytes((tmp_path / VECTORS).read_bytes()[:-1] if content is None else content)
+    assert of(tmp_path).unfinished() == RANGES
+    of(tmp_path).write(range(10, 20), made()[10:20])
+    assert of(tmp_path).unfinished() == [range(10), range(20, 25)]
+    write_all(tmp_path, made())
+    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), made())
+
+
+def _write(file: VectorFile, first: int) -> None:
+    for start in range(first, 2000, 40):
+        file.write(range(start, start + 10), np.full((10, 3), start, dtype=np.float32))
+
+
+def test_processes_write_at_once(tmp_path: Path) -> None:
+    file = VectorFile(tmp_path, 2000, "float32", 10)
+    processes = [multiprocessing.get_context("fork").Process(target=_write, args=(file, first)) for first in (0, 10, 20, 30)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert file.unfinished() == []
+    np.testing.assert_array_equal(np.load(file.path)[:, 0], np.arange(2000) // 10 * 10)

@@ -14,7 +14,7 @@ from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 from indexer.base import Scores
 from indexer.build import build_index, open_index
-from indexer.catalog import index_path
+from indexer.catalog import index_manifest, index_path
 from indexer.indexes.bm25 import BM25Index
 from indexer.indexes.bm25.files import IndexFiles
 from indexer.indexes.lucene import LuceneIndex
@@ -73,7 +73,7 @@ def test_damage_of_bm25_is_noticed(build: Callable[..., PassageStore], made_pass
     content = bytearray((path / "impacts").read_bytes())
     content[0] ^= 1
     (path / "impacts").write_bytes(content)
-    retriever = BM25Retriever(BM25Index(IndexFiles(path)))
+    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_manifest("made", "bm25", None))))
     everything = np.arange(len(made_passages))
     with pytest.raises(ArtifactDamaged, match="impacts"):
         retriever.rescore([" ".join(f"{n} {n + 1}" for n in range(0, 3000, 2))], [everything])

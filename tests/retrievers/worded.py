@@ -44,10 +44,9 @@ def _vector(text: str) -> Vectors:
     return total
 
 
-def dense_over(store: PassageStore, *, missing: Sequence[int] = (), dtype: str = "float32", shard_rows: int = 1000) -> DenseRetriever:
-    """Return the retriever over a store's passages, whose vectors lie in several shards."""
+def dense_over(store: PassageStore, *, missing: Sequence[int] = (), dtype: str = "float32") -> DenseRetriever:
+    """Return the retriever over a store's passages, whose vectors are in memory."""
     vectors = WordEncoder().encode_passages(list(store.read())).astype(dtype)
     vectors[list(missing)] = 0
-    shards = [vectors[start : start + shard_rows] for start in range(0, len(vectors), shard_rows)]
     without = np.array(missing, dtype=np.int64)
-    return DenseRetriever(WordEncoder(), ExactIndex(shards, missing=without), Rescorer(shards, without))
+    return DenseRetriever(WordEncoder(), ExactIndex(vectors, missing=without), Rescorer(vectors, without))

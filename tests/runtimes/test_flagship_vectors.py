@@ -27,7 +27,7 @@ from indexer.base import Vectors
 from indexer.catalog import index_manifest, index_path
 from indexer.encoders.checkpoints import HubCheckpoint
 from indexer.naming import encoder_spec
-from indexer.vectors import SHARD_ROWS, Shards
+from indexer.vectors import VECTORS
 from tests.loopback import serving
 from tests.runtimes.command_line import Command
 
@@ -85,7 +85,8 @@ def serve_checkpoint(encoder: str, source: Path, folder: Path) -> None:
 
 
 def vectors_of(encoder: str, corpus: str = "wiki2018", n_rows: int = N_ROWS) -> Vectors:
-    return Shards(index_path(corpus, encoder), n_rows, SHARD_ROWS).read(np.arange(n_rows))
+    found: Vectors = np.load(index_path(corpus, encoder) / VECTORS)[:n_rows].astype(np.float32)
+    return found
 
 
 def publish_contriever(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:

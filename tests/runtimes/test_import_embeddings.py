@@ -25,7 +25,7 @@ from indexer.devices import EmbedOptions
 from indexer.encoders import contriever
 from indexer.encoders.checkpoints import HubCheckpoint
 from indexer.naming import encoder_spec
-from indexer.vectors import SHARD_ROWS, Shards
+from indexer.vectors import VECTORS
 from tests.conftest import corpus_of
 from tests.runtimes.command_line import Command
 
@@ -62,7 +62,8 @@ def made(ids: list[str]) -> Vectors:
 
 
 def stored() -> Vectors:
-    return Shards(index_path("made", "contriever"), N_ROWS, SHARD_ROWS).read(np.arange(N_ROWS))
+    found: Vectors = np.load(index_path("made", "contriever") / VECTORS).astype(np.float32)
+    return found
 
 
 def tar_of(path: Path, **members: bytes) -> Path:
@@ -91,7 +92,7 @@ def test_embeddings_are_imported_verified_and_searched(idx: Command, ids: list[s
     assert hit["id"] in ids
     assert "holds other vectors" in idx("import", "embeddings", path, *ARGUMENTS, "--dtype", "float32", status=2)
     idx("import", "embeddings", path, *ARGUMENTS, "--dtype", "float32", "--force")
-    assert np.load(index_path("made", "contriever") / "shard-00000.npy").dtype == np.float32
+    assert np.load(index_path("made", "contriever") / VECTORS).dtype == np.float32
 
 
 def test_a_partial_import_has_to_be_allowed_and_is_said(idx: Command, ids: list[str], made: Vectors, tmp_path: Path) -> None:

@@ -1,24 +1,25 @@
-"""The files of a built index: what each holds, how they are memory-mapped, and how a search knows that they are undamaged.
+"""The files of a built index: what each holds, how they are memory-mapped, and what a search checks of them.
 
 A row is 65,536 * block + row within the block. The postings of a term are its segments, one for each block that has the term, in ascending
 order; a segment is the rows within the block, ascending, and an impact for each (see ``similarity``). A term in more than 1/8 of all rows
 has no segments: it is *dense*, one impact for every row, 0 where the row lacks it.
 
-Every 64 KB of every file have a checksum in ``sums``. What a search reads for the first time in a process is compared before it is used: a
-flipped bit is an error, never a wrong result. All files are little-endian.
+All files are little-endian. What a search reads for the first time in a process is compared with its checksums before (``page_checks``).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from corpora.artifacts import Manifest
 from corpora.errors import ArtifactDamaged, StorageError
-from indexer.page_checks import PAGE_BYTES, SUMS, Pages, is_sound, page_sums
+from indexer.page_checks import CheckedFiles
 
 BLOCK_ROWS = 65_536
 
@@ -79,85 +80,65 @@ DTYPES: dict[str, DTypeLike] = {
     "high_frequencies": np.uint16,
     "totals": np.int64,
 }
-_IN_STRETCHES = ("segment_blocks", "segment_sizes", "rows", "impacts", "dense_impacts")  # checked as far as they are read
-
-
-class Checks(NamedTuple):
-    """Pages of the files that are read in stretches."""
-
-    segment_blocks: Pages
-    segment_sizes: Pages
-    rows: Pages
-    impacts: Pages
-    dense_impacts: Pages
+_OF_SEGMENTS = ("segment_blocks", "segment_sizes")  # read as far as a query needs them: a term's segments, ...
+_OF_POSTINGS = ("rows", "impacts")  # ... its postings, ...
+_DENSE = "dense_impacts"  # ... and, if it is dense, its impacts; all other files are read whole
 
 
 class IndexFiles:
-    """The mapped files of an index."""
+    """The mapped files of an index.
 
-    def __init__(self, path: Path) -> None:
+    Attributes:
+        postings: their arrays; what a search reads of them is to be checked first.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
         """Map the files; nothing is read yet.
 
         Raises:
             ArtifactDamaged: a file's size does not fit its content.
         """
-        self._path = path
-        self.postings = Postings(**{name: map_array(path / name, dtype) for name, dtype in DTYPES.items()})
-        sums = map_array(path / SUMS, np.uint64)
-        n_pages = [_n_pages(array) for array in self.postings]
-        if sum(n_pages) != len(sums):
-            raise ArtifactDamaged(f"{path / SUMS} has {len(sums)} checksums, {sum(n_pages)} are needed: build it again with --force")
-        ends = np.cumsum(n_pages)
-        pages = {
-            name: Pages(sums[end - n : end], np.zeros(n, dtype=np.bool_))
-            for name, n, end in zip(DTYPES, n_pages, ends.tolist(), strict=True)
-        }
-        self.checks = Checks(**{name: pages.pop(name) for name in _IN_STRETCHES})
-        self._unchecked = pages
+        self._files = CheckedFiles(path, manifest)
+        self.postings = Postings(**{name: self._array(path, name) for name in DTYPES})
+        self._is_seen = np.zeros(len(self.postings.ends), dtype=np.bool_)  # terms of which all has been compared
+        self._is_begun = False
 
-    def check_tables(self) -> None:
-        """Compare the files that every search needs whole, the first time.
+    def check(self, numbers: NDArray[np.int64], dense: NDArray[np.int64]) -> None:
+        """Compare what a search for some terms reads, the first time; given the terms' numbers and places among the dense ones or -1.
 
         Raises:
             ArtifactDamaged: a checksum differs.
         """
-        for name in list(self._unchecked):
-            pages = self._unchecked.get(name)  # another thread may do the same
-            array = getattr(self.postings, name)
-            if pages is not None and not is_sound(array, 0, len(array), pages):
-                raise self.damaged(name)
-            self._unchecked.pop(name, None)
+        is_new = ~self._is_seen[numbers]
+        if not is_new.any():
+            return
+        numbers, places = numbers[is_new], dense[is_new & (dense >= 0)]
+        self._check(_OF_SEGMENTS, self.postings.segment_starts[numbers], self.postings.segment_starts[numbers + 1])
+        self._check(_OF_POSTINGS, self.postings.posting_starts[numbers], self.postings.posting_starts[numbers + 1])
+        self._check((_DENSE,), places * len(self.postings.lengths), (places + 1) * len(self.postings.lengths))
+        self._is_seen[numbers] = True
 
-    def damaged(self, name: str) -> ArtifactDamaged:
-        """Return the error that says a file is damaged."""
-        return ArtifactDamaged(f"{self._path / name} or its checksums in {SUMS} are damaged: build it again with --force")
+    def check_tables(self) -> None:
+        """Compare the files that every search needs whole, the first time; raises as ``check`` does."""
+        if not self._is_begun:
+            for name in DTYPES:
+                if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _DENSE):
+                    self._files[name].check_all()
+            self._is_begun = True
 
+    def _check(self, names: Sequence[str], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        for name in names:
+            size = np.dtype(DTYPES[name]).itemsize
+            self._files[name].check(starts * size, stops * size)
 
-def map_array(path: Path, dtype: DTypeLike) -> NDArray[Any]:
-    """Return a whole file as a read-only, memory-mapped array; an empty file is an empty array.
-
-    Raises:
-        ArtifactDamaged: the file is missing, or its size is not that of whole elements.
-    """
-    try:
-        array = np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype=dtype)
-    except (FileNotFoundError, ValueError) as error:
-        raise ArtifactDamaged(f"{path} cannot be mapped: {error}") from error
-    array.flags.writeable = False
-    return array.view(np.ndarray)
-
-
-def write_sums(folder: Path) -> None:
-    """Write the checksums of all files."""
-    sums = [page_sums(map_array(folder / name, dtype)) for name, dtype in DTYPES.items()]
-    (folder / SUMS).write_bytes(np.concatenate(sums).tobytes())
+    def _array(self, path: Path, name: str) -> NDArray[Any]:
+        content, dtype = self._files[name].content, np.dtype(DTYPES[name])
+        if len(content) % dtype.itemsize:
+            raise ArtifactDamaged(f"{path / name} has {len(content):,} bytes, which are no {dtype} numbers: build it again with --force")
+        return content.view(dtype)
 
 
 def check_byte_order() -> None:
     """Raise ``StorageError`` on a machine whose arrays would be written the other way round."""
     if sys.byteorder != "little":
         raise StorageError("a bm25 index can be built and read on little-endian machines only")
-
-
-def _n_pages(array: NDArray[Any]) -> int:
-    return -(-array.nbytes // PAGE_BYTES)

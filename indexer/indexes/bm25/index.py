@@ -21,16 +21,16 @@ from indexer.dictionary import HashedTerms, find_all
 from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, OpenOptions, Size
 
 from .bounds import Terms
-from .files import BLOCK_ROWS, Checks, IndexFiles, check_byte_order
+from .files import BLOCK_ROWS, IndexFiles, check_byte_order
 from .inversion import invert
 from .merging import merge
-from .search import MAX_FILTERED_TERMS, Space, Tables, answer, first_damage, score_rows
+from .search import MAX_FILTERED_TERMS, Space, Tables, answer, score_rows
 from .similarity import denominators, idf, inverse_norms, mean_length
 
 K1 = 0.9
 B = 0.4
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 PARAMETERS: Parameters = {"analyzer": ANALYZER, "k1": K1, "b": B}
 
 _TEXT_BYTES_PER_S = 10e6  # indexed, on two cores (2026)
@@ -53,7 +53,7 @@ class BM25Index:
         self._n_filled, n_tokens = files.postings.totals.tolist()
         self._spaces = deque[Space]()  # not in use; a deque may be shared by threads
         inverse = inverse_norms(K1, B, mean_length(n_tokens, self._n_filled))
-        self._tables = Tables(self._files.postings, self._files.checks, denominators(inverse), max_filtered_terms)
+        self._tables = Tables(self._files.postings, denominators(inverse), max_filtered_terms)
 
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
@@ -74,10 +74,8 @@ class BM25Index:
         if not depth:
             return hits
 
-        def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> int:
-            mine = Hits(hits.rows[some, :depth], hits.scores[some, :depth])
-            damage: int = _answer_some(self._tables, terms, starts, space, mine)
-            return damage
+        def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> None:
+            _answer_some(self._tables, terms, starts, space, Hits(hits.rows[some, :depth], hits.scores[some, :depth]))
 
         self._spread(queries, work)
         return hits
@@ -90,24 +88,20 @@ class BM25Index:
         """
         scores = [np.empty(len(of_query), dtype=np.float32) for of_query in rows]
 
-        def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> int:
+        def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> None:
             for of_query, out, start, end in zip(rows[some], scores[some], starts.tolist(), starts[1:].tolist(), strict=False):
                 mine = Terms(terms.numbers[start:end], terms.dense[start:end], terms.weights[start:end])
-                damage: int = score_rows(self._tables, mine, space, of_query, out)
-                if damage >= 0:
-                    return damage
-            return -1
+                score_rows(self._tables, mine, space, of_query, out)
 
         self._spread(queries, work)
         return scores
 
-    def _spread(self, queries: Sequence[str], work: Callable[[slice, Terms, NDArray[np.int64], Space], int]) -> None:
+    def _spread(self, queries: Sequence[str], work: Callable[[slice, Terms, NDArray[np.int64], Space], None]) -> None:
         """Do some work for all queries, a part of them at a time, on all processors.
 
         Args:
             queries: the queries.
-            work: (which of the queries, the terms of all, where those of these begin, working memory) -> -1, or the place in ``Checks`` of
-                a damaged file.
+            work: called with which of the queries, the terms of all, where those of these begin, and working memory.
         """
         if not queries:
             return
@@ -116,21 +110,19 @@ class BM25Index:
         is_long = self._n_postings(terms) > _POSTINGS_WORTH_THREADS
         per_task = max(1, min(_QUERIES_PER_TASK, -(-len(queries) // n_threads()))) if is_long else len(queries)
 
-        def task(first: int) -> int:
+        def task(first: int) -> None:
+            mine = starts[first : first + per_task + 1]
+            self._files.check(terms.numbers[mine[0] : mine[-1]], terms.dense[mine[0] : mine[-1]])
             space = self._free_space()
-            damage = work(slice(first, first + per_task), terms, starts[first : first + per_task + 1], space)
+            work(slice(first, first + per_task), terms, mine, space)
             self._spaces.append(space)
-            return damage
 
         tasks = range(0, len(queries), per_task)
         if len(tasks) == 1:
-            damages = [task(0)]
+            task(0)
         else:
             with ThreadPoolExecutor(n_threads()) as pool:
-                damages = list(pool.map(task, tasks))
-        for damage in damages:
-            if damage >= 0:
-                raise self._files.damaged(Checks._fields[damage])
+                list(pool.map(task, tasks))
 
     def _n_postings(self, terms: Terms) -> int:
         """Return about how many postings the terms have; those of dense terms, which are read straight through, count half."""
@@ -182,16 +174,12 @@ def _distinct(
 
 
 @kernel
-def _answer_some(tables: Tables, terms: Terms, starts: NDArray[np.int64], space: Space, hits: Hits) -> int:
-    """Answer consecutive queries; return -1, or the place in ``Checks`` of a damaged file."""
+def _answer_some(tables: Tables, terms: Terms, starts: NDArray[np.int64], space: Space, hits: Hits) -> None:
+    """Answer consecutive queries."""
     for q in range(len(starts) - 1):
         start, end = starts[q], starts[q + 1]
         mine = Terms(terms.numbers[start:end], terms.dense[start:end], terms.weights[start:end])
-        damage: int = first_damage(tables.postings, tables.checks, mine)
-        if damage >= 0:
-            return damage
         answer(tables, mine, space, hits.rows[q], hits.scores[q])
-    return -1
 
 
 def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
@@ -214,7 +202,7 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
     parameters = {name: manifest.recipe.parameters.get(name) for name in PARAMETERS}
     if parameters != PARAMETERS:
         raise ArtifactMismatch(f"{path} was built with {parameters}, this version of idx has {PARAMETERS}: build it again with --force")
-    files = IndexFiles(path)
+    files = IndexFiles(path, manifest)
     if len(files.postings.totals) != 2:
         raise ArtifactDamaged(f"{path / 'totals'} does not hold two numbers: build it again with --force")
     n_filled, n_tokens = files.postings.totals.tolist()

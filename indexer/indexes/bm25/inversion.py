@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from indexer.analysis import TermNumbers, TermTable
 from indexer.base import n_threads
 from indexer.compiled import kernel
 from indexer.dictionary import Dictionary
-from indexer.memory_map import write_array
+from indexer.page_checks import save_array
 from indexer.workers import ahead
 
 from .files import BLOCK_ROWS
@@ -130,8 +130,8 @@ def _write_piece(folder: Path, n: int, block: Block, dictionary: Dictionary) -> 
     numbers = dictionary.add(block.terms.pool, block.terms.ends).astype(np.int64)
     order = np.argsort(numbers)
     ends = np.cumsum(np.diff(block.ends, prepend=0)[order])
-    _save(folder / f"{n:05d}.terms.npy", np.stack([numbers[order], ends]))
-    _save(folder / f"{n:05d}.postings.npy", _reordered(block.postings, block.ends, order))
+    save_array(folder / f"{n:05d}.terms.npy", np.stack([numbers[order], ends]))
+    save_array(folder / f"{n:05d}.postings.npy", _reordered(block.postings, block.ends, order))
     pool, new_ends = dictionary.terms_from(n_known)
     with replacing(_marker(folder, n)) as file:
         np.savez(file, lengths=block.lengths, pool=pool, ends=new_ends)
@@ -139,11 +139,6 @@ def _write_piece(folder: Path, n: int, block: Block, dictionary: Dictionary) -> 
 
 def _marker(folder: Path, n: int) -> Path:
     return folder / f"{n:05d}.rows.npz"
-
-
-def _save(path: Path, array: NDArray[Any]) -> None:
-    with replacing(path) as file:
-        write_array(file, array)
 
 
 @kernel

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from indexer.compiled import kernel
 from indexer.dictionary import Dictionary
 
-from .files import BLOCK_ROWS, write_sums
+from .files import BLOCK_ROWS
 from .inversion import n_pieces, read_piece
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
@@ -80,7 +80,7 @@ _WRITTEN_BY_RANGE = ("rows", "impacts", "segment_blocks", "segment_sizes", "high
 
 
 def merge(folder: Path, pieces: Path, dictionary: Dictionary, k1: float, b: float) -> dict[str, int]:
-    """Write the files of ``files.Postings`` and their checksums, and return the counts."""
+    """Write the files of ``files.Postings``, and return the counts."""
     in_rows, in_blocks = np.zeros(len(dictionary), np.int64), np.zeros(len(dictionary), np.int64)
     lengths = []
     for n in range(n_pieces(pieces)):
@@ -117,7 +117,6 @@ def merge(folder: Path, pieces: Path, dictionary: Dictionary, k1: float, b: floa
             written: tuple[NDArray[Any], ...] = (part.rows, part.impacts, part.segment_blocks, part.segment_sizes, *high)
             for file, array in zip(files, written, strict=True):
                 file.write(array.tobytes())
-    write_sums(folder)
     return counts
 
 

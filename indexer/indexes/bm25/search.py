@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from indexer.compiled import kernel
 from indexer.indexes.selection import offer_rows, sort_best, take_best
-from indexer.page_checks import is_sound
 
 from .bounds import Terms, candidates
-from .files import BLOCK_ROWS, Checks, Postings
+from .files import BLOCK_ROWS, Postings
 from .scoring import scores
 from .similarity import Denominators
 
@@ -27,7 +26,6 @@ class Tables(NamedTuple):
     """What all searches read, and up to how many terms they use the filter."""
 
     postings: Postings
-    checks: Checks
     denominators: Denominators
     max_filtered_terms: int
 
@@ -56,33 +54,8 @@ def answer(tables: Tables, terms: Terms, space: Space, best_rows: NDArray[np.int
 
 
 @kernel
-def score_rows(tables: Tables, terms: Terms, space: Space, rows: NDArray[np.int64], best_scores: NDArray[np.float32]) -> int:
-    """Fill in what rows, ascending, score, -inf for those without any of the terms; return as ``first_damage``."""
-    damage: int = first_damage(tables.postings, tables.checks, terms)
-    if damage >= 0:
-        return damage
+def score_rows(tables: Tables, terms: Terms, space: Space, rows: NDArray[np.int64], best_scores: NDArray[np.float32]) -> None:
+    """Fill in what rows, ascending, score, -inf for those without any of the terms."""
     found = scores(tables.postings, tables.denominators, terms, rows, space.places)
     for i in range(len(rows)):
         best_scores[i] = found[i] if found[i] > 0 else np.float32(-np.inf)
-    return -1
-
-
-@kernel
-def first_damage(postings: Postings, checks: Checks, terms: Terms) -> int:
-    """Return -1 if all that a query needs is sound, otherwise the place in ``Checks`` of a damaged file."""
-    n_rows = len(postings.lengths)
-    for t in range(len(terms.numbers)):
-        number, dense = terms.numbers[t], terms.dense[t]
-        if dense >= 0 and not is_sound(postings.dense_impacts, dense * n_rows, (dense + 1) * n_rows, checks.dense_impacts):
-            return 4
-        start, stop = postings.segment_starts[number], postings.segment_starts[number + 1]
-        if not is_sound(postings.segment_blocks, start, stop, checks.segment_blocks):
-            return 0
-        if not is_sound(postings.segment_sizes, start, stop, checks.segment_sizes):
-            return 1
-        start, stop = postings.posting_starts[number], postings.posting_starts[number + 1]
-        if not is_sound(postings.rows, start, stop, checks.rows):
-            return 2
-        if not is_sound(postings.impacts, start, stop, checks.impacts):
-            return 3
-    return -1

@@ -38,13 +38,13 @@ def on_cluster(cluster: Any) -> Iterator[Any]:  # noqa: ANN401 - Ray's own type
 
 @pytest.fixture
 def minilm(monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(indexer.build, "SHARD_ROWS", SHARD_ROWS)
+    monkeypatch.setattr(indexer.build, "RANGE_ROWS", SHARD_ROWS)
     return encoder_spec("minilm")
 
 
 @pytest.fixture
 def tiny(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(indexer.build, "SHARD_ROWS", 250)
+    monkeypatch.setattr(indexer.build, "RANGE_ROWS", 250)
     return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
 
 

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import indexer.build
@@ -37,7 +38,7 @@ from indexer.embed import EmbedProgress, embed
 from indexer.encoders.spec import EncoderSpec
 from indexer.naming import encoder_spec
 from indexer.pipeline import Job
-from indexer.vectors import Shards
+from indexer.vectors import VECTORS, VectorFile, finished_ranges
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
@@ -142,7 +143,7 @@ def test_through_an_exchange_and_with_shards_that_a_stopped_build_left_there(
 
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", tiny, store, options, force=True, progress=EmbedProgress(stop))
-    n_kept = len(list(staging_path(index_path("made", "contriever")).glob("shard-*.npy")))
+    n_kept = len(finished_ranges(staging_path(index_path("made", "contriever"))))
     n_waiting = len(list((tmp_path / "exchange").glob("shards-*/shard-*.npy")))
     assert n_kept + n_waiting < 12
     reports = list[tuple[int, int | None]]()
@@ -160,12 +161,12 @@ from pathlib import Path
 import indexer.build
 from corpora.build import open_store
 from indexer.devices import ClusterOptions, EmbedOptions
-from indexer.embed import encoder_spec
 from indexer.encoders.spec import with_checkpoint
+from indexer.naming import encoder_spec
 from indexer.cluster.nodes import connected
 
 address, checkpoint = sys.argv[1:]
-indexer.build.SHARD_ROWS = 250
+indexer.build.RANGE_ROWS = 250
 with connected(address):
     spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
     indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(cluster=ClusterOptions()))
@@ -178,16 +179,16 @@ def test_a_build_whose_process_is_killed_goes_on(cluster: Any, tiny: EncoderSpec
     command = [sys.executable, "-c", SCRIPT, cluster.address, str(tiny.folder("passage"))]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         until = time.monotonic() + 120
-        while not (kept := list(staging.glob("shard-*.npy"))):
+        while not (kept := finished_ranges(staging)):
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-    before = {path.name: path.stat().st_mtime_ns for path in kept}
+    before = np.load(staging / VECTORS)
     with connected(cluster.address):
         found = build_vectors("made", tiny, store, CLUSTER)
-    target = index_path("made", "contriever")
-    assert {name: (target / name).stat().st_mtime_ns for name in before} == before
+    built = np.load(index_path("made", "contriever") / VECTORS)
+    assert all((built[rows.start : rows.stop] == before[rows.start : rows.stop]).all() for rows in kept)
     assert_same(found, alone("made", tiny, store))
 
 
@@ -202,9 +203,9 @@ def test_passages_are_tokenised_by_processes_beside_an_encoder(
     for folder, share in zip(folders, (None, Share(1, 0, None)), strict=True):
         folder.mkdir()
         found = Resources(("cpu",), Precision("float32", "float32"), 2048, 1, share)
-        embed(Job(tiny, partial(open_store, "made"), Shards(folder, 3000, 250), found), EmbedProgress())
-    before, after = ({path.name: path.read_bytes() for path in folder.glob("*.npy")} for folder in folders)
-    assert len(before) == 12
+        file = VectorFile(folder, 3000, "float32", 250)
+        embed(Job(tiny, partial(open_store, "made"), file.write, found), file, EmbedProgress())
+    before, after = ((folder / VECTORS).read_bytes() for folder in folders)
     assert after == before
 
 
@@ -216,7 +217,7 @@ def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, minilm: Enc
     assert need["time_s"] > 0
     assert not (home / "sample@16").exists()
     assert json.loads(idx("build", *options))["built"]["minilm"] == {"rows": 16, "dim": 384}
-    assert "shard-00001.npy" in {path.name for path in index_path("sample@16", "minilm").iterdir()}
+    assert np.load(index_path("sample@16", "minilm") / VECTORS).shape == (16, 384)
     assert not ray.is_initialized()
 
 
@@ -228,7 +229,7 @@ def test_real_passages_with_a_node_lost_half_way(
     shared_data: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexer.build, "SHARD_ROWS", 64)
+    monkeypatch.setattr(indexer.build, "RANGE_ROWS", 64)
     with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in islice(lines, N_REAL)]
     store = build([Passage(record["id"], record["title"], record["text"]) for record in records])

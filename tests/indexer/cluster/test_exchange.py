@@ -17,7 +17,6 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.cluster.exchange import Exchange
 from indexer.cluster.places import Exchanged, SharedHome, exchanged, read_and_write
-from indexer.vectors import Shards
 
 pytest.importorskip("fsspec", reason="needs the extra 'ray'")
 
@@ -221,12 +220,11 @@ def test_a_store_that_is_damaged_on_the_way_is_refused(
 def test_shards_wait_in_the_exchange_until_they_are_received(tmp_path: Path, source: Path) -> None:
     place = Exchanged(f"file://{tmp_path}/there", "passages", "shards-job", "f")
     folder = place.own_folder("encoder-1")
-    shards = Shards(folder, 20, 10)
-    shards.path(10).write_bytes(source.read_bytes())
-    sha256 = place.hand_over(shards.path(10))
+    (folder / "shard-00001.npy").write_bytes(source.read_bytes())
+    sha256 = place.hand_over(folder / "shard-00001.npy")
     assert place.waiting() == {"shard-00001.npy": sha256}
     assert not list(folder.iterdir())
-    here = Shards(tmp_path, 20, 10).path(10)
+    here = tmp_path / "shard-00001.npy"
     place.receive(here, sha256)
     assert here.read_bytes() == source.read_bytes()
     assert place.waiting() == {}
@@ -246,17 +244,17 @@ def test_what_lost_encoders_left_in_an_exchange_is_removed_at_the_end(tmp_path: 
 
 
 def test_only_what_is_received_is_among_the_finished_shards(tmp_path: Path) -> None:
-    place, here = SharedHome(tmp_path, tmp_path, "f", 20, tmp_path), Shards(tmp_path, 20, 10).path(10)
+    place, here = SharedHome(tmp_path, tmp_path, "f", 20, tmp_path), tmp_path / "shard-00001.npy"
     tickets = list[str]()
     for worker in ("encoder-1", "encoder-2"):
         folder = place.own_folder(worker)
-        Shards(folder, 20, 10).path(10).write_text(worker)
-        tickets.append(place.hand_over(Shards(folder, 20, 10).path(10)))
+        (folder / "shard-00001.npy").write_text(worker)
+        tickets.append(place.hand_over(folder / "shard-00001.npy"))
         folder.rmdir()  # as the worker does at its end
         assert not here.exists()
     place.receive(here, tickets[1])
     assert here.read_text() == "encoder-2"
-    stale = Shards(place.own_folder("encoder-3"), 20, 10).path(10)
+    stale = place.own_folder("encoder-3") / "shard-00001.npy"
     stale.write_text("encoder-3")
     place.hand_over(stale)  # of an encoder taken for lost, or of an earlier build with other options
     assert here.read_text() == "encoder-2"

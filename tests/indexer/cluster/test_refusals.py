@@ -30,7 +30,7 @@ from indexer.devices import ClusterOptions, EmbedOptions, Precision, Resources, 
 from indexer.embed import EmbedProgress
 from indexer.encoders.spec import EncoderSpec
 from indexer.pipeline import Job
-from indexer.vectors import Shards
+from indexer.vectors import VectorFile
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
 
@@ -80,9 +80,10 @@ def test_encoders_that_are_lost_before_they_have_a_shard_are_not_started_for_eve
     home: Path,
 ) -> None:
     found = Resources(("cpu",), Precision("float32", "float32"), 1024, 0, Share(1, 0, None))
-    job = Job(tiny, partial(open_store, "made"), Shards(home, len(store), 1000), found)
+    file = VectorFile(home, len(store), "float32", 1000)
+    job = Job(tiny, partial(open_store, "made"), file.write, found)
     place = DeadlyPlace(home, store.folder, store.fingerprint, len(store), home)
-    with Watch(job, job.shards.unfinished(), place) as watch:
+    with Watch(job, file.unfinished(), place, home) as watch:
         here, there = node_of_this(), ray.get(watch._ledger.__ray_call__.remote(lambda ledger: node_of_this()))
         assert there == here  # which no other node's loss ends
         with pytest.raises(

@@ -45,7 +45,7 @@ def vectors(store: PassageStore) -> np.ndarray:
     pytest.importorskip("faiss", reason="needs the extra 'dense'")
     found = clustered(N, 8, seed=1)
     found[2::3] = found[: len(found[2::3])]
-    put_vectors(store, found, missing=MISSING, shard_rows=16)
+    put_vectors(store, found, missing=MISSING)
     for kind in (*KINDS, "hnsw"):
         build_index("made", f"minilm-{kind}", store)
     return found
