@@ -35,17 +35,18 @@ import numpy as np
 from benchmarks.report import Figure, circumstances, show
 from benchmarks.synthetic import data_folder, synthetic
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.custom import Reading, custom_corpus
+from corpora.known.custom import Reading, custom_corpus
 from corpora.passage import Passage
 from corpora.store import PassageStore, Rows
 from indexer.base import Vectors
-from indexer.devices import EmbedOptions, resources
+from indexer.embedding.embed import resources
+from indexer.embedding.options import EmbedOptions
+from indexer.embedding.pipeline import Job, run_pipeline
 from indexer.encoders.model import Batch, Model
 from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from indexer.encoders.tokenizing import Tokenizer
 from indexer.naming import encoder_spec
-from indexer.pipeline import Job, run_pipeline
-from indexer.vectors import VectorFile
+from indexer.vectors.file import VectorFile
 
 if TYPE_CHECKING:
     import torch

@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
 from corpora.build import open_store
-from indexer.cluster.nodes import connected, load_ray
+from indexer.embedding.cluster.nodes import connected, load_ray
 from retrievers import SearchOptions
 from retrievers.base import Ranking, Retriever
 from retrievers.client import RemoteSearcher

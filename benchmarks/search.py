@@ -29,9 +29,10 @@ from benchmarks.gar import gar_groups
 from benchmarks.report import Figure, circumstances, show
 from corpora.build import open_store
 from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, n_threads
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from indexer.encoders.transformer import TransformerEncoder
-from indexer.indexes.exact import ExactIndex
+from indexer.indexes.exact.index import ExactIndex
+from indexer.machine.threads import n_threads
 from indexer.naming import encoder_spec
 from retrievers.base import Retriever
 from retrievers.dense import DenseRetriever

@@ -27,7 +27,7 @@ from benchmarks.mixed_load import RETRIEVERS, MixedLoad
 from benchmarks.report import Figure, circumstances, exit_status, show
 from benchmarks.serve.processes import Server
 from corpora.errors import IdxError
-from corpora.sample import questions
+from corpora.known.sample import questions
 
 _IDX = ["-c", "from runtimes.cli import main; main()"]
 _ROWS = 10  # of the table

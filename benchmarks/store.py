@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.custom import Reading, custom_corpus
+from corpora.known.custom import Reading, custom_corpus
 
 _BATCH = 1000
 _OPENINGS = 20

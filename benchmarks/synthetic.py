@@ -39,8 +39,8 @@ import numpy.typing as npt
 from benchmarks.report import exit_status
 from corpora.errors import InputError
 from corpora.passage import Passage
-from corpora.readers import read
-from corpora.splitters import split_words
+from corpora.reading.readers import read
+from corpora.reading.splitters import split_words
 
 Ints = npt.NDArray[np.int64]
 

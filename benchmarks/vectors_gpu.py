@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.report import Figure, seconds_of
 from indexer.base import Hits, Vectors
-from indexer.indexes.exact_torch import Part, TorchEngine
+from indexer.indexes.exact.gpu import Part, TorchEngine
 
 BATCHES = (1, 8, 64, 1024)
 DIM = 768

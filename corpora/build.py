@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from .artifacts import Manifest, Parameters, Recipe, read_manifest
+from .artifacts.building import Outcome, Work, build_artifact
+from .artifacts.durable import json_value
+from .artifacts.home import corpus_path, home, network_file_system
+from .artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
 from .corpus import Corpus
-from .durable import json_value
 from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
-from .home import corpus_path, home, network_file_system
+from .fetching.sources import obtain
 from .passage import BadRecord
 from .progress import Progress, silent
-from .readers import fail
-from .sources import obtain
-from .staging import Outcome, Work, build_artifact
+from .reading.readers import fail
 from .store import FORMAT_VERSION, KIND, PassageStore, StoreWriter
 
 SKIPPED = "skipped.jsonl"

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from .build import StoreOptions
-from .compression import is_compressed
 from .corpus import Corpus
+from .fetching.sources import local_paths, missing_bytes
 from .passage import BadRecord, Passage
-from .sources import local_paths, missing_bytes
+from .reading.compression import is_compressed
 from .store import PassageStore
 
 _SAMPLE_PASSAGES = 2_000

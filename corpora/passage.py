@@ -1,6 +1,6 @@
 """The records that readers, splitters and the store share: above all the passage, an id, a title and a text.
 
-A whole article is the same record before it is split (``corpora.splitters``), so readers, splitters and the store share one type.
+A whole article is the same record before it is split (``corpora.reading.splitters``), so readers, splitters and the store share one type.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import CORPORA
-from .artifacts import MANIFEST, is_finished, manifest_from_json
+from .artifacts.home import corpus_names, split_name
+from .artifacts.manifest import MANIFEST, is_finished, manifest_from_json
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
-from .custom import Reading, custom_corpus
 from .errors import ArtifactMissing, IdxError, InputError
-from .home import corpus_names, split_name
+from .known.custom import Reading, custom_corpus
 from .registry import load, near_names
 
 

@@ -9,26 +9,26 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from corpora.artifacts import Manifest, Parameters, Recipe
+from corpora.artifacts.building import Outcome, Work
+from corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from corpora.build import open_store
 from corpora.errors import ArtifactMismatch
 from corpora.progress import Progress, silent
-from corpora.staging import Outcome, Work
 from corpora.store import PassageStore
 
 from .base import LexicalIndex, VectorIndex
 from .catalog import PACKAGES, IndexRef, index_ref, kept_index, refuse_other_pieces
-from .corpus_vectors import CorpusVectors, corpus_vectors
-from .devices import EmbedOptions, resources
-from .embed import EmbedProgress, embed
+from .embedding.embed import EmbedProgress, embed, resources
+from .embedding.options import EmbedOptions
+from .embedding.pipeline import Job
 from .encoders.spec import EncoderSpec, other_weights, weights_of
-from .indexes.exact import open_exact
+from .indexes.exact.index import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
 from .naming import IndexName, encoder_spec, parse_index_name
 from .page_checks import build_checked
-from .pipeline import Job
-from .rescoring import Rescorer
-from .vectors import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
+from .vectors.corpus_vectors import CorpusVectors, corpus_vectors
+from .vectors.file import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
+from .vectors.rescoring import Rescorer
 
 AnyIndex = LexicalIndex | VectorIndex
 
@@ -123,11 +123,9 @@ def build_vectors(
     parameters: Parameters = {"encoder": spec.name, "origin": "encoded", "dtype": stored, "computed": computed}
     asked = {None: (), "bfloat16": ("dtype", "computed")}.get(options.dtype, ("dtype",))
     wanted = {name: parameters[name] for name in ("encoder", *asked)}
-
     ref = IndexRef(corpus, IndexName(spec.name, ""))
 
-    def existing() -> Manifest | None:
-        return kept_index(ref, store, wanted, force=force)
+    existing = partial(kept_index, ref, store, wanted, force=force)
 
     def write(staging: Path) -> Outcome:
         vectors = VectorFile(staging, len(store), stored, RANGE_ROWS)

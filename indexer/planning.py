@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from corpora import sample
-from corpora.artifacts import Manifest
+from corpora.artifacts.building import staged_bytes
+from corpora.artifacts.manifest import Manifest
 from corpora.build import build_store, kept_store, open_store, store_path
 from corpora.errors import ArtifactMismatch, InputError, StorageError
 from corpora.forecast import Forecast, forecast_corpus, forecast_store
+from corpora.known import sample
 from corpora.progress import Step, silent_steps
 from corpora.resolving import Resolved, name_source
-from corpora.staging import staged_bytes
 from corpora.store import PassageStore
 
 from . import ENCODERS
 from .build import build_index, build_vectors
 from .catalog import index_manifest, index_path, index_ref
-from .devices import EmbedOptions
-from .embed import EmbedProgress
+from .embedding.embed import EmbedProgress
+from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
 from .estimate import (
     SAMPLE_PASSAGES,
@@ -32,8 +32,8 @@ from .estimate import (
     vectors_need,
 )
 from .naming import encoder_spec, parse_index_name
-from .published import ImportOptions, import_vectors, verify_vectors
-from .published_addresses import PUBLISHED, PublishedVectors, fetch
+from .published.addresses import PUBLISHED, PublishedVectors, fetch
+from .published.importing import ImportOptions, import_vectors, verify_vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

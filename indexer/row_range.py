@@ -11,10 +11,10 @@ from corpora.errors import ArtifactMismatch
 
 from .base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, SearchParam, SearchParams, VectorIndex, Vectors
 from .catalog import IndexRef, index_manifest, index_path, index_ref
-from .corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
-from .indexes.exact import open_exact
+from .indexes.exact.index import open_exact
 from .indexes.kinds import OpenOptions
-from .rescoring import Rescorer
+from .vectors.corpus_vectors import CorpusVectors, corpus_vectors, vectors_identity
+from .vectors.rescoring import Rescorer
 
 
 class IndexIdentity(NamedTuple):

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from corpora.errors import ArtifactMismatch, MissingExtraError
 from corpora.passage import Passage
 from indexer.base import Scores
-from indexer.batching import batches
-from indexer.devices import chosen_device
+from indexer.embedding.batching import batches
 from indexer.encoders.checkpoints import Checkpoint, located, wanted_files
 from indexer.encoders.loading import load_network, n_positions
 from indexer.encoders.tokenizing import checkpoint_tokenizer
+from indexer.machine.devices import chosen_device
 
 from .cancellation import check_wanted
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from corpora.errors import IdxError
 from corpora.store import TextKeys
-from indexer.base import Hits, n_threads
+from indexer.base import Hits
+from indexer.machine.threads import n_threads
 
 from . import kernels
 from .kernels import Lists, Targets

@@ -41,7 +41,7 @@ class OpenCorpora:
     """Stores and retrievers of built corpora, each opened when it is first asked for, and once; may be used by several threads.
 
     Args:
-        device: where encoders run and indexes over vectors are searched; see ``indexer.devices.check_devices``.
+        device: where encoders run and indexes over vectors are searched; see ``indexer.machine.devices.check_devices``.
         cache_bytes: memory for what each retriever found lately; 0: nothing is remembered.
         open_one: opens a retriever; by default ``open_retriever``.
         before: called with a corpus and an index's name before that is opened, with None in place of the index before the passages are.
@@ -101,7 +101,7 @@ def open_searcher(
     Args:
         corpus: the corpus's name.
         retriever: an index's name, or several joined with "+", whose results are fused.
-        device: where encoders and the reranker run, and indexes over vectors are searched; see ``indexer.devices.check_devices``.
+        device: where encoders and the reranker run, and indexes over vectors are searched; see ``indexer.machine.devices.check_devices``.
         reranker: a cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory for what each retriever found lately; 0: nothing is remembered.
 
@@ -157,8 +157,8 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
     from indexer.build import refuse_other_weights
-    from indexer.devices import encoder_device
     from indexer.encoders.transformer import TransformerEncoder
+    from indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
     encoder = TransformerEncoder(spec, encoder_device(device))

@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_ships_exactly_the_four_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"corpora", "indexer", "retrievers", "runtimes"}
-    data = {"corpora/sample/passages.jsonl", "corpora/sample/questions.jsonl", "indexer/analysis/word_breaks.txt"}
+    data = {"corpora/known/sample/passages.jsonl", "corpora/known/sample/questions.jsonl", "indexer/analysis/word_breaks.txt"}
     data |= {f"retrievers/server/page/{name}" for name in ("index.html", "main.js", "style.css")}
     prompts = [file for file in (ROOT / "runtimes" / "methods" / "prompts").rglob("*") if file.is_file()]
     assert ROOT / "runtimes" / "methods" / "prompts" / "rag" / "answer.txt" in prompts

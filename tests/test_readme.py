@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from corpora import CORPORA, sample
+from corpora import CORPORA
+from corpora.known import sample
 from runtimes.cli import app
 from tests.conftest import ROOT
 from tests.idx_line import complaint, parse

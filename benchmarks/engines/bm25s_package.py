@@ -23,8 +23,8 @@ from benchmarks.engines.kinds import NAME, Kind
 from corpora.build import open_store
 from indexer.analysis import TermNumbers, english
 from indexer.base import NO_ROW, Hits
-from indexer.indexes.lucene_build import contents
-from indexer.indexes.lucene_reader import K1, B
+from indexer.indexes.lucene.build import contents
+from indexer.indexes.lucene.reader import K1, B
 
 _FOLDER, _STRINGS_FOLDER = "bm25s", "bm25s-strings"
 _BATCH = 4096

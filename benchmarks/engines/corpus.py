@@ -16,13 +16,13 @@ from benchmarks.engines.kinds import NAME, enter
 from benchmarks.engines.worker import Worker
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.compression import open_bytes
-from corpora.custom import Reading, custom_corpus
 from corpora.errors import InputError
+from corpora.known.custom import Reading, custom_corpus
 from corpora.passage import Passage
+from corpora.reading.compression import open_bytes
 from corpora.store import PassageStore
 from indexer.analysis import TermNumbers, english
-from indexer.indexes.lucene_build import contents
+from indexer.indexes.lucene.build import contents
 
 _OURS = "bm25"
 _COUNTS = "counts.json"

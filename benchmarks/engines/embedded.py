@@ -26,9 +26,9 @@ def embed(folder: Path, questions: Path) -> None:
     from corpora.build import open_store
     from indexer.build import build_vectors
     from indexer.catalog import index_path
-    from indexer.devices import EmbedOptions
+    from indexer.embedding.options import EmbedOptions
     from indexer.naming import encoder_spec
-    from indexer.vectors import VECTORS as VECTORS_FILE
+    from indexer.vectors.file import VECTORS as VECTORS_FILE
 
     enter(folder)
     spec, store = encoder_spec(ENCODER), open_store(NAME)

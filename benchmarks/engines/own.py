@@ -16,7 +16,7 @@ from indexer import INDEXES
 from indexer.base import Hits, LexicalIndex
 from indexer.build import build_index, open_lexical_index
 from indexer.catalog import index_path
-from indexer.jvm import check_installed, java_class
+from indexer.indexes.lucene.jvm import check_installed, java_class
 
 
 class OwnEngine:

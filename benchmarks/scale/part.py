@@ -21,10 +21,10 @@ from benchmarks.synthetic import real_passages, synthetic, write
 from benchmarks.vector_indexes import made_vectors, put_vectors
 from benchmarks.watching import Watch
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.custom import Reading, custom_corpus
+from corpora.known.custom import Reading, custom_corpus
 from indexer import INDEXES
 from indexer.build import open_lexical_index, open_vector_index
-from indexer.devices import EmbedOptions
+from indexer.embedding.options import EmbedOptions
 from indexer.naming import encoder_spec
 from retrievers.wire import SEARCH
 

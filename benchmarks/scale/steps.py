@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.scale.part import PASSAGES, arguments
 from benchmarks.watching import folder_bytes, watched
-from corpora.durable import replacing
+from corpora.artifacts.durable import replacing
 from indexer.naming import parse_index_name
 
 _IDX = ("-c", "from runtimes.cli import main; main()")

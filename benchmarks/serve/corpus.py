@@ -19,14 +19,14 @@ from benchmarks.engines.corpus import corpus_of, real_corpus, write_questions
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.synthetic import data_folder
 from corpora.build import StoreOptions, build_store, open_store
+from corpora.known.sample import CORPUS as SAMPLE
 from corpora.passage import Passage
-from corpora.sample import CORPUS as SAMPLE
 from corpora.store import PassageStore
 from indexer.base import Vectors
 from indexer.build import build_index, open_vector_index
-from indexer.embedding_formats import find_embeddings, hashed
 from indexer.naming import encoder_spec
-from indexer.published import ImportOptions, import_vectors
+from indexer.published.formats import find_embeddings, hashed
+from indexer.published.importing import ImportOptions, import_vectors
 from retrievers.base import Retriever
 from retrievers.dense import DenseRetriever
 from retrievers.opening import open_retriever

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.durable import json_value, write_durably
+from corpora.artifacts.durable import json_value, write_durably
 from corpora.errors import ArtifactDamaged
 
 from .batches import Batches

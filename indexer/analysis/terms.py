@@ -12,7 +12,7 @@ from indexer.analysis import characters
 from indexer.analysis.porter import stem
 from indexer.analysis.tokens import TokenRules, token_rules
 from indexer.analysis.utf import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Units
-from indexer.compiled import kernel
+from indexer.machine.compiled import kernel
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 STOP_WORDS = frozenset(

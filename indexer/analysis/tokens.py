@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.analysis import automaton, characters, grammar
-from indexer.compiled import kernel
+from indexer.machine.compiled import kernel
 
 MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; no match looks further either, so that a longer word is cut
 

@@ -4,5 +4,4 @@ contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes
 spec         EncoderSpec, Tokens               checkpoints   where the files of a checkpoint are
 tokenizing   texts -> token ids                loading       checkpoint -> network, by transformers
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
-failures     what torch raises, in words for a user
 """

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.download import mirrored
-from corpora.durable import file_sha256, json_value, write_durably
+from corpora.artifacts.building import locked
+from corpora.artifacts.durable import file_sha256, json_value, write_durably
+from corpora.artifacts.home import home
 from corpora.errors import ArtifactDamaged, DownloadError, InputError, MissingExtraError
-from corpora.home import home
-from corpora.staging import locked
-
-from .failures import first_line
+from corpora.fetching.download import mirrored
+from indexer.machine.failures import first_line
 
 CONFIG = "config.json"
 TOKENIZER = ("tokenizer.json", "vocab.txt")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import ArtifactDamaged, ArtifactMismatch
+from indexer.machine.failures import first_line
 
 from .checkpoints import CONFIG, WEIGHTS, present
-from .failures import first_line
 
 _MAX_NAMED = 3
 _UNUSED = {"pooler", "position_ids"}  # the head of BERT's second training task, and numbers that older libraries stored

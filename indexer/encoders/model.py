@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
 from indexer.base import Vectors
-from indexer.devices import chosen_device
+from indexer.machine.devices import chosen_device
+from indexer.machine.failures import device_errors, first_line
 
 from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, present, read_object
-from .failures import device_errors, first_line
 from .loading import load_network, without_heads
 from .spec import Dtype, EncoderSpec, Side, Tokens
 

@@ -1,4 +1,4 @@
-"""``Tokenizer`` and ``Model`` as one ``Encoder``, for queries and a few passages; a corpus is embedded by ``indexer.embed``."""
+"""``Tokenizer`` and ``Model`` as one ``Encoder``, for queries and a few passages; a corpus is embedded by ``indexer.embedding.embed``."""
 
 from __future__ import annotations
 

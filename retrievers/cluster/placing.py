@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from corpora.errors import InputError
-from indexer.cluster.nodes import Node, nodes
+from indexer.embedding.cluster.nodes import Node, nodes
 
 _DEVICES = ("auto", "cpu", "cuda")
 

@@ -16,7 +16,7 @@ from typing import Any, Generic
 
 from corpora.errors import ArtifactError, IdxError
 from indexer.base import Hits, Scores
-from indexer.cluster.nodes import Node, load_ray, nodes
+from indexer.embedding.cluster.nodes import Node, load_ray, nodes
 from retrievers.cancellation import check_wanted, wanted_until
 from retrievers.errors import ShardUnavailable
 from retrievers.server.metrics import Metrics

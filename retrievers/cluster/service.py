@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from corpora.artifacts.home import home
 from corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
-from corpora.home import home
 from corpora.store import PassageStore
 from indexer import INDEXES
-from indexer.base import equal_ranges
 from indexer.catalog import index_path
-from indexer.cluster.nodes import check_readable, load_ray
+from indexer.embedding.cluster.nodes import check_readable, load_ray
+from indexer.machine.threads import equal_ranges
 from indexer.row_range import IndexIdentity, check_identity, index_identity
 from retrievers.base import Retriever
 from retrievers.naming import RetrieverName

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from corpora.errors import InputError
-from indexer.cluster.nodes import check_versions, connected
+from indexer.embedding.cluster.nodes import check_versions, connected
 from retrievers.server.metrics import Metrics
 from retrievers.server.settings import Settings
 
@@ -18,7 +18,7 @@ def serve(settings: Settings, listening: socket.socket, address: str | None, lay
     Args:
         settings: of the server.
         listening: the socket.
-        address: of the cluster; see ``indexer.cluster.nodes.connected``.
+        address: of the cluster; see ``indexer.embedding.cluster.nodes.connected``.
         layout: of the shards.
 
     Raises:

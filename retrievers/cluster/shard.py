@@ -13,8 +13,9 @@ import numpy as np
 
 from corpora.errors import InputError
 from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors, limit_threads, n_threads
-from indexer.cluster.nodes import Node, load_ray, pinned
+from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
+from indexer.embedding.cluster.nodes import Node, load_ray, pinned
+from indexer.machine.threads import limit_threads, n_threads
 from indexer.row_range import IndexIdentity, check_identity, open_range_rescorer, open_vector_range
 
 Answer = TypeVar("Answer")

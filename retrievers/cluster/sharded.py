@@ -15,7 +15,7 @@ import numpy as np
 
 from corpora.store import Rows
 from indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Placement, Scores, SearchParams, Vectors
-from indexer.indexes.best_keys import best_hits, keys_of
+from indexer.indexes.exact.best_keys import best_hits, keys_of
 from retrievers.base import NotSearched
 from retrievers.dense import DenseRetriever
 from retrievers.errors import ShardUnavailable
@@ -105,7 +105,7 @@ class ShardedIndex:
         return merge([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
-        """Return exact scores of given rows; see ``indexer.rescoring.Rescorer``. Raises as ``search`` does."""
+        """Return exact scores of given rows; see ``indexer.vectors.rescoring.Rescorer``. Raises as ``search`` does."""
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         calls, places = {}, {}
         for here, shard in self._shards:

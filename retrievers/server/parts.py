@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.artifacts import MANIFEST, Manifest
+from corpora.artifacts.manifest import MANIFEST, Manifest
 from corpora.errors import ArtifactMismatch
 from retrievers.naming import RetrieverName
 

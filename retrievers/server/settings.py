@@ -23,7 +23,7 @@ class Settings:
     Attributes:
         corpora: the names of the corpora; what names none is answered from the first.
         retrievers: for each corpus the same: an index's name, or several joined with "+"; the first is the default.
-        device: where encoders and the reranker run, and indexes over vectors are searched; see ``indexer.devices.check_devices``.
+        device: where encoders and the reranker run, and indexes over vectors are searched; see ``indexer.machine.devices.check_devices``.
         reranker: a cross-encoder for all searches that ask for one; see ``opening.open_reranker``.
         cache_bytes: memory of each first stage for what it found lately, in each process; 0: nothing is remembered.
         host: the address to listen on.

@@ -17,7 +17,7 @@ from multiprocessing.queues import SimpleQueue
 from types import FrameType
 
 from corpora.errors import IdxError
-from indexer.base import n_threads
+from indexer.machine.threads import n_threads
 
 from .parts import FirstOpened
 from .settings import Settings

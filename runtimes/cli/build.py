@@ -14,7 +14,7 @@ from .ray_option import EncoderCpus, ExchangeUrl, RayAddress, cluster_options, o
 from .screen import coverage, duration, note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from corpora.artifacts import Manifest
+    from corpora.artifacts.manifest import Manifest
     from indexer.planning import BuildPlan, BuildSpec
 
 _SHOWN_SKIPPED = 3
@@ -77,10 +77,10 @@ def build(
     Started again after an interruption, it goes on where it was.
     """
     from corpora.build import StoreOptions
-    from corpora.custom import Reading
     from corpora.errors import InputError
+    from corpora.known.custom import Reading
     from corpora.resolving import is_name, resolve
-    from indexer.devices import EmbedOptions
+    from indexer.embedding.options import EmbedOptions
     from indexer.planning import BuildSpec, VectorOptions
 
     if on_error not in ("fail", "skip"):

@@ -34,7 +34,7 @@ def check(
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
-    from indexer.recall_report import measure_recall
+    from indexer.recall.report import measure_recall
 
     with steps() as step:
         reports, plots = measure_recall(corpus, queries, step)
@@ -57,7 +57,7 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
 
 
 def _report_damage(corpus: str, *, as_json: bool) -> None:
-    from corpora.artifacts import verify_files
+    from corpora.artifacts.manifest import verify_files
     from corpora.build import store_manifest, store_path
     from corpora.errors import ArtifactError
     from indexer.catalog import built_indexes, index_manifest, index_path

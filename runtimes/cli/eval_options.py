@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corpora.durable import write_durably
+from corpora.artifacts.durable import write_durably
 from corpora.errors import InputError
 
 from .method_options import leaving_at_once

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from corpora.store import PassageStore
     from retrievers.base import Ranking, Searcher
     from retrievers.options import SearchOptions
+    from runtimes.evaluation.reports.retrieval_report import Evaluation, Scored
     from runtimes.evaluation.retrieval.joins import Oddity
-    from runtimes.evaluation.retrieval.report import Evaluation, Scored
     from runtimes.evaluation.retrieval.trec import Qrels
     from runtimes.evaluation.retrieval.values import Found, Scoring
     from runtimes.questions import Question
@@ -116,7 +116,7 @@ def retrieval(
 ) -> None:
     """Measure retrievers: how often an answer, or a gold passage, is among the first k."""
     from corpora.resolving import require_built
-    from runtimes.evaluation.retrieval.report import Evaluation
+    from runtimes.evaluation.reports.retrieval_report import Evaluation
     from runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
 
     check_output(output)
@@ -158,8 +158,8 @@ def _task(questions: list[Question], where: _Where, groups: Path | None, qrels: 
 def _results(task: _Task, retrievers: Sequence[str], runs: Sequence[Path]) -> Iterator[_Result]:
     """Yield what the retrievers find and the runs hold, one after another: the passages of several may not fit into memory."""
     from retrievers.opening import open_searcher
+    from runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, RUN
     from runtimes.evaluation.retrieval.joins import odd_run
-    from runtimes.evaluation.retrieval.report import GROUP, QUESTION, RUN
     from runtimes.evaluation.retrieval.trec import read_run
     from runtimes.evaluation.retrieval.values import found_in_run
 
@@ -195,7 +195,7 @@ def _searched(searcher: Searcher, name: str, kind: str, groups: Sequence[Sequenc
 
 def _scored(result: _Result, task: _Task, scoring: Scoring, run_out: Path | None) -> Scored:
     """Score what was found, and write it down if there is a folder for that; of the passages nothing is kept."""
-    from runtimes.evaluation.retrieval.report import RUN, Scored
+    from runtimes.evaluation.reports.retrieval_report import RUN, Scored
     from runtimes.evaluation.retrieval.values import retrieval_values
 
     if run_out and result.asked != RUN:
@@ -206,7 +206,7 @@ def _scored(result: _Result, task: _Task, scoring: Scoring, run_out: Path | None
 
 def _write_run(folder: Path, result: _Result, task: _Task) -> None:
     """Write rankings as a TREC run, and the gold passages beside it."""
-    from runtimes.evaluation.retrieval.report import GROUP
+    from runtimes.evaluation.reports.retrieval_report import GROUP
     from runtimes.evaluation.retrieval.trec import write_qrels, write_run
     from runtimes.evaluation.retrieval.values import as_run
 
@@ -219,7 +219,7 @@ def _write_run(folder: Path, result: _Result, task: _Task) -> None:
 
 def _show(found: Evaluation, output: Output) -> None:
     from runtimes.evaluation.reports.report import as_markdown, as_text
-    from runtimes.evaluation.retrieval.report import question_records, retrieval_json, retrieval_report
+    from runtimes.evaluation.reports.retrieval_report import question_records, retrieval_json, retrieval_report
 
     report = retrieval_report(found)
     write_files(report, question_records(found), output)

@@ -33,7 +33,7 @@ def lucene(
     """Adopt a Lucene index."""
     from corpora.build import open_store
     from corpora.resolving import require_built
-    from indexer.indexes.lucene_import import import_lucene
+    from indexer.published.lucene import import_lucene
 
     require_built(corpus)
     with steps() as step:
@@ -64,9 +64,9 @@ def embeddings(
     """Adopt published embeddings as the vectors of an encoder."""
     from corpora.build import open_store
     from corpora.resolving import require_built
-    from indexer.embedding_formats import find_embeddings, hashed
     from indexer.naming import encoder_spec
-    from indexer.published import ImportOptions, import_vectors
+    from indexer.published.formats import find_embeddings, hashed
+    from indexer.published.importing import ImportOptions, import_vectors
 
     require_built(corpus)
     spec = encoder_spec(encoder)

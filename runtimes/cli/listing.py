@@ -12,12 +12,12 @@ from corpora.progress import amount
 from .screen import say, say_json
 
 if TYPE_CHECKING:
-    from corpora.artifacts import Manifest
+    from corpora.artifacts.manifest import Manifest
 
 
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List corpora, their indexes and sizes."""
-    from corpora.home import corpus_names, home
+    from corpora.artifacts.home import corpus_names, home
     from corpora.resolving import known_corpora
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}

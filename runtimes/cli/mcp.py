@@ -42,7 +42,7 @@ def mcp(
 ) -> None:
     """Offer the search to agents (Model Context Protocol)."""
     from corpora.errors import InputError
-    from indexer.devices import check_device
+    from indexer.machine.devices import check_device
     from retrievers.mcp.tools import server_of
 
     check_device(device)

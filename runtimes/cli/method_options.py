@@ -92,7 +92,7 @@ def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mappin
         InputError, UnknownNameError, ArtifactMissing: something named is not there or does not go with the rest.
     """
     from corpora.resolving import require_built
-    from indexer.devices import check_device
+    from indexer.machine.devices import check_device
     from runtimes.execution.assignments import assigned
     from runtimes.execution.opening import Place, Plan, place_of
     from runtimes.llms.options import ConnectionOptions

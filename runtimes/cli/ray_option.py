@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from indexer.devices import ClusterOptions
+    from indexer.embedding.options import ClusterOptions
 
 HERE = "local"
 """What ``--ray`` without an address means: Ray is started on this machine alone."""
@@ -54,7 +54,7 @@ def cluster_options(address: str | None, cpus: int | None, exchange: str | None)
         InputError: the others are given without ``--ray``, or are no numbers of processors.
     """
     from corpora.errors import InputError
-    from indexer.devices import ClusterOptions
+    from indexer.embedding.options import ClusterOptions
 
     if address is None:
         for name, given in (("--ray-cpus", cpus), ("--exchange", exchange)):
@@ -85,8 +85,8 @@ def on_cluster(address: str | None, options: ClusterOptions | None) -> Iterator[
     if options is None:
         yield
         return
-    from indexer.cluster.embedding import check_cluster
-    from indexer.cluster.nodes import connected
+    from indexer.embedding.cluster.embedding import check_cluster
+    from indexer.embedding.cluster.nodes import connected
 
     with connected(address):
         check_cluster(options)

@@ -34,11 +34,11 @@ def remove(
 
     Without --index the downloads go too.
     """
+    from corpora.artifacts.building import staging_path
+    from corpora.artifacts.home import corpus_path, downloads_path
     from corpora.build import store_path
     from corpora.errors import ArtifactMissing
-    from corpora.home import corpus_path, downloads_path
     from corpora.resolving import require_built
-    from corpora.staging import staging_path
     from indexer.catalog import built_indexes, index_path
     from indexer.naming import canonical_name, index_names
 
@@ -72,7 +72,7 @@ def remove(
 
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete files and folders while nobody else builds or downloads what is in use."""
-    from corpora.staging import discard, locked
+    from corpora.artifacts.building import discard, locked
 
     with ExitStack() as locks:
         for target in in_use:

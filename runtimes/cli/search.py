@@ -89,7 +89,7 @@ def search(
 
 
 def _check(queries: Sequence[str], device: str) -> None:
-    from indexer.devices import check_devices
+    from indexer.machine.devices import check_devices
 
     check_devices(device)
     for number, query in enumerate(queries, 1):

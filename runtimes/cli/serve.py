@@ -55,7 +55,7 @@ def serve(
     replicas: ReplicaCount = 1,
 ) -> None:
     """Serve searches over HTTP."""
-    from indexer.devices import check_devices
+    from indexer.machine.devices import check_devices
     from retrievers.naming import RetrieverName
     from retrievers.server.limits import Limits
     from retrievers.server.settings import Settings

@@ -159,7 +159,7 @@ def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]
 
 
 def _read(named: str, question_format: str | None) -> _Read:
-    from corpora.durable import file_sha256
+    from corpora.artifacts.durable import file_sha256
     from runtimes.questions import Selection
 
     path = _path(named)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corpora.errors import InputError
-from runtimes.evaluation.answers import normalizing
 from runtimes.evaluation.predictions import PredictionRow, Predictions
 from runtimes.execution.identity import questions_digest
 from runtimes.questions import Question, Selection, read_questions, sample_questions, select
+
+from . import normalizing
 
 SAMPLE = "sample"
 

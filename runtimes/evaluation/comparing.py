@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtimes.evaluation.answers import normalizing
 from runtimes.evaluation.by_models.measured import model_of
 from runtimes.evaluation.published import Published, beside
 from runtimes.evaluation.run_facts import RunFacts
 from runtimes.evaluation.scoring import Scored
 from runtimes.evaluation.uncertainty import FloatArray, Interval, Paired, interval, paired
+
+from . import normalizing
 
 SECONDS = "seconds"
 _PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # ALCE's, which Self-Reasoning took; RetroRAG's

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corpora.errors import InputError
-from runtimes.evaluation.answers import normalizing
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.evaluation.asked import Asked, is_same_text
 from runtimes.evaluation.by_models.measured import RowMetric
 from runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
 from runtimes.evaluation.uncertainty import FloatArray
 from runtimes.questions import Question
+
+from . import normalizing
 
 UNKNOWN_ID = "ids of no question"
 OTHER_QUESTION = "asked another question under this id"

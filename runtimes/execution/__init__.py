@@ -2,7 +2,7 @@
 
 executor     many questions at once, in waves          wave       what all of them wait for, served together
 results      what comes of a question: answer, steps, cost        records    that as JSON
-runs         a run on disk, resumed where it stopped   json_shape whether JSON has the types that readers count on
+runs         a run on disk, resumed where it stopped
 opening      names -> models and a searcher            identity   what tells them apart: checksums, versions
 assignments  NAME=VALUE -> switches                    rehearsal  a method's course without a model
 """

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from pydantic import TypeAdapter, ValidationError
 
-from corpora.durable import json_value
+from corpora.artifacts.durable import json_value
 from corpora.errors import InputError
 from corpora.registry import near_names
 from corpora.validation import explain

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.artifacts import Manifest, package_versions
-from corpora.durable import file_sha256
+from corpora.artifacts.durable import file_sha256
+from corpora.artifacts.manifest import Manifest, package_versions
 from corpora.registry import near_names
 from retrievers.errors import NotReady
 from retrievers.naming import RetrieverName

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.durable import json_value, sync, write_durably
+from corpora.artifacts.durable import json_value, sync, write_durably
 from corpora.errors import ArtifactDamaged, InputError, LockedError
 from runtimes.llms.text import whole_characters
 

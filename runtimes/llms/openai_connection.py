@@ -21,12 +21,12 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 from urllib3.util import parse_url
 
-from corpora.durable import json_value
+from corpora.artifacts.durable import json_value
 from corpora.errors import InputError
-from indexer.encoders.failures import first_line
+from indexer.machine.failures import first_line
 from runtimes.errors import LLMError
-from runtimes.execution.json_shape import misfit
 
+from .json_shape import misfit
 from .openai_bodies import Body, Refusal, refusal
 from .options import ConnectionOptions
 

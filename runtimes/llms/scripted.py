@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from corpora.durable import json_value
+from corpora.artifacts.durable import json_value
 from corpora.errors import InputError
 from runtimes.errors import LLMError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from corpora.errors import InputError, MissingExtraError
-from indexer.encoders.failures import device_errors, first_line
+from indexer.machine.failures import device_errors, first_line
 from runtimes.errors import LLMError, PromptTooLong
 
 from .base import AskYesNo, Call, Capabilities, Choice, Gen, Generate, MeanNll, Nll, Prompt, Reply, TokenIds, YesNo, text_of

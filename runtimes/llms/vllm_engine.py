@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from corpora.errors import InputError, MissingExtraError
-from indexer.encoders.failures import first_line
+from indexer.machine.failures import first_line
 from runtimes.errors import LLMError, PromptTooLong
 
 from .base import (

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from corpora.durable import json_value
+from corpora.artifacts.durable import json_value
 from corpora.errors import InputError
 
 from .base import FEVER_LABELS, Question, gold

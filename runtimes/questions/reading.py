@@ -46,7 +46,7 @@ def detect_format(path: Path) -> str:
 
 def sample_questions() -> list[Question]:
     """Return the questions on the sample corpus; ``passages`` are the passages that hold the evidence."""
-    from corpora import sample
+    from corpora.known import sample
 
     return [Question(one.id, one.question, one.answers, gold(passages=list(one.gold_ids))) for one in sample.questions()]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.durable import write_durably
+from corpora.artifacts.durable import write_durably
 from corpora.errors import InputError
 from corpora.progress import Progress, silent
 from corpora.registry import near_names

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.peers.groups import GROUPS, given
 from benchmarks.peers.recall import best_rows, recall
+from corpora.known.sample import CORPUS, questions
 from corpora.passage import Passage
-from corpora.sample import CORPUS, questions
 from corpora.store import PassageStore
 from indexer.base import NO_ROW, Hits
 from tests.conftest import ROOT

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.sample import CORPUS
+from corpora.known.sample import CORPUS
 from indexer.build import build_index
 from tests.benchmarks.test_smoke import rows
 

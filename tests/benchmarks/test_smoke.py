@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.sample import CORPUS, questions
+from corpora.known.sample import CORPUS, questions
 from indexer.build import build_index
 from tests.conftest import ROOT
 

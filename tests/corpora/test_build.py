@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from corpora.artifacts.building import discard, locked, staging_path
 from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from corpora.corpus import Corpus
-from corpora.custom import Reading, custom_corpus
 from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
+from corpora.fetching.sources import LocalFile, obtain
+from corpora.known.custom import Reading, custom_corpus
 from corpora.passage import Passage
 from corpora.progress import Progress
-from corpora.sources import LocalFile, obtain
-from corpora.staging import discard, locked, staging_path
 from indexer.build import build_index
 from tests.conftest import ROOT
 
@@ -42,7 +42,7 @@ KILLED_BUILD = """
     from pathlib import Path
     import corpora.store.writer as writer
     from corpora.build import StoreOptions, build_store
-    from corpora.custom import Reading, custom_corpus
+    from corpora.known.custom import Reading, custom_corpus
 
     writer._BATCH_PASSAGES = 100
     def kill(done, total):
@@ -77,7 +77,7 @@ def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, 
 def test_a_build_killed_while_it_is_finished_goes_on_too(source: Path, killed_in: str) -> None:
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
     module = "writer" if killed_in == "write_checks" else "staging"
-    kill = f"import corpora.staging as staging\n{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+    kill = f"import corpora.artifacts.building as staging\n{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     script = textwrap.dedent(KILLED_BUILD).replace("def kill", kill + "def kill")
     killed = subprocess.run([sys.executable, "-c", script, source, "100000"], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from corpora import compression, readers
-from corpora.compression import lines_of, open_bytes, read_bytes
 from corpora.errors import InputError
-from corpora.readers import detect_format, read
+from corpora.reading import compression, readers
+from corpora.reading.compression import lines_of, open_bytes, read_bytes
+from corpora.reading.readers import detect_format, read
 
 Compress = Callable[[bytes], bytes]
 

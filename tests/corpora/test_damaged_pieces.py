@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from corpora.artifacts.building import staging_path
 from corpora.build import StoreOptions, build_store, open_store, store_path
 from corpora.errors import ArtifactDamaged
 from corpora.passage import Passage
-from corpora.staging import staging_path
 from corpora.store import PassageStore
 from indexer.build import build_index
 from indexer.catalog import index_path

@@ -1,4 +1,4 @@
-"""``corpora.download`` against a real server on this machine, which misbehaves as each test tells it to."""
+"""``corpora.fetching.download`` against a real server on this machine, which misbehaves as each test tells it to."""
 
 import contextlib
 import hashlib
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.download import ATTEMPTS, download, mirrored, verify
 from corpora.errors import DownloadError, InputError, StorageError
+from corpora.fetching.download import ATTEMPTS, download, mirrored, verify
 from corpora.passage import SourceFile
 
 CONTENT = random.Random(7).randbytes(3_000_000)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora import wiki2018, wiki2020
 from corpora.build import StoreOptions, build_store, open_store, store_manifest
 from corpora.corpus import Corpus
 from corpora.errors import DownloadError, InputError
+from corpora.known import wiki2018, wiki2020
 from corpora.passage import Passage
 from tests.loopback import serving
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import MANIFEST, manifest_from_json
-from corpora.staging import locked, staging_path
-from indexer.vectors import finished_ranges
+from corpora.artifacts.building import locked, staging_path
+from corpora.artifacts.manifest import MANIFEST, manifest_from_json
+from indexer.vectors.file import finished_ranges
 from tests.faults.commands import ENCODER, command, ended, idx, started
 from tests.faults.conftest import QUERIES, build_command, path_of
 from tests.faults.test_servers import served

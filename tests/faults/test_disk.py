@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import MANIFEST, is_finished, manifest_from_json
+from corpora.artifacts.building import staging_path
+from corpora.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.custom import Reading, custom_corpus
-from corpora.staging import staging_path
+from corpora.known.custom import Reading, custom_corpus
 from indexer.build import build_index
 from tests.faults.commands import ENCODER, Ended, ended, idx
 from tests.faults.conftest import KINDS, QUERIES, build_command, path_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import MANIFEST
+from corpora.artifacts.manifest import MANIFEST
 from corpora.build import open_store
 from corpora.store.layout import DATABASE
 from tests.faults.commands import ENCODER, Ended, ended, idx

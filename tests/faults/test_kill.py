@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts import MANIFEST, is_finished
+from corpora.artifacts.building import PIECES, staging_path
+from corpora.artifacts.home import corpus_path
+from corpora.artifacts.manifest import MANIFEST, is_finished
 from corpora.build import open_store
-from corpora.home import corpus_path
-from corpora.staging import PIECES, staging_path
 from indexer.build import open_vector_index
 from indexer.catalog import index_path
-from indexer.vectors import VECTORS
+from indexer.vectors.file import VECTORS
 from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of

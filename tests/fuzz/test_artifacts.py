@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.artifacts import MANIFEST, manifest_from_json
+from corpora.artifacts.manifest import MANIFEST, manifest_from_json
 from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from corpora.errors import IdxError
 from corpora.passage import Passage

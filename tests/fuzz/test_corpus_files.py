@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora import readers
-from corpora.custom import Reading, custom_corpus
 from corpora.errors import InputError
+from corpora.known.custom import Reading, custom_corpus
 from corpora.passage import BadRecord, Passage
-from corpora.readers import READERS, detect_format, read
-from corpora.splitters import SPLITTERS
+from corpora.reading import readers
+from corpora.reading.readers import READERS, detect_format, read
+from corpora.reading.splitters import SPLITTERS
 from tests.fuzz.mutating import COMPRESSIONS, check_refusal, damaged, examples, found_or_refused, in_memory_of, packed
 
 TSV = b'id\ttext\ttitle\n1\t"say ""hi"" now"\tThe "Nile"\n2\ta\tb\n\n"3"\t"two\nlines"\t\n'

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indexer.embedding_formats import find_embeddings
+from indexer.published.formats import find_embeddings
 from tests.fuzz.mutating import damaged, examples, found_or_refused, in_memory_of
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)

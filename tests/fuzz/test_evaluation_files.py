@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora import compression
+from corpora.reading import compression
 from runtimes.evaluation import predictions
 from runtimes.evaluation.retrieval.query_groups import read_groups
 from runtimes.evaluation.retrieval.trec import read_qrels, read_run

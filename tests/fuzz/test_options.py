@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.home import split_name
-from indexer.devices import check_devices
+from corpora.artifacts.home import split_name
+from indexer.machine.devices import check_devices
 from indexer.naming import canonical_name
 from retrievers.options import SearchOptions
 from runtimes.cli.search import _factors

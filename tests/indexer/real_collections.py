@@ -19,7 +19,7 @@ from corpora.passage import Passage
 from indexer.build import build_index, open_index
 from indexer.catalog import index_path
 from indexer.indexes.bm25 import BM25Index
-from indexer.indexes.lucene import LuceneIndex
+from indexer.indexes.lucene.index import LuceneIndex
 from tests.conftest import corpus_of
 
 

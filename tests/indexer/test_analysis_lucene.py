@@ -19,7 +19,7 @@ import pytest
 
 from indexer.analysis import TermNumbers, english
 from indexer.analysis.characters import CLASSES, class_table
-from indexer.jvm import in_java, java_class
+from indexer.indexes.lucene.jvm import in_java, java_class
 from tests.indexer.test_analysis import CASES, STEMS
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):

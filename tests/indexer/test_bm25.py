@@ -18,8 +18,8 @@ from corpora.store import PassageStore
 from indexer.analysis import english
 from indexer.build import build_index, open_index
 from indexer.catalog import index_manifest, index_path
-from indexer.dictionary import Dictionary
 from indexer.indexes.bm25 import BM25Index, files, inversion
+from indexer.indexes.bm25.dictionary import Dictionary
 from indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
 
 Build = Callable[..., PassageStore]

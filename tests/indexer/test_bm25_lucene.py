@@ -21,7 +21,7 @@ import pytest
 from corpora.passage import Passage
 from indexer.analysis import TermNumbers
 from indexer.base import Hits
-from indexer.jvm import in_java, java_class
+from indexer.indexes.lucene.jvm import in_java, java_class
 from tests.indexer.real_collections import COLLECTIONS, Pair, dpr_union, index_both, sampled
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import indexer.compiled
+import indexer.machine.compiled
 
-CALLED = "from indexer.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
-CALLER = "from indexer.called import inner\nfrom indexer.compiled import kernel\n\n\n@kernel\ndef outer(x):\n    return inner(x)\n"
+CALLED = "from indexer.machine.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
+CALLER = "from indexer.called import inner\nfrom indexer.machine.compiled import kernel\n\n\n@kernel\ndef outer(x):\n    return inner(x)\n"
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def package(tmp_path: Path) -> Path:
     package = tmp_path / "indexer"
     package.mkdir()
     (package / "__init__.py").touch()
-    shutil.copy(indexer.compiled.__file__, package / "compiled.py")
+    shutil.copy(indexer.machine.compiled.__file__, package / "compiled.py")
     (package / "caller.py").write_text(CALLER)
     return package
 
@@ -60,5 +60,5 @@ def test_a_change_in_a_file_that_kernels_do_not_use_compiles_nothing_again(packa
 def test_every_form_of_import_is_followed(package: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (package / "called.py").touch()
     (package / "caller.py").write_text(statement + "\n")
-    monkeypatch.setattr(indexer.compiled, "ROOT", package.parent)
-    assert package / "called.py" in indexer.compiled._sources(package / "caller.py")
+    monkeypatch.setattr(indexer.machine.compiled, "ROOT", package.parent)
+    assert package / "called.py" in indexer.machine.compiled._sources(package / "caller.py")

@@ -7,9 +7,10 @@ import os
 import pytest
 
 from corpora.errors import InputError
-from indexer import devices
-from indexer.base import n_threads
-from indexer.devices import EmbedOptions, Precision, resources
+from indexer.embedding.embed import resources
+from indexer.embedding.options import EmbedOptions, Precision
+from indexer.machine import devices
+from indexer.machine.threads import n_threads
 from indexer.naming import encoder_spec
 
 CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")

@@ -16,14 +16,14 @@ from corpora.errors import IdxError
 from corpora.passage import Passage
 from corpora.progress import Progress, silent
 from corpora.store import PassageStore
-from indexer import batching, pipeline
 from indexer.base import Stored, Vectors
-from indexer.devices import Precision, Resources
-from indexer.embed import EmbedProgress, embed
+from indexer.embedding import batching, pipeline
+from indexer.embedding.embed import EmbedProgress, embed
+from indexer.embedding.options import Precision, Resources
+from indexer.embedding.pipeline import Job, PassageEncoder
 from indexer.encoders.spec import Tokens
 from indexer.naming import encoder_spec
-from indexer.pipeline import Job, PassageEncoder
-from indexer.vectors import VECTORS, VectorFile, finished_ranges
+from indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
 if TYPE_CHECKING:
     import torch

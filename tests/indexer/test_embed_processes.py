@@ -17,20 +17,20 @@ import numpy as np
 import pytest
 
 import indexer.build
+from corpora.artifacts.building import staging_path
 from corpora.build import open_store
 from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
 from corpora.passage import Passage
 from corpora.progress import silent
-from corpora.staging import staging_path
 from corpora.store import PassageStore
 from indexer.build import build_vectors, refuse_other_weights
 from indexer.catalog import index_path
-from indexer.devices import EmbedOptions, Precision, Resources
-from indexer.embed import EmbedProgress, embed
+from indexer.embedding.embed import EmbedProgress, embed
+from indexer.embedding.options import EmbedOptions, Precision, Resources
+from indexer.embedding.pipeline import Job, PassageEncoder
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
 from indexer.naming import encoder_spec
-from indexer.pipeline import Job, PassageEncoder
-from indexer.vectors import VECTORS, VectorFile, finished_ranges
+from indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow  # processes that are started afresh, with torch: a minute
@@ -115,12 +115,12 @@ from pathlib import Path
 from corpora.build import open_store
 import indexer.build
 from indexer.build import build_vectors
-from indexer.devices import EmbedOptions, Precision, Resources
-from indexer.embed import EmbedProgress, embed
+from indexer.machine.devices import EmbedOptions, Precision, Resources
+from indexer.embedding.embed import EmbedProgress, embed
 from indexer.encoders.spec import with_checkpoint
 from indexer.naming import encoder_spec
-from indexer.pipeline import Job
-from indexer.vectors import VectorFile
+from indexer.embedding.pipeline import Job
+from indexer.vectors.file import VectorFile
 
 what, range_rows, checkpoint, *folder = sys.argv[1:]
 indexer.build.RANGE_ROWS = int(range_rows)
@@ -221,7 +221,7 @@ def test_a_device_that_cannot_be_used_costs_no_finished_vector(
     staging = staging_path(index_path("made", "contriever"))
     finished = kept(staging)
     assert finished
-    monkeypatch.setattr("indexer.devices._devices", lambda device: ("cpu", "cuda:9"))
+    monkeypatch.setattr("indexer.machine.devices._devices", lambda device: ("cpu", "cuda:9"))
     with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     assert finished.items() <= kept(staging).items()

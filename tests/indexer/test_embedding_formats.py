@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from corpora.errors import InputError, StorageError
-from indexer import embedding_formats
 from indexer.base import Vectors
-from indexer.embedding_formats import Embeddings, find_embeddings, hashed
+from indexer.published import formats as embedding_formats
+from indexer.published.formats import Embeddings, find_embeddings, hashed
 
 IDS = [f"id {n}" for n in range(1, 1201)]
 VECTORS: Vectors = np.random.default_rng(3).normal(size=(1200, 8)).astype(np.float32)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from corpora import sample
-from corpora.home import downloads_path
+from corpora.artifacts.home import downloads_path
+from corpora.known import sample
 from corpora.passage import Passage, SourceFile
-from indexer.devices import EmbedOptions, Precision, Resources
+from indexer.embedding.options import EmbedOptions, Precision, Resources
+from indexer.embedding.pipeline import Measured
 from indexer.estimate import Need, disk_shortage, import_need, need_of, vectors_need
 from indexer.naming import encoder_spec
-from indexer.pipeline import Measured
-from indexer.published import ImportOptions
-from indexer.published_addresses import PublishedVectors
+from indexer.published.addresses import PublishedVectors
+from indexer.published.importing import ImportOptions
 
 MEASURED = Measured(seconds_per_byte=1e-6, dim=768, peak_bytes=2_000_000_000)
 

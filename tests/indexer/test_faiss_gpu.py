@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from corpora.errors import IdxError, InputError
-from indexer.base import SearchParam, equal_ranges
-from indexer.devices import gpus_of
-from indexer.indexes.faiss_cpu import ONLY_CPU
-from indexer.indexes.faiss_gpu import (
+from indexer.base import SearchParam
+from indexer.indexes.faiss.cpu import ONLY_CPU
+from indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
     LARGEST_K,
     _failures_named,
@@ -21,9 +20,11 @@ from indexer.indexes.faiss_gpu import (
     open_flat_anywhere,
     refusal,
 )
-from indexer.indexes.faiss_index import Contents, FaissIndex
-from indexer.indexes.faiss_library import INDEX_FILE
+from indexer.indexes.faiss.index import Contents, FaissIndex
+from indexer.indexes.faiss.library import INDEX_FILE
 from indexer.indexes.kinds import OpenOptions
+from indexer.machine.devices import gpus_of
+from indexer.machine.threads import equal_ranges
 from tests.indexer.made_vectors import clustered
 from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
 

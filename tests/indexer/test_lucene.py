@@ -15,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from corpora.artifacts import Manifest, read_manifest
+from corpora.artifacts.manifest import Manifest, read_manifest
 from corpora.build import open_store
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_index, open_index
 from indexer.catalog import index_path
-from indexer.indexes import lucene_build
-from indexer.indexes.lucene import LuceneIndex, damage_named
-from indexer.jvm import JavaError, in_java, java_class
+from indexer.indexes.lucene import build as lucene_build
+from indexer.indexes.lucene.index import LuceneIndex, damage_named
+from indexer.indexes.lucene.jvm import JavaError, in_java, java_class
 from tests.conftest import corpus_of
 
 pytestmark = pytest.mark.slow  # Java: twenty seconds

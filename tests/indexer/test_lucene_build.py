@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import Manifest, read_manifest
+from corpora.artifacts.home import home as data_home
+from corpora.artifacts.manifest import Manifest, read_manifest
 from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
-from corpora.home import home as data_home
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_index, open_index
 from indexer.catalog import index_path
-from indexer.indexes import lucene_build
 from indexer.indexes.kinds import Size
-from indexer.indexes.lucene import LuceneIndex
-from indexer.indexes.lucene_build import cost
+from indexer.indexes.lucene import build as lucene_build
+from indexer.indexes.lucene.build import cost
+from indexer.indexes.lucene.index import LuceneIndex
 
 pytestmark = pytest.mark.slow  # Java: half a minute
 

@@ -18,9 +18,9 @@ from corpora.store import PassageStore
 from indexer.base import SearchParams
 from indexer.build import build_index, open_rescorer, open_vector_index
 from indexer.catalog import index_manifest, index_path
-from indexer.indexes.faiss_library import INDEX_FILE, load_faiss
+from indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
-from indexer.vectors import VECTORS
+from indexer.vectors.file import VECTORS
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
 

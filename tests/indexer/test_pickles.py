@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import InputError
-from indexer.pickles import Array, Extent, read_pickle
+from indexer.published.pickles import Array, Extent, read_pickle
 
 PROTOCOLS = (3, 4, 5)  # those in which bytes are bytes
 

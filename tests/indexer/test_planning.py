@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corpora.build import StoreOptions
-from corpora.custom import Reading
 from corpora.errors import StorageError, UnknownNameError
+from corpora.known.custom import Reading
 from corpora.progress import Progress
 from corpora.resolving import resolve
 from indexer import estimate

@@ -10,21 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts import Manifest
+from corpora.artifacts.building import locked, staging_path
+from corpora.artifacts.manifest import Manifest
 from corpora.build import open_store
 from corpora.errors import ArtifactMismatch, InputError, LockedError
 from corpora.passage import Passage
-from corpora.staging import locked, staging_path
 from corpora.store import PassageStore
-from indexer import embedding_formats, published
 from indexer.base import Vectors
 from indexer.build import open_index
 from indexer.catalog import index_path
-from indexer.embedding_formats import find_embeddings
-from indexer.indexes.exact import ExactIndex
+from indexer.indexes.exact.index import ExactIndex
 from indexer.naming import encoder_spec
-from indexer.published import ImportOptions, import_vectors
-from indexer.vectors import VECTORS
+from indexer.published import formats as embedding_formats
+from indexer.published import importing as published
+from indexer.published.formats import find_embeddings
+from indexer.published.importing import ImportOptions, import_vectors
+from indexer.vectors.file import VECTORS
 
 DIM = 8
 

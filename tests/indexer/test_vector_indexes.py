@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts import verify_files
+from corpora.artifacts.manifest import verify_files
 from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
 from corpora.passage import Passage
@@ -23,7 +23,7 @@ from indexer import VECTOR_INDEXES
 from indexer.base import DEFAULT_PARAMS, Hits, SearchParams, VectorIndex, Vectors
 from indexer.build import build_index, open_vector_index
 from indexer.catalog import built_indexes, index_manifest, index_path
-from indexer.recall import recall
+from indexer.recall.measuring import recall
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
 
@@ -170,7 +170,7 @@ def test_ivfpq_is_refused_where_its_codes_would_tell_nothing(build: Callable[...
 
 
 def test_ivfpq_is_not_opened_without_the_memory_that_it_takes(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.indexes.faiss_cpu.available_bytes", lambda: 899)
+    monkeypatch.setattr("indexer.indexes.faiss.cpu.available_bytes", lambda: 899)
     with pytest.raises(InputError, match=r"takes 900 B of memory \(100 vectors × 9 bytes\), of which 899 B can be had"):
         made("minilm-ivfpq", clustered(100, 8, 0))
 
@@ -351,8 +351,8 @@ class Killed(BaseException):
 def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("corpus_vectors", "indexes.faiss_ivf"):
         monkeypatch.setattr(f"indexer.{module}.BATCH_ROWS", 256)
-    monkeypatch.setattr("indexer.indexes.faiss_ivf._PIECE_BATCHES", 1)
-    monkeypatch.setattr("indexer.indexes.faiss_hnsw._SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("indexer.indexes.faiss.ivf._PIECE_BATCHES", 1)
+    monkeypatch.setattr("indexer.indexes.faiss.hnsw._SAVE_EVERY_S", 0.0)
     store, vectors, queries = build(passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)
     put_vectors(store, vectors)
 

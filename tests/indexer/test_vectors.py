@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts import Manifest, Recipe
+from corpora.artifacts.building import PIECES
+from corpora.artifacts.manifest import Manifest, Recipe
 from corpora.errors import ArtifactDamaged, IdxError, InputError
-from corpora.staging import PIECES
 from indexer.base import Stored, Vectors
-from indexer.corpus_vectors import corpus_vectors
-from indexer.indexes.exact import open_exact
-from indexer.vectors import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, put
+from indexer.indexes.exact.index import open_exact
+from indexer.vectors.corpus_vectors import corpus_vectors
+from indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, put
 from tests.indexer.made_vectors import sealed
 
 N_ROWS = 25

@@ -19,14 +19,14 @@ from corpora.errors import IdxError, InputError
 from corpora.passage import Passage
 from corpora.progress import silent
 from corpora.store import PassageStore
-from indexer import batching, pipeline
-from indexer.devices import Precision, Resources
-from indexer.embed import EmbedProgress, embed
+from indexer.embedding import batching, pipeline
+from indexer.embedding.embed import EmbedProgress, embed
+from indexer.embedding.options import Precision, Resources
+from indexer.embedding.pipeline import Job, embed_ranges
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
+from indexer.machine.workers import ahead, processes
 from indexer.naming import encoder_spec
-from indexer.pipeline import Job, embed_ranges
-from indexer.vectors import VectorFile, finished_ranges
-from indexer.workers import ahead, processes
+from indexer.vectors.file import VectorFile, finished_ranges
 
 
 class AtOnce(Executor):

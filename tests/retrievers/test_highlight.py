@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from corpora import sample
+from corpora.known import sample
 from indexer.analysis import english
 from retrievers.highlight import highlights
 

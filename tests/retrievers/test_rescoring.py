@@ -17,7 +17,7 @@ from indexer.build import build_index, open_index
 from indexer.catalog import index_manifest, index_path
 from indexer.indexes.bm25 import BM25Index
 from indexer.indexes.bm25.files import IndexFiles
-from indexer.indexes.lucene import LuceneIndex
+from indexer.indexes.lucene.index import LuceneIndex
 from retrievers.base import Retriever
 from retrievers.bm25 import BM25Retriever
 from retrievers.opening import open_retriever

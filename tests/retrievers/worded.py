@@ -13,8 +13,8 @@ import numpy as np
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.base import Vectors
-from indexer.indexes.exact import ExactIndex
-from indexer.rescoring import Rescorer
+from indexer.indexes.exact.index import ExactIndex
+from indexer.vectors.rescoring import Rescorer
 from retrievers.dense import DenseRetriever
 
 DIM = 24

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from corpora.artifacts.building import locked
 from corpora.build import skipped_records, store_path
-from corpora.staging import locked
 from indexer.catalog import index_path
 from tests.conftest import ROOT
 from tests.faults import commands

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from corpora import sample
+from corpora.known import sample
 from runtimes.questions import sample_questions
 from tests.runtimes.command_line import Command
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from corpora import sample
+from corpora.known import sample
 from retrievers.opening import open_searcher
 from retrievers.options import SearchOptions
 from runtimes.evaluation.retrieval.has_answer import has_answer

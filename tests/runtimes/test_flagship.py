@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora import wiki2018
-from corpora.home import home
+from corpora.artifacts.home import home
+from corpora.known import wiki2018
 from runtimes.cli import main
 from tests.loopback import serving
 

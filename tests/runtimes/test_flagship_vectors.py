@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora import wiki2018
 from corpora.build import open_store
-from indexer import ENCODERS, published_addresses
+from corpora.known import wiki2018
+from indexer import ENCODERS
 from indexer.base import Vectors
 from indexer.catalog import index_manifest, index_path
 from indexer.encoders.checkpoints import HubCheckpoint
 from indexer.naming import encoder_spec
-from indexer.vectors import VECTORS
+from indexer.published import addresses as published_addresses
+from indexer.vectors.file import VECTORS
 from tests.loopback import serving
 from tests.runtimes.command_line import Command
 

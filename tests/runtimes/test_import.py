@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts import read_manifest
+from corpora.artifacts.manifest import read_manifest
 from corpora.build import StoreOptions, build_store, open_store, store_path
 from corpora.errors import ArtifactMismatch, InputError
 from corpora.passage import Passage
 from indexer.build import build_index, open_index
 from indexer.catalog import index_path
-from indexer.indexes import lucene_import
-from indexer.indexes.lucene import LuceneIndex
-from indexer.jvm import in_java, java_class, run_java
+from indexer.indexes.lucene.index import LuceneIndex
+from indexer.indexes.lucene.jvm import in_java, java_class, run_java
+from indexer.published import lucene as lucene_import
 from runtimes.cli import main
 from tests.conftest import corpus_of
 

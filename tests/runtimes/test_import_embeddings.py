@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.readers import read_tsv
+from corpora.reading.readers import read_tsv
 from indexer.base import Vectors
 from indexer.build import build_vectors
 from indexer.catalog import index_path
-from indexer.devices import EmbedOptions
+from indexer.embedding.options import EmbedOptions
 from indexer.encoders import contriever
 from indexer.encoders.checkpoints import HubCheckpoint
 from indexer.naming import encoder_spec
-from indexer.vectors import VECTORS
+from indexer.vectors.file import VECTORS
 from tests.conftest import corpus_of
 from tests.runtimes.command_line import Command
 

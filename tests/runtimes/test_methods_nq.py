@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpora.build import StoreOptions, build_store, open_store
-from corpora.custom import Reading, custom_corpus
+from corpora.known.custom import Reading, custom_corpus
 from indexer.build import build_index
 from runtimes.execution.runs import read_predictions
 from runtimes.methods import METHODS

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from corpora.build import open_store
-from corpora.sample import questions
+from corpora.known.sample import questions
 from retrievers.opening import open_searcher
 from runtimes.execution.executor import execute
 from runtimes.execution.records import prediction_json

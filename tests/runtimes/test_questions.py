@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora import sample
 from corpora.errors import InputError
+from corpora.known import sample
 from runtimes.questions import Question, read_questions, sample_questions
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from corpora import sample
+from corpora.known import sample
 from runtimes.cli.run import REPLIES
 from runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
 from runtimes.llms.base import Call

@@ -134,7 +134,7 @@ def test_recall_of_a_corpus_without_such_an_index_is_refused(idx: Command, notes
 
 
 def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.recall._MIN_S", 0.0)
+    monkeypatch.setattr("indexer.recall.measuring._MIN_S", 0.0)
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"question": "rivers"}\n\nwhich metals\nwhich metals\n')
     reports = json.loads(idx("check", indexed, "--recall", "--queries", questions, "--json"))["recall"]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corpora.artifacts import Manifest
+from corpora.artifacts.manifest import Manifest
 from corpora.errors import ArtifactDamaged, StorageError
 from indexer.page_checks import CheckedFiles
 

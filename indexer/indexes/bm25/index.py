@@ -10,17 +10,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts import Manifest, Parameters
+from corpora.artifacts.building import PIECES
+from corpora.artifacts.manifest import Manifest, Parameters
 from corpora.errors import ArtifactDamaged, ArtifactMismatch
-from corpora.staging import PIECES
 from corpora.store import PassageStore, Rows
 from indexer.analysis import ANALYZER, TermNumbers
-from indexer.base import Hits, Scores, check_k, n_threads, no_hits
-from indexer.compiled import kernel
-from indexer.dictionary import HashedTerms, find_all
+from indexer.base import Hits, Scores, check_k, no_hits
 from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, OpenOptions, Size
+from indexer.machine.compiled import kernel
+from indexer.machine.threads import n_threads
 
 from .bounds import Terms
+from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
 from .inversion import invert
 from .merging import merge

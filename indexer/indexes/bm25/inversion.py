@@ -21,17 +21,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.durable import replacing
+from corpora.artifacts.durable import replacing
 from corpora.errors import PiecesDamaged
 from corpora.progress import Progress
 from corpora.store import PassageStore
 from indexer.analysis import TermNumbers, TermTable
-from indexer.base import n_threads
-from indexer.compiled import kernel
-from indexer.dictionary import Dictionary
+from indexer.machine.compiled import kernel
+from indexer.machine.threads import n_threads
+from indexer.machine.workers import ahead
 from indexer.page_checks import save_array
-from indexer.workers import ahead
 
+from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .similarity import MAX_TF
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import kernel
-from indexer.dictionary import Dictionary
+from indexer.machine.compiled import kernel
 
+from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .inversion import n_pieces, read_piece
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies

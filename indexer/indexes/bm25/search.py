@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import kernel
-from indexer.indexes.selection import offer_rows, sort_best, take_best
+from indexer.machine.compiled import kernel
 
 from .bounds import Terms, candidates
 from .files import BLOCK_ROWS, Postings
 from .scoring import scores
+from .selection import offer_rows, sort_best, take_best
 from .similarity import Denominators
 
 MAX_FILTERED_TERMS = 1000

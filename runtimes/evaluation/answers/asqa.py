@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from runtimes.evaluation.answers import normalizing
+from runtimes.evaluation import normalizing
 from runtimes.evaluation.answers.alce_text import first_line, remove_citations, split_sentences
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.evaluation.answers.rouge import rouge_lsum

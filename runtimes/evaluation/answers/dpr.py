@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation.answers import normalizing, rouge
+from runtimes.evaluation import normalizing
 from runtimes.evaluation.answers.metric import Metric, references
 from runtimes.evaluation.answers.token_overlap import overlap
+
+from . import rouge
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float | None:

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from corpora.errors import InputError
-from runtimes.evaluation.answers import hotpotqa, normalizing
+from runtimes.evaluation import normalizing
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.evaluation.answers.token_overlap import overlap_metrics
+
+from . import hotpotqa
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runtimes.evaluation.answers import normalizing, rouge
+from runtimes.evaluation import normalizing
 from runtimes.evaluation.answers.metric import Metric, references
 from runtimes.evaluation.answers.token_overlap import overlap
 from runtimes.questions import Question
+
+from . import rouge
 
 
 def accuracy(answer: str, golds: Sequence[str]) -> float | None:

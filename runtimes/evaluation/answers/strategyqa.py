@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtimes.evaluation.answers import normalizing
+from runtimes.evaluation import normalizing
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.questions import Question
 

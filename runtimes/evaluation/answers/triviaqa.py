@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation.answers import normalizing
+from runtimes.evaluation import normalizing
 from runtimes.evaluation.answers.metric import Metric
 from runtimes.evaluation.answers.token_overlap import overlap
 

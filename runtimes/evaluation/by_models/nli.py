@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
-from indexer.batching import batches
-from indexer.devices import chosen_device
-from indexer.encoders.failures import device_errors, first_line
+from indexer.embedding.batching import batches
 from indexer.encoders.loading import check_weights, n_positions, silent_transformers
+from indexer.machine.devices import chosen_device
+from indexer.machine.failures import device_errors, first_line
 from runtimes.execution.identity import folder_digest
 from runtimes.llms.options import EngineOptions
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.errors import MissingExtraError
-from indexer.compiled import kernel
+from indexer.machine.compiled import kernel
 
 try:
     import regex

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from corpora.errors import MissingExtraError
 from corpora.registry import near_names
-from runtimes.evaluation.answers.normalizing import dpr, squad
+from runtimes.evaluation.normalizing import dpr, squad
 from runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
 
 try:

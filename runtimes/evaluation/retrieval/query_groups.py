@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.compression import lines_of, reading
-from corpora.durable import json_value
+from corpora.artifacts.durable import json_value
 from corpora.errors import InputError
+from corpora.reading.compression import lines_of, reading
 from runtimes.llms.text import whole_characters
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import indexer.build
-import indexer.cluster.embedding
-import indexer.compiled
+import indexer.embedding.cluster.embedding
+import indexer.machine.compiled
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.cluster.nodes import connected
-from indexer.devices import ClusterOptions, EmbedOptions
+from indexer.embedding.cluster.nodes import connected
+from indexer.embedding.options import ClusterOptions, EmbedOptions
 from indexer.encoders.spec import EncoderSpec, with_checkpoint
 from indexer.naming import encoder_spec
 from tests.indexer.cluster.ray_nodes import cluster_of

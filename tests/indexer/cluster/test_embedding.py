@@ -22,23 +22,23 @@ import numpy as np
 import pytest
 
 import indexer.build
-import indexer.cluster.embedding
-import indexer.compiled
-from corpora import sample
-from corpora.artifacts import Manifest
+import indexer.embedding.cluster.embedding
+import indexer.machine.compiled
+from corpora.artifacts.building import staging_path
+from corpora.artifacts.manifest import Manifest
 from corpora.build import StoreOptions, build_store, open_store
+from corpora.known import sample
 from corpora.passage import Passage
-from corpora.staging import staging_path
 from corpora.store import PassageStore
 from indexer.build import build_vectors
 from indexer.catalog import index_path
-from indexer.cluster.nodes import connected
-from indexer.devices import ClusterOptions, EmbedOptions, Precision, Resources, Share
-from indexer.embed import EmbedProgress, embed
+from indexer.embedding.cluster.nodes import connected
+from indexer.embedding.embed import EmbedProgress, embed
+from indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from indexer.embedding.pipeline import Job
 from indexer.encoders.spec import EncoderSpec
 from indexer.naming import encoder_spec
-from indexer.pipeline import Job
-from indexer.vectors import VECTORS, VectorFile, finished_ranges
+from indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
@@ -121,7 +121,7 @@ def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
     build_store(sample.CORPUS, StoreOptions(limit=N))
     corpus = f"sample@{N}"
     store = open_store(corpus)
-    with caplog.at_level(logging.INFO, "indexer.cluster.watch"):
+    with caplog.at_level(logging.INFO, "indexer.embedding.cluster.watch"):
         found = built_with_a_node_lost(on_cluster, corpus, dataclasses.replace(minilm, passage_text=unhurried), store, SHARD_ROWS)
     assert "was lost" in caplog.text
     assert_same(found, alone(corpus, minilm, store))
@@ -160,10 +160,10 @@ import sys
 from pathlib import Path
 import indexer.build
 from corpora.build import open_store
-from indexer.devices import ClusterOptions, EmbedOptions
+from indexer.machine.devices import ClusterOptions, EmbedOptions
 from indexer.encoders.spec import with_checkpoint
 from indexer.naming import encoder_spec
-from indexer.cluster.nodes import connected
+from indexer.embedding.cluster.nodes import connected
 
 address, checkpoint = sys.argv[1:]
 indexer.build.RANGE_ROWS = 250

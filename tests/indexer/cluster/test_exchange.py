@@ -15,8 +15,8 @@ import pytest
 from corpora.errors import ArtifactDamaged, InputError, MissingExtraError, StorageError
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.cluster.exchange import Exchange
-from indexer.cluster.places import Exchanged, SharedHome, exchanged, read_and_write
+from indexer.embedding.cluster.exchange import Exchange
+from indexer.embedding.cluster.places import Exchanged, SharedHome, exchanged, read_and_write
 
 pytest.importorskip("fsspec", reason="needs the extra 'ray'")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexer.cluster.nodes import connected
+from indexer.embedding.cluster.nodes import connected
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 

@@ -14,23 +14,23 @@ from typing import Any
 import pytest
 
 import indexer.build
-import indexer.cluster.embedding
-import indexer.compiled
+import indexer.embedding.cluster.embedding
+import indexer.machine.compiled
 from corpora.build import open_store
 from corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
 from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.build import build_vectors
 from indexer.catalog import index_path
-from indexer.cluster.embedding import check_cluster, measured_on_ray
-from indexer.cluster.nodes import check_versions
-from indexer.cluster.places import SharedHome
-from indexer.cluster.watch import Lost, Watch, translated
-from indexer.devices import ClusterOptions, EmbedOptions, Precision, Resources, Share, resources
-from indexer.embed import EmbedProgress
+from indexer.embedding.cluster.embedding import check_cluster, measured_on_ray
+from indexer.embedding.cluster.nodes import check_versions
+from indexer.embedding.cluster.places import SharedHome
+from indexer.embedding.cluster.watch import Lost, Watch, translated
+from indexer.embedding.embed import EmbedProgress, resources
+from indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from indexer.embedding.pipeline import Job
 from indexer.encoders.spec import EncoderSpec
-from indexer.pipeline import Job
-from indexer.vectors import VectorFile
+from indexer.vectors.file import VectorFile
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
 
@@ -107,7 +107,7 @@ def test_timing_on_a_cluster_that_is_busy_ends(
     made_passages: list[Passage],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexer.cluster.embedding, "_TIMED_S", 1.0)
+    monkeypatch.setattr(indexer.embedding.cluster.embedding, "_TIMED_S", 1.0)
     others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(3)]
     assert len(set(ray.get([other.node.remote() for other in others], timeout=120))) == 3
     found = resources(CLUSTER, tiny)
@@ -163,7 +163,7 @@ def test_the_same_nodes_are_asked_once(
     exchange = ClusterOptions(exchange=f"file://{tmp_path}/exchange")
     check_cluster(exchange)
     assert not list((tmp_path / "exchange").iterdir())
-    monkeypatch.setattr(indexer.compiled, "sources_hash", lambda *arguments: "another")
+    monkeypatch.setattr(indexer.machine.compiled, "sources_hash", lambda *arguments: "another")
     check_cluster(exchange)
     with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx with code [0-9a-f]{16}, here is another: install the same"):
         check_cluster(ClusterOptions())

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from corpora.errors import InputError
-from indexer.base import limit_threads, n_threads
-from indexer.cluster.nodes import Node
+from indexer.embedding.cluster.nodes import Node
+from indexer.machine.threads import limit_threads, n_threads
 from retrievers.base import Ranking
 from retrievers.cluster.placing import check_device, needs_gpus, placed
 from retrievers.cluster.replicas import Replica, ReplicatedShard

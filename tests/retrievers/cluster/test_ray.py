@@ -18,7 +18,7 @@ from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
 from corpora.passage import Passage
 from indexer.build import build_index
 from indexer.catalog import index_path
-from indexer.cluster.nodes import check_readable, check_versions, connected, nodes
+from indexer.embedding.cluster.nodes import check_readable, check_versions, connected, nodes
 from indexer.row_range import index_identity
 from retrievers import SearchOptions
 from retrievers.base import NotSearched, Searcher
@@ -213,7 +213,7 @@ def test_other_versions_are_refused(cluster: Any) -> None:  # noqa: ANN401
     ],
 )
 def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> None:
-    code = f"from indexer.cluster.nodes import connected\nwith connected({address!r}): pass"
+    code = f"from indexer.embedding.cluster.nodes import connected\nwith connected({address!r}): pass"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert message in done.stderr.splitlines()[-1]
 
@@ -227,7 +227,7 @@ def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  #
 
 
 def test_without_ray_the_extra_is_named(home: None) -> None:
-    code = "import sys\nsys.modules['ray'] = None\nfrom indexer.cluster.nodes import connected\nwith connected(): pass"
+    code = "import sys\nsys.modules['ray'] = None\nfrom indexer.embedding.cluster.nodes import connected\nwith connected(): pass"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert "needs the extra 'ray': pip install 'wikidx[ray]'" in done.stderr.splitlines()[-1]
 

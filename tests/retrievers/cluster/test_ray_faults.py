@@ -20,7 +20,7 @@ from corpora.passage import Passage
 from corpora.store import PassageStore
 from indexer.base import Hits
 from indexer.catalog import index_path
-from indexer.cluster.nodes import connected, nodes
+from indexer.embedding.cluster.nodes import connected, nodes
 from retrievers.base import Retriever
 from retrievers.cancellation import while_wanted
 from retrievers.client import RemoteSearcher

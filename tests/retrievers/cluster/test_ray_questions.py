@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from corpora import sample
 from corpora.build import StoreOptions, build_store, open_store
+from corpora.known import sample
 from indexer.build import build_index
-from indexer.cluster.nodes import connected
+from indexer.embedding.cluster.nodes import connected
 from retrievers import SearchOptions
 from retrievers.base import Ranking
 from retrievers.client import RemoteSearcher

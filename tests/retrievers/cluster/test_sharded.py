@@ -13,8 +13,9 @@ from corpora.build import StoreOptions, build_store, open_store
 from corpora.errors import ArtifactMismatch, InputError
 from corpora.passage import Passage
 from corpora.store import PassageStore
-from indexer.base import Hits, SearchParams, equal_ranges
+from indexer.base import Hits, SearchParams
 from indexer.build import build_index, open_rescorer, open_vector_index
+from indexer.machine.threads import equal_ranges
 from indexer.row_range import check_identity, index_identity
 from retrievers.base import NotSearched
 from retrievers.cluster.sharded import ShardedIndex, merge

@@ -15,7 +15,7 @@ from corpora.build import StoreOptions, build_store, open_store
 from corpora.passage import Passage
 from indexer.analysis import english
 from indexer.build import build_index, build_vectors
-from indexer.devices import EmbedOptions
+from indexer.embedding.options import EmbedOptions
 from indexer.naming import encoder_spec
 from retrievers.server.settings import Settings
 from tests.conftest import corpus_of

@@ -8,21 +8,8 @@ from typing import Any
 
 import pytest
 
-from runtimes.evaluation.answers import (
-    asqa,
-    dpr,
-    fever,
-    flashrag,
-    hotpotqa,
-    kilt,
-    normalizing,
-    popqa,
-    rouge,
-    selfrag,
-    squad,
-    strategyqa,
-    triviaqa,
-)
+from runtimes.evaluation import normalizing
+from runtimes.evaluation.answers import asqa, dpr, fever, flashrag, hotpotqa, kilt, popqa, rouge, selfrag, squad, strategyqa, triviaqa
 from runtimes.evaluation.answers.metrics import METRICS
 from runtimes.questions import Question
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, alias_question, read_cases

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import InputError
-from runtimes.evaluation.answers import flashrag, normalizing
+from runtimes.evaluation import normalizing
+from runtimes.evaluation.answers import flashrag
 from runtimes.evaluation.answers.alce_text import remove_citations
 from runtimes.evaluation.answers.metrics import METRICS, default_metrics
 from runtimes.questions import Question

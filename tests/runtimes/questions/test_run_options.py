@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora import sample as sample_corpus
+from corpora.known import sample as sample_corpus
 from runtimes.execution.identity import questions_digest
 from runtimes.execution.runs import read_predictions
 from runtimes.questions import read_questions, sample, sample_questions

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from corpora import sample
+from corpora.known import sample
 from corpora.passage import Passage
 from runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
 from runtimes.evaluation.by_models.nli import open_nli

@@ -1,0 +1,94 @@
+"""The data home, the names allowed in it, and what kind of disk it is on."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from corpora.errors import InputError
+
+RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
+
+_MAX_NAME = 100  # file systems stop at 255 bytes, and more is added to it
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def home() -> Path:
+    """Return the data home: ``$IDX_HOME``, else ``~/.idx``."""
+    return Path(os.environ.get("IDX_HOME") or "~/.idx").expanduser().absolute()
+
+
+def check_name(name: str) -> str:
+    """Return a name that a user gave to a corpus, if it is allowed.
+
+    Raises:
+        InputError: it holds other characters than ``a-z 0-9 . _ -``, or is reserved.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"'{name}' cannot be a name: use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
+    if len(name) > _MAX_NAME:
+        raise InputError(f"'{name[:20]}…' cannot be a name: it has {len(name)} letters, {_MAX_NAME} are possible")
+    if name in RESERVED_NAMES:
+        raise InputError(f"'{name}' is a reserved name: choose another one with --name")
+    return name
+
+
+def split_name(name: str) -> tuple[str, int | None]:
+    """Return the corpus and the limit that a name on disk stands for: ``<corpus>`` or, for a subset, ``<corpus>@<limit>``.
+
+    Raises:
+        InputError: ``name`` cannot be a corpus's.
+    """
+    corpus, at, limit = name.partition("@")
+    check_name(corpus)
+    if at and not (limit.isascii() and limit.isdecimal() and len(limit) < _MAX_NAME and int(limit) > 0):
+        raise InputError(f"'{name}' cannot be a name: behind '@' stands the number of passages of a subset")
+    return corpus, int(limit) if at else None
+
+
+def corpus_path(name: str) -> Path:
+    """Return the directory of a corpus in the data home, built or not; raises as ``split_name`` does."""
+    split_name(name)
+    return home() / name
+
+
+def downloads_path(corpus: str) -> Path:
+    """Return the directory of a corpus's downloaded files."""
+    return home() / "downloads" / corpus
+
+
+def corpus_names() -> list[str]:
+    """Return the names of all corpora in the data home of which anything is there; other folders are passed over."""
+
+    def is_corpus(folder: Path) -> bool:
+        try:
+            split_name(folder.name)
+        except InputError:
+            return False
+        return folder.is_dir()
+
+    return sorted(folder.name for folder in home().glob("*") if is_corpus(folder))
+
+
+def network_file_system(path: Path, mounts: str | None = None) -> str | None:
+    """Return the name of the network file system that holds a path, None for a local one or where it cannot be told.
+
+    Args:
+        path: need not exist yet.
+        mounts: the text of /proc/self/mounts; None reads it.
+    """
+    if mounts is None:
+        if not _MOUNTS.exists():  # not Linux
+            return None
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
+    resolved = path.resolve()
+    best_depth, best_kind = -1, ""
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        folder = Path(point.replace("\\040", " "))
+        if resolved.is_relative_to(folder) and len(folder.parts) >= best_depth:  # a later mount hides an earlier one
+            best_depth, best_kind = len(folder.parts), kind
+    return best_kind if best_kind in _NETWORK else None

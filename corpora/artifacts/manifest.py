@@ -1,0 +1,212 @@
+"""What an artefact says of itself in ``manifest.json``, and whether it can be believed. It does not know what the files hold."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from corpora.progress import Progress, silent
+
+from .durable import file_sha256, json_value
+
+MANIFEST = "manifest.json"
+
+_CHECKSUM = "sha256"
+
+Parameters = Mapping[str, str | int | float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides what a build makes; two builds with equal recipes make the same artefact."""
+
+    kind: str
+    format_version: int
+    parameters: Parameters
+    inputs: Mapping[str, str]  # name -> sha256 of a file, or the fingerprint of a store
+
+    def to_json(self) -> str:
+        """Return the recipe as text; equal recipes give equal text."""
+        return json.dumps(dataclasses.asdict(self), indent=1, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """Size and checksum of one file of an artefact."""
+
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a finished artefact is.
+
+    Attributes:
+        recipe: what it was built by.
+        sources: where the inputs were when it was built; a path or address for each.
+        fingerprint: of the corpus it holds or belongs to.
+        counts: "rows" and whatever else can be counted.
+        packages: versions of what took part.
+        files: name -> size and checksum.
+        created: UTC, ISO 8601.
+    """
+
+    recipe: Recipe
+    sources: Mapping[str, str]
+    fingerprint: str
+    counts: Mapping[str, int]
+    packages: Mapping[str, str]
+    files: Mapping[str, FileRecord]
+    created: str
+
+    def to_json(self) -> bytes:
+        """Return the content of ``manifest.json``: all of this, and a sha256 of it, by which a damaged one is told."""
+        data = dataclasses.asdict(self)
+        return json.dumps({**data, _CHECKSUM: _checksum(data)}, indent=1).encode()
+
+    def count(self, name: str) -> int:
+        """Return one of the counts.
+
+        Raises:
+            ArtifactDamaged: the manifest does not have it.
+        """
+        if name not in self.counts:
+            raise ArtifactDamaged(f"the manifest of a '{self.recipe.kind}' has no count of '{name}': build it again with --force")
+        return self.counts[name]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all files together."""
+        return sum(record.n_bytes for record in self.files.values())
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the version of Python, as ``python``, and those of the named distributions that are installed."""
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether there is a finished artefact at ``path``, usable or not."""
+    return (path / MANIFEST).is_file()
+
+
+def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> Manifest:
+    """Read the manifest of the artefact at ``path`` and check kind, version and the presence and size of its files.
+
+    Args:
+        path: the artefact's directory.
+        kind: the kind it must be.
+        format_version: the format this version of idx reads.
+        rebuild: the command that builds it, for the messages.
+
+    Raises:
+        ArtifactMissing: there is no finished artefact.
+        ArtifactMismatch: it is of another kind or format version.
+        ArtifactDamaged: the manifest is unreadable, or a file is missing or of another size.
+    """
+    try:
+        manifest = manifest_from_json((path / MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ArtifactMissing(f"nothing is built at {path}: run '{rebuild}'") from None
+    except ValueError as error:
+        raise ArtifactDamaged(f"{path / MANIFEST} cannot be read ({error}): run '{rebuild} --force'") from error
+    found = (manifest.recipe.kind, manifest.recipe.format_version)
+    if found != (kind, format_version):
+        raise ArtifactMismatch(
+            f"{path} holds '{found[0]}' in format {found[1]}, this version of idx reads '{kind}' in format {format_version}: "
+            f"run '{rebuild} --force'"
+        )
+    missing = missing_file(path, manifest)
+    if missing:
+        raise ArtifactDamaged(f"{missing}: run '{rebuild} --force'")
+    return manifest
+
+
+def missing_file(path: Path, manifest: Manifest) -> str | None:
+    """Return which file of an artefact is not there or has another size, and what it is; None if all are as they should be."""
+    for name, record in manifest.files.items():
+        n_bytes = (path / name).stat().st_size if (path / name).is_file() else None
+        if n_bytes != record.n_bytes:
+            state = "is missing" if n_bytes is None else f"has {n_bytes:,} bytes instead of {record.n_bytes:,}"
+            return f"{path / name} {state}"
+    return None
+
+
+def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild: str) -> None:
+    """Raise ``ArtifactMismatch`` unless the artefact was built over the store with that fingerprint."""
+    if manifest.fingerprint != fingerprint:
+        raise ArtifactMismatch(
+            f"{path} was built over other passages ({manifest.fingerprint[:12]}…) than the store now holds ({fingerprint[:12]}…): "
+            f"run '{rebuild} --force'"
+        )
+
+
+def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) -> list[str]:
+    """Re-read every file of an artefact and return one line for each that is not what the manifest says.
+
+    Args:
+        path: the artefact's directory.
+        manifest: its manifest.
+        progress: called with (bytes read, bytes of all files).
+    """
+    done, problems = 0, list[str]()
+    for name, record in manifest.files.items():
+        before = done
+        sha256 = file_sha256(path / name, lambda n_bytes: progress(before + n_bytes, manifest.n_bytes))  # noqa: B023 - used at once
+        if sha256 != record.sha256:
+            problems.append(f"{path / name} is damaged: sha256 {sha256[:12]}… instead of {record.sha256[:12]}…")
+        done += record.n_bytes
+    return problems
+
+
+def manifest_from_json(content: bytes) -> Manifest:
+    """Return the manifest that ``Manifest.to_json`` wrote; of early ones some have no checksum.
+
+    Raises:
+        ValueError: it is no such thing, or damaged; the message says where.
+    """
+    data = json_value(content)
+    try:
+        checksum = data.pop(_CHECKSUM, None)
+        if checksum not in (None, _checksum(data)):
+            raise ValueError("it is damaged: its checksum is another one")
+        files = {name: FileRecord(**record) for name, record in data.pop("files").items()}
+        manifest = Manifest(recipe=Recipe(**data.pop("recipe")), files=files, **data)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a manifest: {error}") from error
+    _check_types(manifest)
+    return manifest
+
+
+def _checksum(data: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Raise ``ValueError`` if a part of the manifest is not what its annotation says: it came from a file."""
+    tables = (manifest.counts, manifest.sources, manifest.recipe.parameters, manifest.recipe.inputs)
+    expected: list[tuple[object, type]] = [(table, dict) for table in tables]
+    if all(isinstance(table, dict) for table in tables):
+        expected += [(count, int) for count in manifest.counts.values()]
+        expected += [(source, str) for source in manifest.sources.values()]
+    expected += [(manifest.fingerprint, str)]
+    expected += [(record.n_bytes, int) for record in manifest.files.values()]
+    expected += [(record.sha256, str) for record in manifest.files.values()]
+    for part, kind in expected:
+        if not isinstance(part, kind):
+            raise ValueError(f"not a manifest: {part!r:.40} stands where a {kind.__name__} must be")
+    if manifest.counts.get("rows", 0) < 1:
+        raise ValueError("not a manifest: it has no number of rows")

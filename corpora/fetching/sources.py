@@ -1,0 +1,100 @@
+"""Where a corpus's files are: downloaded, copied by the user, or the user's own; found, fetched and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.artifacts.building import locked
+from corpora.artifacts.durable import file_sha256
+from corpora.artifacts.home import downloads_path
+from corpora.corpus import Corpus
+from corpora.errors import InputError
+from corpora.progress import Progress, silent
+
+from .download import download, downloaded_sha256, verify
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A corpus's file on this machine: its path, its sha256, and where it came from (a path or an address)."""
+
+    path: Path
+    sha256: str
+    origin: str
+
+
+def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
+    """Return where the corpus's files are on this machine, in reading order; None if they are to be downloaded.
+
+    Args:
+        corpus: whose files.
+        source: a local copy; for a corpus of several files the folder that holds them.
+
+    Raises:
+        InputError: one of them is not there, or ``source`` does not apply.
+    """
+    if corpus.path is not None:
+        paths = [corpus.path]
+    elif not corpus.files:
+        if source is not None:
+            raise InputError(f"the corpus '{corpus.name}' ships with idx: --source does not apply")
+        return []
+    elif source is None:
+        return None
+    else:
+        paths = [source / file.name for file in corpus.files] if len(corpus.files) > 1 else [source]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path} is a directory: name one file" if path.is_dir() else f"there is no file {path}")
+    return paths
+
+
+def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progress: Progress = silent) -> list[LocalFile]:
+    """Return the corpus's files, downloaded if need be, in reading order.
+
+    Args:
+        corpus: whose files.
+        source: see ``local_paths``.
+        verified: hold local copies to what is published; a subset's need not be whole.
+        progress: called with (bytes, all bytes) of the file that is being fetched or read.
+
+    Raises:
+        InputError: see ``local_paths``.
+        DownloadError, StorageError, LockedError: a file cannot be had, or is not the one that is published.
+    """
+    paths = local_paths(corpus, source)
+    if paths is None:
+        return _downloaded(corpus, progress)
+    if not verified or corpus.path is not None:
+        return [LocalFile(path, _sha256(path, progress), str(path.absolute())) for path in paths]
+    return [LocalFile(path, verify(path, file, progress), str(path.absolute())) for path, file in zip(paths, corpus.files, strict=True)]
+
+
+def missing_bytes(corpus: Corpus) -> int:
+    """Return how many bytes of the corpus's files are still to be downloaded, as far as their sizes are known."""
+    folder = downloads_path(corpus.name)
+    missing = 0
+    for file in corpus.files:
+        there = [path.stat().st_size for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()]
+        missing += max(0, (file.n_bytes or 0) - max(there, default=0))
+    return missing
+
+
+def _downloaded(corpus: Corpus, progress: Progress) -> list[LocalFile]:
+    folder = downloads_path(corpus.name)
+    with locked(folder):
+        paths: Sequence[Path] = [download(file, folder, progress=progress) for file in corpus.files]
+        return [LocalFile(path, downloaded_sha256(path), file.url) for path, file in zip(paths, corpus.files, strict=True)]
+
+
+_checksums: dict[tuple[Path, int, int], str] = {}  # of this process: (path, size, time of change) -> sha256; a build asks several times
+
+
+def _sha256(path: Path, progress: Progress) -> str:
+    stat = path.stat()
+    key = (path.absolute(), stat.st_size, stat.st_mtime_ns)
+    if key not in _checksums:
+        _checksums[key] = file_sha256(path, lambda done: progress(done, stat.st_size))
+    return _checksums[key]

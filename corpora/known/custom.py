@@ -1,0 +1,74 @@
+"""A corpus from a file of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.artifacts.home import check_name
+from corpora.corpus import Corpus
+from corpora.errors import InputError
+from corpora.passage import Located, OnBad
+from corpora.reading.readers import ARTICLE_FORMATS, READERS, detect_format, read
+from corpora.reading.splitters import SPLITTERS
+from corpora.registry import near_names
+
+NO_SPLIT = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a file of the user's is read.
+
+    Attributes:
+        file_format: a key of ``READERS``; None detects it from the content.
+        split: a key of ``SPLITTERS``, or "none"; None splits whole articles by "words" and leaves passages as they are.
+        n_words: the length to split at.
+    """
+
+    file_format: str | None = None
+    split: str | None = None
+    n_words: int = 100
+
+    def __post_init__(self) -> None:
+        if self.n_words < 1:
+            raise InputError(f"--words {self.n_words}: a passage needs at least one word")
+        if self.file_format is not None and self.file_format not in READERS:
+            raise near_names("format", self.file_format, READERS)
+        if self.split is not None and self.split not in (NO_SPLIT, *SPLITTERS):
+            raise near_names("splitting rule", self.split, (NO_SPLIT, *SPLITTERS))
+
+
+def custom_corpus(path: Path, name: str, reading: Reading) -> Corpus:
+    """Return the corpus that a local file makes, under the name it is given.
+
+    Raises:
+        InputError: the name or the file cannot be used.
+    """
+    check_name(name)
+    chosen_format = reading.file_format or detect_format(path)
+    chosen_split = reading.split or ("words" if chosen_format in ARTICLE_FORMATS else NO_SPLIT)
+
+    def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:
+        for file in files:
+            records = read(file, chosen_format, on_bad)
+            yield from records if chosen_split == NO_SPLIT else _split(records, chosen_split, reading.n_words)
+
+    splitting = "" if chosen_split == NO_SPLIT else f", split by {chosen_split} at {reading.n_words} words"
+    return Corpus(
+        name=name,
+        summary=f"{path.name} ({chosen_format}{splitting})",
+        files=(),
+        read=read_file,
+        n_passages=None,
+        path=path,
+        reading={"format": chosen_format, "split": chosen_split} | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
+    )
+
+
+def _split(articles: Iterator[Located], rule: str, n_words: int) -> Iterator[Located]:
+    split = SPLITTERS[rule]
+    for article, file, line in articles:
+        for passage in split(article, n_words):
+            yield Located(passage, file, line)

@@ -1,0 +1,166 @@
+"""Opens plain, gzip, bzip2 and zstd files alike, told apart by their first bytes, never by their names."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from corpora.errors import InputError
+
+BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
+"""What is raised where a compressed file that is being read turns out to be damaged."""
+
+MAX_LINE_BYTES = 64 << 20
+
+_READ_BYTES = 1 << 20
+_ZSTD_BYTES = 512  # compressed, that are taken at once: zstd can write 128 KiB in 4 bytes, and so 16 MiB in these
+_MAX_WHOLE_BYTES = 256 << 20  # of a compressed file that is held whole, unless it is this many times its size:
+_MAX_WHOLE_TIMES = 100
+_GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
+_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading its decompressed bytes.
+
+    Raises:
+        InputError: it does not exist, is a directory, is empty, cannot be read, or is compressed in another way.
+    """
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a directory: name one file")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is a pipe or a device: what it gives can be read only once, so write it to a file first")
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if not magic:
+            raise InputError(f"{path} is empty")
+        if magic in _ARCHIVES:
+            raise InputError(f"{path} is {_ARCHIVES[magic]}: unpack it first, or compress with gzip, bzip2 or zstd")
+        return _open(path, magic)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file as ``open_bytes`` does, and close it in the end.
+
+    Raises:
+        InputError: as ``open_bytes``; or what is read turns out to be damaged.
+    """
+    with open_bytes(path) as file:
+        try:
+            yield file
+        except BROKEN_FILE as error:
+            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether a file is compressed in a way that ``open_bytes`` undoes."""
+    with path.open("rb") as file:
+        return file.read(4).startswith((_GZIP, _BZIP2, _ZSTD))
+
+
+def lines_of(file: IO[bytes], name: str, begun: bytes = b"") -> Iterator[bytes]:
+    """Yield the lines of an open file, the first of which may have begun: a small compressed file can hold a line that fills the memory.
+
+    Raises:
+        InputError: a line is longer than ``MAX_LINE_BYTES``.
+    """
+    number = 0
+    while line := begun + (b"" if begun.endswith(b"\n") else file.readline(MAX_LINE_BYTES + 1 - len(begun))):
+        number, begun = number + 1, b""
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(f"{name}, line {number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: write one record a line")
+        yield line
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the decompressed bytes of a whole file.
+
+    Raises:
+        InputError: as ``reading``; or it is so much larger than its compressed form that it would fill the memory.
+    """
+    n_most = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
+    with reading(path) as file:
+        content = file.read(n_most + 1)
+    if len(content) > n_most:
+        raise InputError(f"{path} is compressed and holds more than {n_most:,} bytes: unpack it, and see whether it is what it should be")
+    return content
+
+
+def _open(path: Path, magic: bytes) -> IO[bytes]:
+    if magic.startswith(_GZIP):
+        return io.BufferedReader(_AsItComes(gzip.open(path)), _READ_BYTES)
+    if magic.startswith(_BZIP2):
+        return io.BufferedReader(_AsItComes(bz2.open(path)), _READ_BYTES)
+    if magic.startswith(_ZSTD):
+        return io.BufferedReader(_ZstdFrames(path), _READ_BYTES)
+    return path.open("rb", _READ_BYTES)
+
+
+class _AsItComes(io.RawIOBase):
+    """Decompressed bytes of a gzip or bzip2 file, given as they come.
+
+    Their own ``readinto`` goes on until the buffer is full and loses what it has when the file breaks off meanwhile.
+    """
+
+    def __init__(self, file: gzip.GzipFile | bz2.BZ2File) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
+        return self._file.readinto1(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _ZstdFrames(io.RawIOBase):
+    """Decompressed bytes of one or more zstd frames.
+
+    zstandard's own stream reader ends silently inside a cut frame; like gzip's, this one raises ``EOFError``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._is_inside = False  # between the first and the last byte of a frame
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
+        while not self._ready:
+            chunk = self._frame.unused_data or self._file.read(_ZSTD_BYTES)
+            if not chunk:
+                if self._is_inside:
+                    raise EOFError("the zstd file ends inside a frame")
+                return 0
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._ready = memoryview(self._frame.decompress(chunk))
+            self._is_inside = not self._frame.eof
+        n = min(len(buffer), len(self._ready))
+        buffer[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

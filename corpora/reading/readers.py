@@ -1,0 +1,377 @@
+"""Dump files -> located passages: one streaming, pure reader per format, and detection of the format from the content.
+
+A reader yields every good record with its file and line and hands every bad one to ``on_bad``, which either raises or counts. Memory is
+bounded by the longest record allowed, ``MAX_RECORD_BYTES``.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import itertools
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from corpora.errors import InputError
+from corpora.passage import BadRecord, Located, OnBad, Passage
+from corpora.registry import near_names
+
+from .compression import BROKEN_FILE, open_bytes
+
+MAX_RECORD_BYTES = 16 << 20
+
+
+Reader = Callable[[Path, OnBad], Iterator[Located]]
+
+
+def fail(bad: BadRecord) -> None:
+    """Raise ``InputError`` for a bad record: the default ``on_bad``."""
+    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; mend the file, or leave such records out with --on-error skip")
+
+
+def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located]:
+    """Yield the records of a file in a named format.
+
+    Raises:
+        InputError: the file cannot be opened, or ``on_bad`` raised it.
+        UnknownNameError: there is no such format.
+    """
+    if file_format not in READERS:
+        raise near_names("format", file_format, READERS)
+    yield from READERS[file_format](path, on_bad)
+
+
+def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
+    """Yield (line number, line with its end) of a UTF-8 file, a byte order mark removed."""
+    with open_bytes(path) as file:
+        for number in itertools.count(1):
+            line = _line(file, path, number)
+            if not line:
+                return
+            if len(line) > MAX_RECORD_BYTES:
+                on_bad(BadRecord(str(path), number, f"the line is longer than {MAX_RECORD_BYTES >> 20} MiB"))
+                continue
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                on_bad(BadRecord(str(path), number, f"byte {error.start + 1} of the line is not UTF-8 (0x{line[error.start]:02x})"))
+                continue
+            yield number, text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _line(file: IO[bytes], path: Path, number: int) -> bytes:
+    """Return the next line; of one that is longer than ``MAX_RECORD_BYTES`` only a byte more than that.
+
+    Raises:
+        InputError: the file is cut off or damaged here, or cannot be read: nobody knows how many records are missing.
+    """
+    try:
+        line = rest = file.readline(MAX_RECORD_BYTES + 1)
+        while len(line) > MAX_RECORD_BYTES and rest and not rest.endswith(b"\n"):
+            rest = file.readline(MAX_RECORD_BYTES)
+    except BROKEN_FILE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"{path}, line {number}: the file cannot be read here ({error.strerror})") from error
+        raise InputError(f"{path}, line {number}: the file is cut off or damaged here ({error}); fetch or compress it again") from error
+    return line
+
+
+def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
+    """Yield rows of DPR's form, read exactly as ``csv.reader`` with a tab as delimiter gives them (Contriever, src/data.py).
+
+    A header names the order of the columns; without one it is DPR's: id, text, title. Blank lines are passed over.
+    """
+    file = str(path)
+    order: tuple[int, int, int] | None = None
+    for number, row in _rows(path, on_bad):
+        if order is None:
+            order = (0, 2, 1)
+            if sorted(row) == ["id", "text", "title"]:
+                order = (row.index("id"), row.index("title"), row.index("text"))
+                continue
+        yield Located(Passage(row[order[0]], row[order[1]], row[order[2]]), file, number)
+
+
+class _RowLines:
+    """The lines that ``csv.reader`` takes for one row; those behind a quote that is never closed can be taken once more."""
+
+    def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
+        self._lines = lines
+        self._again: deque[tuple[int, str]] = deque()
+        self.row: list[tuple[int, str]] = []  # the numbered lines of the present row
+        self.is_cut = False  # the file ends inside the present row
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else next(self._lines, None)
+        if line is None:
+            self.is_cut = bool(self.row)
+            raise StopIteration
+        self.row.append(line)
+        return line[1]
+
+    def begin_row(self) -> None:
+        self.row, self.is_cut = [], False
+
+    def go_back(self) -> None:
+        self._again.extendleft(reversed(self.row[1:]))
+
+    def has_gap(self) -> bool:
+        return self.row[-1][0] - self.row[0][0] >= len(self.row)
+
+
+def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of its first line, three columns) of every good row.
+
+    A bad row costs its first line alone, however many lines a quote that is never closed took. A row with a bad line inside is left out.
+    """
+    lines = _RowLines(_lines(path, on_bad))
+    rows = csv.reader(lines, delimiter="\t")
+    while True:
+        lines.begin_row()
+        row: list[str] | None = []
+        reason = ""
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            reason = "a carriage return outside quotes" if "new-line" in str(error) else f"not a tab-separated row: {error}"
+        if row is None:
+            return
+        reason = reason or _row_complaint(row)
+        if reason or lines.is_cut:
+            if lines.is_cut:
+                reason = "a quote is opened here and never closed"
+            elif len(lines.row) > 1:
+                reason += " (a quote that is never closed?)"
+            on_bad(BadRecord(str(path), lines.row[0][0], reason))
+            lines.go_back()
+        elif len(row) == 3 and not lines.has_gap():
+            yield lines.row[0][0], row
+
+
+def _row_complaint(row: list[str]) -> str:
+    if len(row) == 3 or not "".join(row).strip():
+        return ""
+    return f"{len(row)} columns instead of 3 (id, text, title)"
+
+
+def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
+    """Return a reader of JSON lines whose objects ``fields`` turns into passages."""
+
+    def read_jsonl(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
+        file = str(path)
+        for number, line in _lines(path, on_bad):
+            if line.isspace():
+                continue
+            try:
+                passage = fields(_parsed(line))
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
+                on_bad(BadRecord(file, number, _json_complaint(error)))
+            else:
+                yield Located(passage, file, number)
+
+    return read_jsonl
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def _parsed(line: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value of a line of JSON: ``json.loads`` without its two regular expressions, a third of its time on short records."""
+    text = line.strip()
+    with suppress(json.JSONDecodeError):
+        value, end = _decode(text)
+        if end == len(text):
+            return value
+    return json.loads(line)  # raises, and counts columns in the line as it stands
+
+
+def _json_complaint(error: Exception) -> str:
+    match error:
+        case json.JSONDecodeError():
+            return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
+        case KeyError():
+            return f"the field '{error.args[0]}' is missing"
+        case RecursionError():
+            return "the JSON is nested too deeply"
+        case ValueError():  # what int() raises
+            return "a number in the JSON has too many digits"
+    return str(error)
+
+
+_JSON_TYPES = {dict: "an object", list: "an array", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+
+
+def _json_type(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return _JSON_TYPES.get(type(value), "null")
+
+
+def _string(record: dict[str, Any], name: str) -> str:
+    value = record[name]
+    if not isinstance(value, str):
+        raise TypeError(f"the field '{name}' is {_json_type(value)}, not a string")
+    return value
+
+
+def _id(record: dict[str, Any], name: str) -> str:
+    """Return the id as it stands; an integer becomes its decimal digits."""
+    value = record[name]
+    return str(value) if type(value) is int else _string(record, name)
+
+
+def _title(record: dict[str, Any]) -> str:
+    """Return the title; a record may do without one."""
+    return "" if record.get("title") is None else _string(record, "title")
+
+
+def _object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    if not isinstance(record, dict):
+        raise TypeError(f"{_json_type(record)} instead of a JSON object")
+    return record
+
+
+def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    """``id``, ``title``, ``text``; where there is a ``section``, Atlas's title ``"<title>: <section>"`` (atlas, src/index_io.py)."""
+    record = _object(record)
+    title = _title(record)
+    if record.get("section"):
+        title = f"{title}: {_string(record, 'section')}"
+    return Passage(_id(record, "id"), title, _string(record, "text"))
+
+
+def _beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    record = _object(record)
+    return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
+
+
+def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    """FlashRAG, Search-R1 and Pyserini: the first line of ``contents`` is the title, in double quotes."""
+    record = _object(record)
+    title, newline, text = _string(record, "contents").partition("\n")
+    if not newline:
+        return Passage(_id(record, "id"), "", title)
+    is_quoted = len(title) >= 2 and title[0] == title[-1] == '"'
+    return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
+
+
+_ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
+
+
+def _unescaped(text: str) -> str:
+    """Undo the escaping of ``& < > " '``: WikiExtractor writes titles as they stand in the XML dump and escapes texts (extract.py)."""
+    return _ESCAPED.sub(lambda entity: html.unescape(entity[0]), text)
+
+
+def _wikiextractor_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    id_, title, text = _plain_fields(record)
+    return Passage(id_, _unescaped(title), _unescaped(text))
+
+
+_DOC = re.compile(r"<doc\s(?P<attributes>.*)>\s*")
+_ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')
+
+
+def read_wikiextractor(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
+    """Yield articles from WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are passed over.
+
+    The text keeps its first line, the title, as the DPR passages do.
+    """
+    opened: tuple[int, dict[str, str]] | None = None
+    body: list[str] = []
+    is_left_out = False  # inside an article that has been complained of
+    last = 0
+    for number, line in _lines(path, on_bad):
+        if number > last + 1:  # a bad line stood here, and the article it is in goes with it
+            opened, is_left_out = None, True
+        last = number
+        if line.startswith("<doc "):
+            if opened:
+                on_bad(BadRecord(str(path), opened[0], "this <doc> is not closed before the next one begins"))
+            opened, body = _opening(line, number), []
+            is_left_out = not opened
+            if not opened:
+                on_bad(BadRecord(str(path), number, "<doc …> without id and title"))
+        elif line.startswith("</doc>"):
+            yield from _article(opened, "".join(body), path)
+            opened, is_left_out = None, False
+        elif opened:
+            body.append(line)
+        elif not (is_left_out or line.isspace()):
+            on_bad(BadRecord(str(path), number, "text outside <doc> … </doc>"))
+    if opened:
+        on_bad(BadRecord(str(path), opened[0], "this <doc> is never closed"))
+
+
+def _opening(line: str, number: int) -> tuple[int, dict[str, str]] | None:
+    match = _DOC.fullmatch(line)
+    attributes = dict(_ATTRIBUTE.findall(match["attributes"])) if match else {}
+    return (number, attributes) if {"id", "title"} <= attributes.keys() else None
+
+
+def _article(opened: tuple[int, dict[str, str]] | None, body: str, path: Path) -> Iterator[Located]:
+    if not opened:
+        return
+    line, attributes = opened
+    title, text = _unescaped(attributes["title"]), _unescaped(body)
+    if text.strip() not in ("", title):
+        yield Located(Passage(attributes["id"], title, text), str(path), line)
+
+
+READERS: dict[str, Reader] = {
+    "tsv": read_tsv,
+    "jsonl": _json_reader(_plain_fields),
+    "contents": _json_reader(_contents_fields),
+    "beir": _json_reader(_beir_fields),
+    "wikiextractor": read_wikiextractor,
+    "wikiextractor-json": _json_reader(_wikiextractor_fields),
+}
+ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # whole articles, to be split
+
+
+def detect_format(path: Path) -> str:
+    """Return the name of a file's format, judged by its first line that is not blank.
+
+    Raises:
+        InputError: the file cannot be opened, or its content looks like none of ``READERS``.
+    """
+    number, first = next(((number, line.strip()) for number, line in _lines(path, _undetected) if line.strip()), (0, ""))
+    if not first:
+        raise InputError(f"{path} holds nothing but blank lines")
+    if first.startswith("<doc "):
+        return "wikiextractor"
+    if first.startswith("{"):
+        return _json_format(path, number, first)
+    if "\t" in first:
+        return "tsv"
+    raise InputError(
+        f"{path} begins with {first[:40]!r}, which is none of the formats {', '.join(READERS)}; "
+        "one record a line is needed, or name the format with --format"
+    )
+
+
+def _undetected(bad: BadRecord) -> None:
+    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; mend the file, or name the format with --format")
+
+
+def _json_format(path: Path, number: int, line: str) -> str:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = f"{_json_complaint(error)} (one record a line is needed)"
+        raise InputError(f"{path}, line {number}: {reason}; mend the file, or name the format with --format") from None
+    if {"id", "title", "text"} <= record.keys() and ("revid" in record or "curid=" in str(record.get("url"))):
+        return "wikiextractor-json"
+    for name, needed in (("beir", {"_id", "text"}), ("contents", {"id", "contents"}), ("jsonl", {"id", "text"})):
+        if needed <= record.keys():
+            return name
+    raise InputError(
+        f"{path}, line {number}: has the fields {', '.join(record) or 'none':.200}; "
+        "needed are id, title, text (or _id, title, text; or id, contents)"
+    )

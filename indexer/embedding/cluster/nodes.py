@@ -1,0 +1,278 @@
+"""A Ray cluster: connecting to it, its nodes, and whether they can do the work, found before any begins. Ray is imported here where used.
+
+A command runs on one of the cluster's machines (where ``ray start`` was run); without an address Ray is started on this machine alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+
+Result = TypeVar("Result")
+Versions = Mapping[str, str | None]
+
+COMPARED = ("wikidx", "ray", "numpy", "numba", "torch", "tokenizers", "safetensors", "faiss")
+"""Packages that decide what is computed, or how it is passed on."""
+
+CODE = "code"
+"""Stands beside them for what idx itself is made of: two checkouts of one version may differ."""
+
+_REACHED_S = 5.0
+_NODE_S = 120.0  # in which a node must have started a process and answered
+_TOKEN_BYTES = 16
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+_SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
+
+
+class Node(NamedTuple):
+    """A living node: Ray's id for it, its address, and what it has."""
+
+    id: str
+    address: str
+    n_cpus: float
+    n_gpus: float
+
+
+def load_ray() -> ModuleType:
+    """Import and return Ray, which sends nothing about its use anywhere unless told to.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after the end is an error, and starts no cluster
+    os.environ.setdefault("RAY_worker_niceness", "0")  # what is started from here waits for nothing else: Ray's own is 15
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("work on a Ray cluster", "ray") from error
+    library: ModuleType = ray
+    return library
+
+
+@contextlib.contextmanager
+def connected(address: str | None = None) -> Iterator[ModuleType]:
+    """Be connected to a cluster, and give Ray itself; at the end what was started in it ends.
+
+    Args:
+        address: HOST:PORT of the cluster's head, "auto" for the cluster that this machine is in, None or "local" to start Ray here.
+
+    Raises:
+        InputError: nothing answers there, or this machine is not in that cluster.
+        IdxError: it runs another version of Ray or Python.
+        MissingExtraError: Ray is not installed.
+    """
+    ray = load_ray()
+    if ray.is_initialized():
+        raise InputError("this process is connected to a Ray cluster already")
+    where = _checked_address(address)
+    try:
+        options: dict[str, Any] = {"address": "local", "include_dashboard": False} if where is None else {"address": where}
+        with _fault_handlers_kept():
+            ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise _refusal(where, str(error)) from error
+    try:
+        yield ray
+    finally:
+        with _fault_handlers_kept():
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _fault_handlers_kept() -> Iterator[None]:
+    """Keep what the process does on faults: Ray sets its own, and would so end Java in the same process, whose null checks are faults."""
+    libc = ctypes.CDLL(None)
+    before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
+    for number, action in before.items():
+        libc.sigaction(number, None, action)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            libc.sigaction(number, action, None)
+
+
+def _checked_address(address: str | None) -> str | None:
+    """Return the address as Ray takes it, if something listens there: Ray itself would try for a minute, or end the process."""
+    if address in (None, "", "local"):
+        return None
+    if address == "auto":
+        return address
+    host, _, port = str(address).rpartition(":")
+    if "://" in str(address) or not host or not port.isdecimal():
+        raise InputError(f"'{address}' is no address of a Ray cluster: say HOST:PORT of its head, auto, or local")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InputError(f"no Ray cluster can be reached at {address} ({error}): 'ray status' on its head says whether it runs") from error
+    return address
+
+
+def _refusal(where: str | None, said: str) -> IdxError:
+    """Return the error for what Ray says when it does not let a process in."""
+    line = next((line.strip() for line in said.splitlines() if line.strip()), "no reason given")
+    place = "on this machine" if where is None else f"at {where}"
+    if "ersion mismatch" in said:
+        return IdxError(f"the Ray cluster {place} runs other versions ({' '.join(said.split())}): install the same ones everywhere")
+    if where == "auto":
+        return InputError(f"this machine is in no Ray cluster that runs ({line}): run 'ray start' on it, or name the head's HOST:PORT")
+    return InputError(f"the Ray cluster {place} does not let this process in ({line}): this machine must be one of its nodes ('ray start')")
+
+
+def nodes() -> list[Node]:
+    """Return the living nodes of the cluster that this process is connected to, by address."""
+    found = [
+        Node(str(about["NodeID"]), _named(about), about["Resources"].get("CPU", 0.0), about["Resources"].get("GPU", 0.0))
+        for about in load_ray().nodes()
+        if about["Alive"]
+    ]
+    return sorted(found, key=lambda node: (node.address, node.id))
+
+
+def _named(about: Mapping[str, Any]) -> str:
+    return f"{about['NodeManagerAddress']}:{about['NodeManagerPort']}"
+
+
+def pinned(node: Node, *, soft: bool = False) -> Any:  # noqa: ANN401 - Ray's own type
+    """Return Ray's scheduling strategy for work on one node; with ``soft`` elsewhere if that node is gone."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node.id, soft=soft)
+
+
+def on_each_node(task: Callable[[], Result], *, timeout_s: float = _NODE_S) -> dict[Node, Result]:
+    """Call a function once on every node.
+
+    Args:
+        task: without arguments. A function within another one is sent as it is; one of a module is imported on the node, from there.
+        timeout_s: for all together.
+
+    Raises:
+        IdxError: a node does not answer; or what the function raises; the message names the node.
+    """
+    ray = load_ray()
+    remote = ray.remote(num_cpus=0, max_retries=0)(task)
+    asked = {node: remote.options(scheduling_strategy=pinned(node)).remote() for node in nodes()}
+    ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout_s)
+    found = dict[Node, Result]()
+    for node, answer in asked.items():
+        try:
+            found[node] = ray.get(answer, timeout=0.1)
+        except ray.exceptions.GetTimeoutError as error:
+            raise IdxError(f"node {node.address} did not answer within {timeout_s:g} s: 'ray status' tells its state") from error
+        except ray.exceptions.RayTaskError as error:
+            raise IdxError(f"node {node.address}: {_reason(error.cause)}") from error
+        except ray.exceptions.RayError as error:
+            raise IdxError(f"node {node.address} failed: {_reason(error)}") from error
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+
+
+def check_versions(expected: Versions | None = None) -> None:
+    """Compare the packages on all nodes, and the source code of idx, with those here.
+
+    Args:
+        expected: package, ``CODE`` or "python" -> version or hash; by default those of this process.
+
+    Raises:
+        IdxError: a node has another one; the message names the node and both versions.
+    """
+    names, code = COMPARED, CODE
+
+    def versions() -> dict[str, str | None]:  # sent as it is: a node may lack idx altogether
+        import importlib.metadata
+        import platform
+
+        found: dict[str, str | None] = {"python": platform.python_version(), **dict.fromkeys(names)}
+        for name in names:
+            for distribution in ("faiss-cpu", "faiss-gpu") if name == "faiss" else (name,):
+                with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                    found[name] = importlib.metadata.version(distribution)
+        try:
+            from indexer.machine.compiled import ROOT, sources_hash
+
+            found[code] = sources_hash(file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py"))
+        except ImportError:
+            found[code] = None
+        return found
+
+    here = versions() if expected is None else expected
+    for node, there in on_each_node(versions).items():
+        for name, version in here.items():
+            if there.get(name) != version:
+                raise IdxError(
+                    f"node {node.address} has {'idx with ' * (name == CODE)}{name} {there.get(name) or 'not at all'}, here is "
+                    f"{version or 'none'}: install the same versions on all nodes"
+                )
+
+
+def check_shared(folder: Path) -> None:
+    """Check that a folder is the same on all nodes: a file that is written here can be read there.
+
+    Raises:
+        StorageError: a node does not see it; the message names the node.
+        OSError: the folder cannot be written to.
+    """
+    token = secrets.token_hex(_TOKEN_BYTES)
+    path = folder / f".shared-{token}"
+    where = str(path)
+
+    def seen() -> str | None:
+        import pathlib
+
+        try:
+            return pathlib.Path(where).read_text()
+        except OSError:
+            return None
+
+    path.write_text(token)
+    try:
+        found = on_each_node(seen)
+    finally:
+        path.unlink()
+    for node, read in found.items():
+        if read != token:
+            raise StorageError(f"node {node.address} does not see {folder} of this machine: set IDX_HOME to a folder that all nodes share")
+
+
+def check_readable(path: Path) -> None:
+    """Check that a file is the same on all nodes.
+
+    Raises:
+        StorageError: a node does not see it, or another one; the message names the node.
+        OSError: it cannot be read here.
+    """
+    where = str(path)
+
+    def digest() -> str | None:
+        import hashlib
+        import pathlib
+
+        try:
+            return hashlib.sha256(pathlib.Path(where).read_bytes()).hexdigest()
+        except OSError:
+            return None
+
+    here = hashlib.sha256(path.read_bytes()).hexdigest()
+    for node, there in on_each_node(digest).items():
+        if there != here:
+            what = "does not see" if there is None else "has another file at"
+            raise StorageError(
+                f"node {node.address} {what} {path}: set IDX_HOME to a folder that all nodes share, or have the same copies of"
+            )

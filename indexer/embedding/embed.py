@@ -1,0 +1,229 @@
+"""Store -> encoder -> vectors, on one device, several, or a cluster; a build that was interrupted resumes behind the finished ranges."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import queue
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from corpora.errors import InputError
+from corpora.progress import Progress, silent
+from indexer.encoders.spec import EncoderSpec
+from indexer.machine.devices import gpu_numbers, gpus_of, n_gpus_seen
+from indexer.machine.threads import n_threads
+from indexer.machine.workers import processes
+from indexer.vectors.file import VectorFile
+
+from .options import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from .pipeline import Job, Report, embed_ranges
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+    from multiprocessing.sharedctypes import Synchronized
+
+_POLL_S = 0.2
+_MAX_TOKENIZING = 12  # processes beside one GPU
+_CPU_BATCH_TOKENS = 1_024  # what stays in the caches
+_GPU_BATCH_TOKENS = 32_768
+
+
+def no_nodes(node: str) -> Progress:
+    """Report nothing of a node."""
+    return silent
+
+
+class EmbedProgress(NamedTuple):
+    """What ``embed`` reports to: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
+
+    On a cluster ``node`` gives, for a node's name, what is called with (passages that it encoded, None).
+    """
+
+    passages: Progress = silent
+    tokens: Progress = silent
+    node: Callable[[str], Progress] = no_nodes
+
+
+def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
+    """Encode the passages of a store whose vectors are not in a file yet.
+
+    Args:
+        job: what to do; it writes to the file.
+        file: where the vectors go.
+        progress: see ``EmbedProgress``.
+
+    Raises:
+        IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory.
+        InputError, MissingExtraError: the checkpoint, a device or a package is not there.
+        OSError: the disk refuses.
+
+    If one of several devices fails, the others stop as well. Each loses the range that it is busy with, as after a kill.
+    """
+    todo = file.unfinished()
+    meter = _Meter(file.n_rows, file.n_rows - sum(map(len, todo)), progress)
+    if job.resources.share is not None:
+        from .cluster.embedding import embed_on_ray
+
+        embed_on_ray(job, file, meter.report, progress.node)
+    elif len(job.resources.devices) == 1:
+        embed_ranges(job, job.resources.devices[0], iter(todo), meter.report)
+    elif todo:
+        _embed_on_several(job, todo, meter.report)
+
+
+class _Meter:
+    """Adds up what the devices report."""
+
+    def __init__(self, n_rows: int, n_done: int, progress: EmbedProgress) -> None:
+        self._n_rows, self._n_done, self._n_tokens = n_rows, n_done, 0
+        self._progress = progress
+        self.report(0, 0)
+
+    def report(self, n_passages: int, n_tokens: int) -> None:
+        self._n_done += n_passages
+        self._n_tokens += n_tokens
+        self._progress.passages(self._n_done, self._n_rows)
+        self._progress.tokens(self._n_tokens, None)
+
+
+class _Stopped(Exception):
+    """Another device has failed, or the user wants no more."""
+
+
+class _Share(NamedTuple):
+    """What a device's process shares with the others.
+
+    Attributes:
+        job: what to do.
+        todo: the ranges of rows that are to be made.
+        next_range: the number of the next of them.
+        is_stopped: whether all are to stop; without a lock, which a process that is killed could hold for ever.
+        reports: of passages and tokens, to the process that started them.
+    """
+
+    job: Job
+    todo: list[range]
+    next_range: Synchronized[int]
+    is_stopped: ctypes.c_bool
+    reports: Queue[tuple[int, int]]
+
+    def ranges(self) -> Iterator[range]:
+        while not self.is_stopped.value:
+            with self.next_range.get_lock():
+                number = self.next_range.value
+                self.next_range.value += 1
+            if number >= len(self.todo):
+                return
+            yield self.todo[number]
+
+    def report(self, n_passages: int, n_tokens: int) -> None:
+        if self.is_stopped.value:
+            raise _Stopped
+        self.reports.put((n_passages, n_tokens))
+
+    def stop(self) -> None:
+        """Have every device stop after the batch that it is busy with: its range may take minutes."""
+        self.is_stopped.value = True
+
+
+def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
+    context = get_context("spawn")
+    share = _Share(job, todo, context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
+    devices = job.resources.devices
+    with processes(len(devices), "embeds", _set_up_device, *share) as pool:
+        try:
+            running = [pool.submit(_embed_on, device) for device in devices]
+            while running:
+                running = [future for future in running if not _is_done(future)]
+                _hand_on(share.reports, report)
+        finally:
+            share.stop()
+
+
+def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
+    """Hand on the reports of the next fraction of a second."""
+    until = time.monotonic() + _POLL_S
+    with contextlib.suppress(queue.Empty):
+        while (seconds := until - time.monotonic()) > 0:
+            report(*reports.get(timeout=seconds))
+
+
+def _is_done(future: Future[None]) -> bool:
+    """Return whether a device has finished; raises what it raised."""
+    is_done = future.done()
+    if is_done:
+        future.result()
+    return is_done
+
+
+_in_this_process: list[_Share] = []
+
+
+def _set_up_device(*share: Any) -> None:  # noqa: ANN401 - the parts of a ``_Share``
+    found = _Share(*share)
+    found.reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
+    _in_this_process.append(found)
+
+
+def _embed_on(device: str) -> None:
+    (share,) = _in_this_process
+    with contextlib.suppress(_Stopped):
+        embed_ranges(share.job, device, share.ranges(), share.report)
+
+
+def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
+    """Return what the options come to on this machine, or on the cluster that it is connected to.
+
+    Raises:
+        InputError: "all" GPUs, or more processors, are named than there are.
+        MissingExtraError: a cluster is named, and Ray is not installed.
+    """
+    share, n_encoders = None, 0
+    if options.cluster is not None:
+        share, n_encoders = _share(options.cluster, options.device)
+    devices = _devices(options.device) if share is None else ("cuda" if share.n_gpus else "cpu",) * n_encoders
+    on_gpu = devices[0] != "cpu"
+    batch_tokens = options.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
+    n_processors = n_threads() // len(devices) if share is None else share.n_cpus
+    n_tokenizing = max(1, min(_MAX_TOKENIZING, n_processors - 1)) if on_gpu else 0
+    return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing, share)
+
+
+def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
+    """Return what each encoder gets on the cluster, and how many find room on its nodes."""
+    from indexer.embedding.cluster.nodes import nodes
+
+    found = nodes()
+    with_gpus = [node for node in found if node.n_gpus >= 1]
+    if device == "cuda" and not with_gpus:
+        raise InputError(f"--device cuda: none of the {len(found)} nodes of the Ray cluster has a GPU: say cpu, or auto")
+    if with_gpus and device != "cpu":
+        n_cpus = min(int(node.n_cpus // node.n_gpus) for node in with_gpus)
+        return Share(n_cpus, 1, options.exchange), sum(int(node.n_gpus) for node in with_gpus)
+    sizes = [int(node.n_cpus) for node in found if node.n_cpus >= 1]
+    if not sizes:
+        raise InputError(f"none of the {len(found)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
+    n_cpus = options.cpus or min(sizes)
+    n_encoders = sum(size // n_cpus for size in sizes)
+    if not n_encoders:
+        raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")
+    return Share(n_cpus, 0, options.exchange), n_encoders
+
+
+def _devices(device: str) -> tuple[str, ...]:
+    if device in ("cpu", "mps", "cuda"):  # which of the GPUs "cuda" is torch decides
+        return (device,)
+    numbers = gpus_of(device, n_gpus_seen()) if device in ("auto", "all") else gpu_numbers(device, 0)
+    return tuple(f"cuda:{number}" for number in numbers) or ("cpu",)
+
+
+def _precision(dtype: str | None, spec: EncoderSpec, *, on_gpu: bool) -> Precision:
+    if dtype == "float32" or (dtype is None and not on_gpu):
+        return Precision("float32", "float32")
+    if dtype == "bfloat16":
+        return Precision("bfloat16", "float16")
+    return Precision(spec.gpu_dtype if on_gpu else "float32", "float16")

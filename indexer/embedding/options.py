@@ -1,0 +1,91 @@
+"""Options of embedding, and the devices, precision and batch size that they come to on this machine or on a Ray cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from corpora.errors import InputError
+from indexer.base import Stored
+from indexer.encoders.spec import Dtype
+from indexer.machine.devices import check_devices
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """How passages are embedded on the Ray cluster that this process is connected to (``cluster.nodes.connected``).
+
+    Attributes:
+        cpus: processors of each encoder where there are no GPUs; None: all that the smallest node has.
+        exchange: URL of a folder that all nodes reach, as fsspec has it; None: they share the data home.
+    """
+
+    cpus: int | None = None
+    exchange: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpus is not None and self.cpus < 1:
+            raise InputError(f"--ray-cpus {self.cpus}: an encoder needs at least one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedOptions:
+    """How a user wants passages embedded.
+
+    Attributes:
+        device: "auto" (the first GPU, else the CPU), "cpu", "mps", "cuda", "cuda:1", several as "cuda:0,1", or "all" GPUs.
+        dtype: what is stored, and with it what is computed. "float32": both. "float16" is stored; computed is float32 on a CPU and on a GPU
+            what the encoder is safe in (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others). "bfloat16" is computed on
+            either, and stored as float16. None: "float32" on a CPU, "float16" on a GPU.
+        batch_tokens: tokens of a batch, padding included; None: what suits the device.
+        cluster: on a Ray cluster, whose GPUs "auto" and "cuda" then mean; None: on this machine.
+    """
+
+    device: str = "auto"
+    dtype: str | None = None
+    batch_tokens: int | None = None
+    cluster: ClusterOptions | None = None
+
+    def __post_init__(self) -> None:
+        check_devices(self.device)
+        if self.cluster is not None and self.device not in ("auto", "cpu", "cuda"):
+            raise InputError(f"--device {self.device} with --ray: say auto, cpu or cuda; which GPU an encoder gets Ray decides")
+        if self.dtype not in (None, *DTYPES):
+            raise InputError(f"--dtype {self.dtype}: say one of {', '.join(DTYPES)}")
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise InputError(f"--batch-tokens {self.batch_tokens}: at least one token is needed")
+
+
+class Precision(NamedTuple):
+    """The numbers of the forward pass (pooling is always in float32) and those of the stored vectors."""
+
+    computed: Dtype
+    stored: Stored
+
+
+class Share(NamedTuple):
+    """What each encoder on a Ray cluster has, and how files come and go there; see ``ClusterOptions``."""
+
+    n_cpus: int
+    n_gpus: int
+    exchange: str | None
+
+
+class Resources(NamedTuple):
+    """What ``EmbedOptions`` come to on this machine, or on a Ray cluster.
+
+    Attributes:
+        devices: torch's names; a process for each if there are several. On a cluster the one name that each encoder has for its own.
+        precision: of the numbers.
+        batch_tokens: tokens of a batch, padding included.
+        n_tokenizing: processes that tokenise for each device; on a CPU none, because the model has use for every core.
+        share: of each encoder on a cluster; None: on this machine.
+    """
+
+    devices: tuple[str, ...]
+    precision: Precision
+    batch_tokens: int
+    n_tokenizing: int
+    share: Share | None = None

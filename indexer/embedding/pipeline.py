@@ -1,0 +1,286 @@
+"""One device's share of an embedding: pieces of a range of rows -> tokens -> batches -> vectors -> the file, each ahead of the next.
+
+Pieces are tokenised, beside a GPU by other processes, and joined to ranges; a range's texts are batched by length and padded into pinned
+memory in a thread; batches go through the model. What is under way is bounded: the tokens and the vectors of a few ranges, whatever the
+size of the corpus.
+
+An interruption costs one range, that which is being made or written: it is on the disk before more of the next one is computed than the
+batch that the device has begun. Writing 4,096 vectors of 768 components takes some 50 ms; to compute them takes a second on a GPU, a minute
+on a CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from corpora.errors import IdxError
+from corpora.passage import Passage
+from corpora.store import PassageStore, Rows
+from indexer.base import Vectors
+from indexer.encoders.model import Batch, Model
+from indexer.encoders.spec import EncoderSpec, Tokens
+from indexer.encoders.tokenizing import Tokenizer, joined
+from indexer.machine.failures import device_errors
+from indexer.machine.workers import ahead, processes
+from indexer.vectors.file import RANGE_ROWS
+
+from .batching import PIECE_ROWS, batches, pieces
+from .options import Resources
+
+if TYPE_CHECKING:
+    import torch
+
+_PIECES_AHEAD = 3 * RANGE_ROWS // PIECE_ROWS  # that may be tokenised, and no more, because others may want to make those ranges
+
+Report = Callable[[int, int], None]
+"""Called with the numbers of passages and of tokens encoded since the last call."""
+
+
+class Job(NamedTuple):
+    """What every process that embeds has to know; it can be pickled.
+
+    Attributes:
+        spec: the encoder.
+        reopen: opens the store.
+        write: called with the rows and vectors of each range that is made.
+        resources: what to do it with; several devices share the ranges.
+    """
+
+    spec: EncoderSpec
+    reopen: Callable[[], PassageStore]
+    write: Callable[[range, Vectors], None]
+    resources: Resources
+
+
+class Part(NamedTuple):
+    """The tokens of some consecutive rows of a range that is written together."""
+
+    target: range
+    rows: range
+    tokens: Tokens
+
+
+class Padded(NamedTuple):
+    """A batch on its way to the model: the texts of a range with these numbers."""
+
+    target: Part
+    which: Rows
+    batch: Batch
+
+
+class Encoding(Protocol):
+    """What the pipeline needs of a ``Model``."""
+
+    dim: int
+
+    def pad(self, tokens: Tokens, which: Rows) -> Batch:
+        """Return the texts with these numbers as a batch; called in a thread of its own."""
+        ...
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return float32 vectors, shape (n, dim), on the device, without waiting for them if that is a GPU."""
+        ...
+
+
+def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -> None:
+    """Encode ranges of rows on one device, one after the other.
+
+    Raises:
+        IdxError: a vector is not finite, or has another dimension; a tokenising process was killed; the device fails.
+        InputError, MissingExtraError: the checkpoint, the device or a package is not there.
+        OSError: the disk refuses.
+    """
+    first = next(todo, None)
+    if first is not None:
+        with _device_errors(device, job.resources, aftermath="; the finished vectors are kept"):
+            model = Model(job.spec, "passage", device, job.resources.precision.computed)
+            run_pipeline(job, model, chain((first,), todo), report)
+
+
+def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Report) -> None:
+    """Encode ranges of rows with a model that is loaded; raises as ``embed_ranges`` does."""
+    parts = ((target, rows) for target in todo for rows in pieces(target))
+    with ThreadPoolExecutor(1) as padding, _tokenising(job, parts) as tokenised:
+        padded = ahead(padding, partial(_pad, model), _split(_joined(tokenised), job.resources.batch_tokens), 2)
+        for rows, vectors in _filled(_encoded(model, padded), model.dim, report):
+            job.write(rows, vectors)
+
+
+def _device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
+    task = f"batches of {found.batch_tokens:,} tokens"
+    return device_errors(device, task, "say --batch-tokens with a smaller number", aftermath=aftermath)
+
+
+@contextlib.contextmanager
+def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iterator[Part]]:
+    """Give the tokens of each piece of the ranges, in order."""
+    if not job.resources.n_tokenizing:
+        yield map(_Tokenising(job.spec, job.reopen), parts)
+        return
+    _Tokenising(job.spec, job.reopen)  # what is wrong with it is said better by this process
+    n_processes = job.resources.n_tokenizing
+    with processes(n_processes, "tokenises", _set_up_tokenising, job.spec, job.reopen) as pool:
+        yield ahead(pool, _tokenised, parts, min(n_processes + 1, _PIECES_AHEAD))
+
+
+class _Tokenising:
+    """Reads passages of the store and tokenises them."""
+
+    def __init__(self, spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
+        self._store = reopen()
+        self._tokenizer = Tokenizer(spec, "passage")
+
+    def __call__(self, part: tuple[range, range]) -> Part:
+        target, rows = part
+        return Part(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
+
+
+_in_this_process: list[_Tokenising] = []
+
+
+def _set_up_tokenising(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
+    _in_this_process.append(_Tokenising(spec, reopen))
+
+
+def _tokenised(part: tuple[range, range]) -> Part:
+    return _in_this_process[0](part)
+
+
+def _joined(tokenised: Iterable[Part]) -> Iterator[Part]:
+    """Join pieces to ranges."""
+    parts = list[Part]()
+    for piece in tokenised:
+        parts.append(piece)
+        if piece.rows.stop == piece.target.stop:
+            yield Part(piece.target, piece.target, joined([part.tokens for part in parts]))
+            parts.clear()
+
+
+def _split(targets: Iterable[Part], batch_tokens: int) -> Iterator[tuple[Part, Rows]]:
+    for target in targets:
+        for which in batches(target.tokens.lengths(), batch_tokens):
+            yield target, which
+
+
+def _pad(model: Encoding, part: tuple[Part, Rows]) -> Padded:
+    target, which = part
+    return Padded(target, which, model.pad(target.tokens, which))
+
+
+def _encoded(model: Encoding, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
+    """Yield each batch with its vectors, while the device is busy with the next one already."""
+    before: tuple[Padded, _Copy] | None = None
+    for item in padded:
+        current = (item, _Copy(model.forward(item.batch)))
+        if before:
+            yield before[0], before[1].finished()
+        before = current
+    if before:
+        yield before[0], before[1].finished()
+
+
+class _Copy:
+    """Vectors on their way from the device to pinned memory."""
+
+    def __init__(self, vectors: torch.Tensor) -> None:
+        import torch
+
+        self._vectors = vectors.to("cpu", non_blocking=vectors.is_cuda)
+        self._arrival = torch.cuda.Event() if vectors.is_cuda else None  # type: ignore[no-untyped-call]
+        if self._arrival:
+            self._arrival.record(torch.cuda.current_stream(vectors.device))
+
+    def finished(self) -> Vectors:
+        if self._arrival:
+            self._arrival.synchronize()
+        return self._vectors.numpy()
+
+
+def _filled(encoded: Iterable[tuple[Padded, Vectors]], dim: int, report: Report) -> Iterator[tuple[range, Vectors]]:
+    """Yield the rows and vectors of each range when it is full."""
+    filled, n_left = np.empty((0, dim), dtype=np.float32), 0
+    for (target, which, _), vectors in encoded:
+        if vectors.shape != (len(which), dim):
+            raise IdxError(
+                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(which)}, {dim}) for row "
+                f"{target.rows[int(which[0])]} and others of its length: nothing is written"
+            )
+        if not n_left:
+            filled, n_left = np.empty((len(target.rows), dim), dtype=np.float32), len(target.rows)
+        filled[which] = vectors
+        n_left -= len(which)
+        report(len(which), int(target.tokens.lengths()[which].sum()))
+        if not n_left:
+            yield target.rows, filled
+
+
+class PassageEncoder:
+    """Encodes a handful of passages in this process, as a build would: for samples and checks. ``name`` is the encoder's.
+
+    Raises:
+        IdxError: the device has too little memory, or fails.
+        InputError, MissingExtraError: the checkpoint, the device or a package is not there.
+    """
+
+    def __init__(self, spec: EncoderSpec, found: Resources) -> None:
+        self.name = spec.name
+        self._found = found
+        self._tokenizer = Tokenizer(spec, "passage")
+        with _device_errors(found.devices[0], found):
+            self._model = Model(spec, "passage", found.devices[0], found.precision.computed)
+
+    def encode(self, passages: Sequence[Passage]) -> Vectors:
+        """Return float32 vectors, shape (len(passages), dim).
+
+        Raises:
+            IdxError: the device has too little memory, or fails.
+        """
+        tokens = self._tokenizer.passages(passages)
+        vectors = np.empty((len(passages), self._model.dim), dtype=np.float32)
+        with _device_errors(self._found.devices[0], self._found):
+            for which in batches(tokens.lengths(), self._found.batch_tokens):
+                vectors[which] = self._model.encode(tokens, which)
+        return vectors
+
+
+_WARM_UP_PASSAGES = 8
+
+
+class Measured(NamedTuple):
+    """What an encoder did with a sample.
+
+    Attributes:
+        seconds_per_byte: of text, on one device.
+        dim: components of a vector.
+        peak_bytes: the most memory that the process has had.
+    """
+
+    seconds_per_byte: float
+    dim: int
+    peak_bytes: int
+
+
+def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
+    """Time an encoder on some passages, once it has warmed up."""
+    n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
+    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
+    started = time.perf_counter()
+    vectors = encoder.encode(passages)
+    return Measured((time.perf_counter() - started) / n_bytes, vectors.shape[1], _peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,178 @@
+"""The best of a stream of scores, exactly, as integers: a key orders by score, then by lower row, and says both.
+
+A key is int64: the upper half the score's bits, made so that they order as the scores do, the lower half 2^32 - 1 less the row. The k
+largest keys are the k best rows, ties going to the lower row, however the rows come and wherever they were found.
+
+Below a threshold, the k-th best score so far, a score is passed over, which nearly all are. The others become candidates, in no order, and
+when there is no place left for one, the k largest stay. No user input comes to the kernels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.store import Rows
+from indexer.base import NO_ROW, Hits
+from indexer.machine.compiled import kernel
+
+Keys = NDArray[np.int64]
+
+LARGEST_ROW = 2**32 - 1
+NO_KEY = np.iinfo(np.int64).min
+
+_ALL_BUT_SIGN = 0x7FFFFFFF
+_MINUS_ZERO = np.iinfo(np.int32).min
+_SMALLEST_SCORE = np.finfo(np.float32).min  # above -inf, which is never found
+_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # of a power of two, by its remainder: those of 2^0 … 2^17 all differ
+_BIT_NUMBERS[[2**number % 19 for number in range(18)]] = np.arange(18)
+
+
+class Candidates(NamedTuple):
+    """What one thread found that may be among the k best of Q queries.
+
+    Attributes:
+        k: how many are looked for.
+        thresholds: see ``no_thresholds``; threads share them.
+        keys: int64 (Q, places), at least k places, in no order.
+        counts: int64 (Q,), how many places are taken.
+    """
+
+    k: int
+    thresholds: NDArray[np.float32]
+    keys: Keys
+    counts: NDArray[np.int64]
+
+
+class Scored(NamedTuple):
+    """Scores of rows, float32 (rows, queries), and which of them reach their query's threshold: a bit for each query, uint16 (rows,)."""
+
+    scores: NDArray[np.float32]
+    reached: NDArray[np.uint16]
+
+
+def no_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:
+    """Return the thresholds of a search that begins, float32 (n_lines,): what reaches one may be among the k best.
+
+    Threads write them without a lock: each writes what some thread's k candidates reach, so that whichever stays is right. Lines beyond the
+    queries, which fill up a panel, have +inf.
+    """
+    thresholds = np.full(n_lines, np.inf, dtype=np.float32)
+    thresholds[:n_queries] = _SMALLEST_SCORE
+    return thresholds
+
+
+def no_candidates(n_queries: int, k: int, n_places: int, thresholds: NDArray[np.float32]) -> Candidates:
+    """Return candidates with all places free."""
+    return Candidates(k, thresholds, np.full((n_queries, n_places), NO_KEY, dtype=np.int64), np.zeros(n_queries, dtype=np.int64))
+
+
+def taken(candidates: Candidates) -> Keys:
+    """Return the keys; those in places that are free again are overwritten."""
+    keys = candidates.keys
+    keys[np.arange(keys.shape[1]) >= candidates.counts[:, np.newaxis]] = NO_KEY
+    return keys
+
+
+def best_hits(keys: Keys, k: int) -> Hits:
+    """Return the k best of each line of keys, shape (Q, anything), as hits."""
+    n_kept = min(k, keys.shape[1])
+    best = np.partition(keys, keys.shape[1] - n_kept, axis=1)[:, -n_kept:] if 0 < n_kept < keys.shape[1] else keys
+    best = np.sort(best, axis=1)[:, ::-1]
+    best = np.pad(best, ((0, 0), (0, k - n_kept)), constant_values=NO_KEY)
+    ordered = (best >> 32).astype(np.int32)
+    scores = (ordered ^ ((ordered >> 31) & _ALL_BUT_SIGN)).view(np.float32)
+    is_empty = best == NO_KEY
+    return Hits(np.where(is_empty, NO_ROW, LARGEST_ROW - (best & LARGEST_ROW)), np.where(is_empty, np.float32(-np.inf), scores))
+
+
+def keys_of(hits: Hits) -> Keys:
+    """Return the key of each hit, int64 of the hits' shape: what ``best_hits`` undoes."""
+    bits = np.ascontiguousarray(hits.scores).view(np.int32)
+    ordered: NDArray[np.int32] = np.where(bits == _MINUS_ZERO, np.int32(0), bits ^ ((bits >> 31) & _ALL_BUT_SIGN))
+    return np.where(hits.rows == NO_ROW, NO_KEY, (ordered.astype(np.int64) << 32) | (LARGEST_ROW - hits.rows))
+
+
+@kernel
+def collect(scored: Scored, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
+    """Offer the scores of the first ``n_rows`` rows, which begin with ``first_row``, to the candidates of the lines from ``first_line`` on.
+
+    Rows that are missing, ascending, are passed over. NaN and -inf never reach a threshold.
+    """
+    for number in range(n_rows):
+        reached = np.int64(scored.reached[number])
+        if reached == 0 or _contains(missing, first_row + number):
+            continue
+        while reached:
+            lowest = reached & -reached
+            query = _BIT_NUMBERS[lowest % 19]
+            reached ^= lowest
+            _offer(scored.scores[number, query : query + 1], first_row + number, first_line + query, candidates)
+
+
+@kernel
+def _offer(score: NDArray[np.float32], row: int, line: int, candidates: Candidates) -> None:
+    """Offer one score, as an array of one."""
+    keys, n_taken = candidates.keys[line], candidates.counts[line]
+    if n_taken == len(keys):
+        keep_largest(keys, candidates.k)
+        n_taken = candidates.k
+        candidates.thresholds[line] = max(candidates.thresholds[line], _score(keys[:n_taken].min()))
+    if score[0] >= candidates.thresholds[line]:
+        keys[n_taken] = _key(score.view(np.int32)[0], row)
+        n_taken += 1
+    candidates.counts[line] = n_taken
+
+
+@kernel
+def keep_largest(keys: Keys, k: int) -> None:
+    """Bring the k largest of different keys to the front, in no order.
+
+    Quickselect around the median of three, without a branch for each key: which side one goes to cannot be foreseen.
+    """
+    low, stop = 0, len(keys)  # those before are kept, those behind are not
+    while stop - low > 2:
+        first, middle, last = keys[low], keys[(low + stop) // 2], keys[stop - 1]
+        pivot = max(min(first, middle), min(max(first, middle), last))
+        n_larger = low
+        for i in range(low, stop):
+            key = keys[i]
+            keys[i] = keys[n_larger]
+            keys[n_larger] = key
+            n_larger += key > pivot
+        if n_larger == k:
+            return
+        if n_larger > k:
+            stop = n_larger
+        else:
+            low = n_larger
+    if stop - low == 2 and keys[low] < keys[low + 1]:
+        keys[low], keys[low + 1] = keys[low + 1], keys[low]
+
+
+@kernel
+def _key(score_bits: np.int32, row: int) -> np.int64:
+    ordered = np.int64(0 if score_bits == _MINUS_ZERO else score_bits ^ ((score_bits >> 31) & _ALL_BUT_SIGN))
+    return np.int64((ordered << 32) | (LARGEST_ROW - row))
+
+
+@kernel
+def _score(key: int) -> np.float32:
+    ordered, bits = key >> 32, np.empty(1, dtype=np.int32)
+    bits[0] = ordered ^ ((ordered >> 63) & _ALL_BUT_SIGN)
+    return np.float32(bits.view(np.float32)[0])
+
+
+@kernel
+def _contains(rows: Rows, row: int) -> bool:
+    """Return whether ascending rows contain one."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(rows) and rows[low] == row

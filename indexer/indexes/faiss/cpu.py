@@ -1,0 +1,191 @@
+"""FAISS indexes on the CPU, mapped into memory: they open at once, and processes share them.
+
+The exception is ``ivfpq``: its codes are regrouped for FAISS's fast scan when it is opened, into memory of this process (half a byte for
+every four components of each vector).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.artifacts.manifest import Manifest
+from corpora.errors import ArtifactDamaged, InputError
+from corpora.progress import amount
+from corpora.store import Rows
+from indexer.base import Placement, Scores, Vectors
+from indexer.indexes.kinds import IndexBuild, OpenOptions
+from indexer.machine.memory import available_bytes
+from indexer.page_checks import CheckedFile, CheckedFiles, save_array
+from indexer.vectors.corpus_vectors import CorpusVectors
+from indexer.vectors.file import MISSING
+
+from .index import Contents, FaissIndex, contents_of
+from .library import INDEX_FILE, damage_named, load_faiss, read_mapped
+from .row_range import flat_range, ivf_range, places_of, with_vectors
+
+_ID_BYTES = 8
+
+ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
+
+
+def open_flat(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement = ONLY_CPU) -> FaissIndex:
+    """Open a flat index; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
+    index, first_place, contents, check = open_flat_part(path, manifest, opening)
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        check()
+        scores, places = index.search(queries, k)
+        return scores, np.where(places < 0, places, places + first_place)
+
+    return FaissIndex(contents, opening, search, placement)
+
+
+def open_flat_part(path: Path, manifest: Manifest, opening: OpenOptions) -> tuple[Any, int, Contents, Callable[[], None]]:
+    """Open the file of a flat index, or the rows that are wanted of it; raises as ``open_mapped`` does.
+
+    Returns:
+        FAISS's index, the place of its first vector among all that the index has, what it holds, and what must be called before any of it
+        is read: it raises ``ArtifactDamaged`` if the file is damaged.
+    """
+    mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
+    contents = contents_of(manifest, read_missing(path, manifest))
+    file = CheckedFiles(path, manifest)[INDEX_FILE]
+    if opening.rows is None:
+        return mapped, 0, contents, file.check_all
+    places = places_of(opening.rows, contents.missing)
+    codes = len(file.content) - mapped.ntotal * mapped.code_size
+    file.check(np.array([0, codes + places.start * mapped.code_size]), np.array([codes, codes + places.stop * mapped.code_size]))
+    part = flat_range(path / INDEX_FILE, mapped, places)
+    return part, places.start, with_vectors(contents, part), lambda: None
+
+
+def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement) -> FaissIndex:
+    """Open an inverted file; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
+    file = CheckedFiles(path, manifest)[INDEX_FILE]
+    is_pq = "subquantizers" in manifest.recipe.parameters
+    if is_pq or opening.rows is not None:  # all of it is read now
+        file.check_all()
+    mapped = open_ivf_part(path, manifest, opening)
+    contents = with_vectors(contents_of(manifest, _none()), mapped)
+    if opening.rows is None and not is_pq:
+        return FaissIndex(contents, opening, _search_lists(mapped, file), placement)
+    index = _for_fast_scan(path, mapped) if is_pq else mapped
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        scores, rows = index.search(queries, k, params=load_faiss().SearchParametersIVF(nprobe=settings["nprobe"]))
+        return scores, rows
+
+    return FaissIndex(contents, opening, search, placement)
+
+
+def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
+    """Return FAISS's own search of a mapped inverted file in its two steps: which lists, and, once these are compared, what is in them.
+
+    Raises:
+        ArtifactDamaged: what is not lists is damaged.
+    """
+    faiss = load_faiss()
+    lists, entry_bytes = faiss.downcast_InvertedLists(index.invlists).lists, index.code_size + _ID_BYTES
+    there = [lists.at(number) for number in range(index.nlist)]
+    starts = np.array([some.offset for some in there], dtype=np.int64)
+    stops = starts + np.array([some.size * entry_bytes for some in there], dtype=np.int64)
+    file.check(np.array([0]), np.array([len(file.content) - index.ntotal * entry_bytes]))
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        nearness, chosen = index.quantizer.search(queries, settings["nprobe"])
+        some = np.unique(chosen)
+        file.check(starts[some], stops[some])
+        scores, rows = np.empty((len(queries), k), dtype=np.float32), np.empty((len(queries), k), dtype=np.int64)
+        given, lists, coarse, *found = map(
+            faiss.swig_ptr, (np.ascontiguousarray(queries, dtype=np.float32), chosen, nearness, scores, rows)
+        )
+        parameters = faiss.SearchParametersIVF(nprobe=settings["nprobe"])
+        index.search_preassigned_c(len(queries), given, k, lists, coarse, *found, False, parameters)
+        return scores, rows
+
+    return search
+
+
+def open_ivf_part(path: Path, manifest: Manifest, opening: OpenOptions) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Open the file of an inverted file, or the rows that are wanted of it; raises as ``open_mapped`` does."""
+    mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP)
+    # The threads that would read lists ahead cost more than they bring where lists are in memory already
+    load_faiss().downcast_InvertedLists(mapped.invlists).prefetch_nthread = 0
+    return mapped if opening.rows is None else ivf_range(path / INDEX_FILE, mapped, opening.rows)
+
+
+def open_hnsw(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
+    """Open a graph; raises as ``open_mapped`` does, and ``InputError`` if a range of its rows is wanted."""
+    if opening.rows is not None:
+        raise InputError(
+            f"'{opening.name}' is one graph over all vectors, which cannot be searched in parts: use exact search ('{opening.encoder}'), "
+            "or an index of kind ivf, ivfpq, sq8 or flat-fp16"
+        )
+    faiss = load_faiss()
+    index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
+    file = CheckedFiles(path, manifest)[INDEX_FILE]
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        file.check_all()
+        scores, places = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
+        return scores, places
+
+    return FaissIndex(contents_of(manifest, read_missing(path, manifest)), opening, search, ONLY_CPU)
+
+
+def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Open the file of an index as FAISS has it, mapped as ``flags`` (FAISS's IO_FLAG_*) say.
+
+    Raises:
+        ArtifactDamaged: FAISS cannot read it, or it holds something else than its manifest says.
+        MissingExtraError: FAISS is not installed.
+    """
+    index = read_mapped(path / INDEX_FILE, flags=flags)
+    found = (index.ntotal, index.d, index.metric_type)
+    promised = (manifest.count("vectors"), manifest.count("dim"), load_faiss().METRIC_INNER_PRODUCT)
+    if found != promised:
+        raise ArtifactDamaged(
+            f"{path / INDEX_FILE} holds {found[0]:,} vectors of dimension {found[1]} and metric {found[2]} where its manifest says "
+            f"{promised[0]:,}, {promised[1]} and {promised[2]}: build it again with --force"
+        )
+    return index
+
+
+def save_missing(plan: IndexBuild[CorpusVectors]) -> None:
+    """Write which rows have no vector, if there are any, beside an index that knows its vectors by their places only."""
+    if len(plan.source.missing):
+        save_array(plan.staging / MISSING, plan.source.missing)
+
+
+def read_missing(path: Path, manifest: Manifest) -> Rows:
+    """Return what ``save_missing`` wrote.
+
+    Raises:
+        ArtifactDamaged: the file is damaged, or not what it must be.
+    """
+    n_missing = manifest.count("rows") - manifest.count("vectors")
+    if not n_missing:
+        return _none()
+    return CheckedFiles(path, manifest)[MISSING].array("int64", (n_missing,))[:]
+
+
+def _for_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
+    """Return an inverted file of product-quantised codes in the order in which FAISS scans them fastest."""
+    needed, available = mapped.ntotal * (mapped.code_size + _ID_BYTES), available_bytes()
+    if needed > available:
+        raise InputError(
+            f"opening {path} takes {amount(needed)} of memory ({mapped.ntotal:,} vectors × {mapped.code_size + _ID_BYTES} bytes), of which "
+            f"{amount(available)} can be had: use an index that stays on the disk, of kind ivf or sq8"
+        )
+    with damage_named(path / INDEX_FILE):
+        index = load_faiss().IndexIVFPQFastScan(mapped)
+    index.referenced_objects = [mapped]  # it has the lists' centroids
+    return index
+
+
+def _none() -> Rows:
+    return np.empty(0, dtype=np.int64)

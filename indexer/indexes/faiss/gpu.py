@@ -1,0 +1,261 @@
+"""FAISS indexes on one or several GPUs, from the files of ``flat-fp16``, ``ivf`` and ``ivfpq``; needs the extra ``gpu``.
+
+A GPU's copy is made page by page from the mapped file, never through a float32 copy of the whole, and only where the arithmetic says
+that it fits. Several GPUs share an index: blocks of vectors of a flat one, lists of an inverted file. FAISS's GPU indexes must not be used
+by two threads at once, so that one search runs at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from corpora.artifacts.manifest import Manifest
+from corpora.errors import IdxError, InputError, MissingExtraError
+from corpora.progress import amount
+from corpora.store import Rows
+from indexer.base import Placement, Scores, Vectors
+from indexer.indexes.kinds import OpenOptions
+from indexer.machine.devices import free_memory, gpus_of
+from indexer.machine.threads import equal_ranges
+from indexer.page_checks import CheckedFiles
+
+from . import cpu as faiss_cpu
+from .index import FaissIndex, contents_of
+from .library import INDEX_FILE, load_faiss, reason
+from .row_range import with_vectors, without_lists
+
+LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
+_PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a flat index
+_WORKSPACE_BYTES = 2.2e9  # FAISS's temporary memory (1.5 GB) and what CUDA itself takes
+_LIST_PADDING = 1.05  # lists are filled up to multiples of 32 vectors
+
+Places = Rows
+
+
+class Part(NamedTuple):
+    """A share of an index on one GPU: how it is searched, and what is added to the numbers it gives."""
+
+    search: Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]
+    first_place: int
+
+    def moved(self, n_places: int) -> Part:
+        """Return it with so much more added."""
+        return self._replace(first_place=self.first_place + n_places)
+
+
+def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
+    """Open a flat float16 index where ``opening.device`` says.
+
+    Raises:
+        ArtifactDamaged: see ``faiss_cpu.open_mapped``.
+        InputError: this FAISS knows no GPU, there is none of that number, or the index does not fit.
+        IdxError: a GPU has failed.
+    """
+    per_vector = 2 * manifest.count("dim") + 4  # and a norm
+    gpus, placement = _placed(opening, per_vector * _n_vectors(manifest, opening))
+    if not gpus:
+        return faiss_cpu.open_flat(path, manifest, opening, placement)
+    mapped, first_place, contents, check = faiss_cpu.open_flat_part(path, manifest, opening)
+    check()
+    with _failures_named(opening.name):
+        shares = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
+        parts = [[part.moved(first_place) for part in _flat_parts(mapped, gpu, share)] for gpu, share in shares]
+    return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
+
+
+def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
+    """Open an inverted file where ``opening.device`` says; raises as ``open_flat_anywhere`` does."""
+    entry_bytes = _code_bytes(manifest) + 8
+    gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
+    if not gpus:
+        return faiss_cpu.open_ivf(path, manifest, opening, placement)
+    CheckedFiles(path, manifest)[INDEX_FILE].check_all()
+    mapped = faiss_cpu.open_ivf_part(path, manifest, opening)
+    with _failures_named(opening.name):
+        parts = [[_ivf_part(only_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _list_shares(mapped, len(gpus)), strict=True)]
+    contents = with_vectors(contents_of(manifest, np.empty(0, dtype=np.int64), largest_nprobe=LARGEST_K), mapped)
+    return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
+
+
+def _n_vectors(manifest: Manifest, opening: OpenOptions) -> int:
+    """Return how many vectors are opened, at most."""
+    n_vectors = manifest.count("vectors")
+    return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
+
+
+def refusal(name: str, n_bytes: float, free_bytes: Sequence[int]) -> str | None:
+    """Return why an index of so many bytes does not go on GPUs with so much free memory each, with the arithmetic; None if it does."""
+    share = n_bytes / len(free_bytes)
+    needed = share + _PAGE_BYTES + _WORKSPACE_BYTES
+    if needed <= min(free_bytes):
+        return None
+    page, workspace, free = _PAGE_BYTES / 1e9, _WORKSPACE_BYTES / 1e9, min(free_bytes) / 1e9
+    return (
+        f"'{name}' does not fit: on each of {len(free_bytes)} GPU(s) it needs {needed / 1e9:.1f} GB ({share / 1e9:.1f} of the index, "
+        f"{page:.1f} for a page on its way, {workspace:.1f} to work in), and {free:.1f} GB are free: "
+        "name more GPUs (--device cuda:0,1 or all), or --device cpu"
+    )
+
+
+def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Return an inverted file with the quantisers of another and some of its lists, the others empty; nothing is copied."""
+    faiss = load_faiss()
+    if len(lists) == index.nlist:
+        return index
+    share = without_lists(index)
+    before = faiss.ArrayInvertedLists(lists.start, index.code_size)
+    those = faiss.SliceInvertedLists(index.invlists, lists.start, lists.stop)
+    behind = faiss.ArrayInvertedLists(index.nlist - lists.stop, index.code_size)
+    stacked = faiss.InvertedListsPtrVector()
+    for piece in (before, those, behind):
+        stacked.push_back(piece)
+    joined = faiss.VStackInvertedLists(stacked.size(), stacked.data())
+    share.replace_invlists(joined, False)
+    share.ntotal = joined.compute_ntotal()
+    share.referenced_objects = [index, before, those, behind, joined]
+    return share
+
+
+class _Workers:
+    """The shares of an index, one thread a GPU, one search at a time."""
+
+    def __init__(self, name: str, parts: Sequence[Sequence[Part]]) -> None:
+        self._name, self._parts = name, parts
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(len(parts), thread_name_prefix=f"faiss-{name}")
+
+    def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+        with self._lock, _failures_named(self._name):
+            found = list(self._threads.map(lambda parts: [_search_part(part, queries, k, settings) for part in parts], self._parts))
+        return merged([hits for share in found for hits in share], k)
+
+
+def merged(found: Sequence[tuple[Scores, Places]], k: int) -> tuple[Scores, Places]:
+    """Return the k best of several lists for each query, by score, then place.
+
+    Args:
+        found: scores and places of each list, shape (Q, anything); place -1 where there is none.
+        k: results, at most as many as all lists have places.
+    """
+    scores = np.concatenate([scores for scores, _ in found], axis=1)
+    places = np.concatenate([places for _, places in found], axis=1)
+    scores = np.where(places < 0, np.float32(-np.inf), scores)
+    order = np.lexsort((places, -scores), axis=-1)[:, :k]
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(places, order, axis=1)
+
+
+def _search_part(part: Part, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+    scores, places = part.search(queries, k, settings)
+    return scores, np.where(places < 0, places, places + part.first_place)
+
+
+def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
+    """Return consecutive lists for each GPU, with about equally many entries."""
+    ends = np.cumsum([mapped.get_list_size(number) for number in range(mapped.nlist)])
+    cuts = np.searchsorted(ends, [mapped.ntotal * number / n_gpus for number in range(1, n_gpus)]).tolist()
+    return [range(start, stop) for start, stop in zip([0, *cuts], [*cuts, mapped.nlist], strict=True)]
+
+
+def _flat_parts(mapped: Any, gpu: int, places: range) -> Iterator[Part]:  # noqa: ANN401
+    """Yield the blocks of a flat index on one GPU; each is filled at once, because one that grows is copied on the GPU."""
+    faiss = load_faiss()
+    resources = faiss.StandardGpuResources()
+    page = max(1, _PAGE_BYTES // (4 * mapped.d))
+    for first in range(places.start, places.stop, page):
+        config = faiss.GpuIndexFlatConfig()
+        config.useFloat16 = True
+        index = faiss.GpuIndexFlat(resources, mapped.d, faiss.METRIC_INNER_PRODUCT, _on(config, gpu))
+        index.add(mapped.reconstruct_n(first, min(page, places.stop - first)))
+        yield Part(_flat_search(index, resources), first)
+
+
+def _flat_search(index: Any, resources: Any) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]:  # noqa: ANN401
+    index.referenced_objects = [resources]
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+        scores, places = index.search(queries, min(k, index.ntotal))
+        return scores, places
+
+    return search
+
+
+def _ivf_part(index: Any, gpu: int) -> Part:  # noqa: ANN401
+    """Copy an inverted file to a GPU, list by list."""
+    faiss = load_faiss()
+    resources = faiss.StandardGpuResources()
+    if isinstance(index, faiss.IndexIVFPQ):
+        config = faiss.GpuIndexIVFPQConfig()
+        config.interleavedLayout = True  # the one that has codes of 4 bits
+        copy = faiss.GpuIndexIVFPQ(resources, index, _on(config, gpu))
+    else:
+        copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
+    copy.referenced_objects = [resources]
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+        scores, rows = copy.search(queries, k, params=faiss.SearchParametersIVF(nprobe=settings["nprobe"]))
+        return scores, rows
+
+    return Part(search, 0)
+
+
+def _on(config: Any, gpu: int) -> Any:  # noqa: ANN401
+    """Return a configuration for one GPU, with FAISS's own kernels."""
+    config.device = gpu
+    if hasattr(config, "use_cuvs"):
+        config.use_cuvs = False
+    return config
+
+
+_WITHOUT_GPUS = (
+    "with the extra 'gpu' (pip install 'wikidx[gpu]', in place of 'dense') it can; exact search, named by the encoder alone, runs on a GPU "
+    "without FAISS; --device auto leaves the index on the CPU"
+)
+
+
+def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
+    """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; with "auto" it goes where it fits."""
+    n_gpus = load_faiss().get_num_gpus()
+    gpus = gpus_of(opening.device, n_gpus, "this FAISS", _WITHOUT_GPUS)
+    if not gpus:
+        why = "as was said" if n_gpus or opening.device != "auto" else "because this FAISS sees no GPU"
+        return (), Placement(("cpu",), f"FAISS on the CPU, {why}: {amount(n_bytes)}")
+    free = [_free_bytes(gpu, is_named=opening.device != "auto") for gpu in gpus]
+    problem = refusal(opening.name, n_bytes, free)
+    if problem is None:
+        devices = tuple(f"cuda:{gpu}" for gpu in gpus)
+        return gpus, Placement(devices, f"FAISS on {', '.join(devices)}: {amount(n_bytes)}, where {min(free) / 1e9:.1f} GB are free")
+    if opening.device != "auto":
+        raise InputError(problem)
+    return (), Placement(("cpu",), f"FAISS on the CPU, because {problem.partition(': name more')[0]}")
+
+
+def _free_bytes(gpu: int, *, is_named: bool) -> int:
+    """Return how much memory a GPU has left; see ``devices.free_memory``."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("a FAISS index on a GPU", "gpu") from error
+    return free_memory(gpu, is_named=is_named)
+
+
+def _code_bytes(manifest: Manifest) -> int:
+    n_subquantizers = manifest.recipe.parameters.get("subquantizers")
+    return 2 * manifest.count("dim") if not isinstance(n_subquantizers, int) else -(-n_subquantizers // 2)
+
+
+@contextlib.contextmanager
+def _failures_named(name: str) -> Iterator[None]:
+    """Translate what FAISS raises when a GPU has too little memory or has gone."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise IdxError(
+            f"'{name}' failed on the GPU ({reason(error)}): start again with fewer other programs on it, or --device cpu"
+        ) from error

@@ -1,0 +1,206 @@
+"""What all FAISS indexes share once they are open, on CPU and GPU: places become rows, ties are put in order, candidates are rescored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.artifacts.manifest import Manifest
+from corpora.errors import ArtifactDamaged, InputError
+from corpora.store import Rows
+from indexer.base import (
+    DEFAULT_PARAMS,
+    NO_ROW,
+    Hits,
+    Placement,
+    Scores,
+    SearchParam,
+    SearchParams,
+    Vectors,
+    check_k,
+    checked_queries,
+    no_hits,
+)
+from indexer.indexes.kinds import OpenOptions
+from indexer.vectors.corpus_vectors import rows_at
+from indexer.vectors.rescoring import Rescorer
+
+_LARGEST_EF_SEARCH = 65_536
+_LARGEST_REFINE = 1_000
+_PLACES_AT_ONCE = 2 << 20  # of all queries that are searched together; about 60 bytes each
+
+RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What an index holds, as its manifest says.
+
+    Attributes:
+        n_rows: rows of the corpus.
+        n_vectors: vectors in the index.
+        dim: components of each.
+        missing: rows that were left out and whose places the rows behind them take; empty if the index knows its vectors by their rows.
+        parameters: what a search can set.
+    """
+
+    n_rows: int
+    n_vectors: int
+    dim: int
+    missing: Rows
+    parameters: Mapping[str, SearchParam]
+
+
+class FaissIndex:
+    """An open FAISS index.
+
+    ``search`` may be called by several threads at once.
+    """
+
+    def __init__(
+        self, contents: Contents, opening: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
+    ) -> None:
+        """Take over an index.
+
+        Args:
+            contents: what it holds.
+            opening: for the vectors that candidates are rescored from, and the name.
+            search: (queries, k, params) -> scores and places, each of shape (Q, k), best first; place -1 where there is none.
+            placement: where ``search`` runs.
+            largest_k: the most results ``search`` can give; None for no limit.
+        """
+        self._contents, self._opening, self._search = contents, opening, search
+        self._rescorer = None
+        if opening.vectors is not None and "refine" in contents.parameters:
+            self._rescorer = Rescorer(opening.vectors.array, opening.vectors.missing)
+        self._largest_k = largest_k
+        self.dim, self.parameters, self.placement = contents.dim, contents.parameters, placement
+
+    def __len__(self) -> int:
+        return self._contents.n_rows
+
+    def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the k best rows that were found for each of the (Q, dim) query vectors.
+
+        Parameters that this index does not have are passed over.
+
+        Raises:
+            ValueError: wrong shape, a component that is not finite, or k < 1.
+            ArtifactDamaged: the index names rows that the corpus does not have.
+            InputError: a parameter is set beyond what this index has; k is more than a GPU can give; candidates are to be rescored and the
+                vectors are not there.
+        """
+        check_k(k)
+        queries = checked_queries(vectors, self.dim)
+        settings = self._settings(params)
+        refine = settings.pop("refine", 0)
+        n_wanted = min(k, self._contents.n_vectors)
+        if not len(queries) or not n_wanted:
+            return no_hits(len(queries), k)
+        self._check_k(n_wanted, refine)
+        find = self._rescored if refine else self._found_with_ties
+        width = min(n_wanted * max(1, refine), self._contents.n_vectors)
+        parts = [find(queries[some], n_wanted, width, settings) for some in _slices(len(queries), width)]
+        empty = ((0, 0), (0, k - parts[0].rows.shape[1]))
+        rows, scores = (np.concatenate([part[number] for part in parts]) for number in range(2))
+        return Hits(np.pad(rows, empty, constant_values=NO_ROW), np.pad(scores, empty, constant_values=-np.inf))
+
+    def _settings(self, params: SearchParams) -> dict[str, int]:
+        """Return the value of each parameter that this index has."""
+        given = params.given()
+        for name, param in self.parameters.items():
+            if given.get(name, 0) > param.largest:
+                raise InputError(f"{name} {given[name]:,}: for '{self._opening.name}' it can be at most {param.largest:,}")
+        return {name: given.get(name, param.default) for name, param in self.parameters.items()}
+
+    def _check_k(self, k: int, refine: int) -> None:
+        n_candidates = k * max(1, refine)
+        if self._largest_k is not None and n_candidates > self._largest_k:
+            asked = f"k {k:,}" + (f" with refine {refine}" if refine > 1 else "")
+            raise InputError(
+                f"{asked}: FAISS finds at most {self._largest_k:,} on a GPU; exact search ('{self._opening.encoder}') has no such limit"
+            )
+
+    def _found(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
+        """Return what FAISS finds, with rows for places."""
+        scores, places = self._search(queries, k, settings)
+        rows = rows_at(places, self._contents.missing)
+        if places.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
+            raise ArtifactDamaged(f"'{self._opening.name}' found rows outside of the {len(self):,} there are: build it again with --force")
+        return Hits(rows, np.where(places < 0, np.float32(-np.inf), scores))
+
+    def _found_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
+        """Return the k best, those that equal the last of them by row: which of these FAISS would keep is anyone's guess.
+
+        Queries whose k-th score goes on to the end of what was found are searched again, for four times as many.
+        """
+        limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors)
+        width = min(width + 1, limit)
+        found = self._found(queries, width, settings)
+        best = _best(found, k)
+        tied = np.flatnonzero(_goes_on(found, k))
+        while len(tied) and width < limit:
+            width = min(4 * width, limit)
+            unfinished = []
+            for some in _slices(len(tied), width):
+                lines = tied[some]
+                found = self._found(queries[lines], width, settings)
+                best.rows[lines], best.scores[lines] = _best(found, k)
+                unfinished.append(lines[_goes_on(found, k)])
+            tied = np.concatenate(unfinished)
+        return best
+
+    def _rescored(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
+        """Return the k best of ``width`` candidates by their exact scores."""
+        if self._rescorer is None:
+            raise InputError(
+                f"'{self._opening.name}' rescores what it finds from the vectors it was built from, which are not there any more: "
+                "build them again, or set refine to 0"
+            )
+        rows = self._found(queries, width, settings).rows
+        return _best(Hits(rows, self._rescorer.scores(queries, rows)), k)
+
+
+def _slices(n_queries: int, width: int) -> Iterator[slice]:
+    """Yield which queries are searched at once where each finds so many places."""
+    n_at_once = max(1, _PLACES_AT_ONCE // width)
+    return (slice(first, first + n_at_once) for first in range(0, n_queries, n_at_once))
+
+
+def _goes_on(found: Hits, k: int) -> NDArray[np.bool_]:
+    """Return for each line whether its k-th score is also its last: more that equal it may be left out."""
+    last = found.scores[:, -1]
+    goes_on: NDArray[np.bool_] = (found.scores[:, k - 1] == last) & np.isfinite(last)
+    return goes_on
+
+
+def _best(found: Hits, k: int) -> Hits:
+    """Return the k best of each line, by score, then row."""
+    order = np.lexsort((found.rows, -found.scores), axis=-1)[:, :k]
+    return Hits(np.take_along_axis(found.rows, order, axis=1), np.take_along_axis(found.scores, order, axis=1))
+
+
+def contents_of(manifest: Manifest, missing: Rows, *, largest_nprobe: int | None = None) -> Contents:
+    """Return what an index with a manifest holds; the defaults of its search parameters are among its parameters.
+
+    Raises:
+        ArtifactDamaged: a parameter is not what it must be.
+    """
+    parameters = manifest.recipe.parameters
+    largest = {"nprobe": parameters.get("lists"), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}
+    searched = dict[str, SearchParam]()
+    for name in largest.keys() & parameters.keys():
+        default, most = parameters[name], largest[name]
+        if not isinstance(default, int) or not isinstance(most, int):
+            raise ArtifactDamaged(f"the manifest of '{manifest.recipe.kind}' says {name} {default} of {most}: build it again with --force")
+        searched[name] = SearchParam(default, min(most, largest_nprobe or most) if name == "nprobe" else most)
+    return Contents(
+        n_rows=manifest.count("rows"),
+        n_vectors=manifest.count("vectors"),
+        dim=manifest.count("dim"),
+        missing=missing,
+        parameters=searched,
+    )

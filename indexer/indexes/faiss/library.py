@@ -1,0 +1,124 @@
+"""FAISS: imported here and nowhere else, set up once, its files read and their heads written, its errors translated."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.artifacts.durable import replacing, sync
+from corpora.errors import ArtifactDamaged, InputError, MissingExtraError, PiecesDamaged
+from corpora.store import Rows
+
+# Below this many queries FAISS computes distances query by query; its own default is 128,000, which leaves the matrix product unused.
+_MIN_BLAS_QUERIES = 2
+
+INDEX_FILE = "index.faiss"
+
+
+@functools.cache
+def load_faiss() -> ModuleType:
+    """Import and return FAISS.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError("a FAISS index", "dense") from error
+    faiss.cvar.distance_compute_blas_threshold = _MIN_BLAS_QUERIES
+    # OpenMP's threads are not in a forked process, which would wait for them for ever
+    os.register_at_fork(after_in_child=lambda: faiss.omp_set_num_threads(1))
+    library: ModuleType = faiss
+    return library
+
+
+def serialized(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
+    """Return the content of the file that FAISS would write for an index."""
+    content: NDArray[np.uint8] = load_faiss().serialize_index(index)
+    return content.tobytes()
+
+
+def deserialized(path: Path) -> Any:  # noqa: ANN401
+    """Return the index that ``write_piece`` wrote; raises as ``pieces_damage_named`` does."""
+    with pieces_damage_named(path):
+        return load_faiss().deserialize_index(np.fromfile(path, dtype=np.uint8))
+
+
+def write_piece(path: Path, index: Any) -> None:  # noqa: ANN401
+    """Write an index to a file from which a stopped build can go on."""
+    with replacing(path) as file:
+        file.write(serialized(index))
+
+
+def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
+    """Write an index to a file, with nothing of it held twice in memory, and flush it to the disk.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    faiss = load_faiss()
+    try:
+        faiss.write_index(index, str(path))
+        faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)  # FAISS does not see an error of the last flush
+    except RuntimeError as error:
+        raise OSError(f"FAISS wrote {path} but in part ({reason(error)})") from error
+    sync(path)
+
+
+def read_mapped(path: Path, *, flags: int) -> Any:  # noqa: ANN401
+    """Open the index in a file, mapped into memory as ``flags`` (FAISS's IO_FLAG_*) say.
+
+    Raises:
+        ArtifactDamaged: the file does not hold one, or one that is not trained.
+    """
+    with damage_named(path):
+        index = load_faiss().read_index(str(path), flags)
+    if not index.is_trained:
+        raise ArtifactDamaged(f"{path} holds an index that was never trained: build it again with --force")
+    return index
+
+
+@contextlib.contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Translate what FAISS raises over a file of an index into ``ArtifactDamaged``."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # a damaged length asks for any memory
+        raise ArtifactDamaged(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
+
+
+@contextlib.contextmanager
+def pieces_damage_named(path: Path) -> Iterator[None]:
+    """Translate what FAISS raises over a file that a stopped build has left into ``PiecesDamaged``."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise PiecesDamaged(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
+
+
+def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
+    """Raise ``InputError`` if a component of a vector was too large for the float16 that its code is made of.
+
+    Args:
+        codes: shape (n, 2 * dim).
+        rows: of the n vectors, for the message.
+    """
+    too_large = np.isinf(codes.view(np.float16)).any(axis=1)
+    if too_large.any():
+        row = rows[int(np.argmax(too_large))]
+        raise InputError(f"the vector of row {row} has a component too large for float16: only --index flat, sq8 and ivfpq can hold it")
+
+
+def reason(error: RuntimeError | MemoryError) -> str:
+    """Return what FAISS complains of, without the place in its sources."""
+    return re.sub(r"^.*? at \S+:\d+: (Error: '.*?' failed: )?", "", " ".join(str(error).split()))

@@ -1,0 +1,87 @@
+"""Some consecutive rows of a FAISS index as one of their own, in memory, with the quantisers of the whole, and so with its scores."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import InputError
+from corpora.progress import amount
+from corpora.store import Rows
+from indexer.machine.memory import available_bytes
+
+from .index import Contents
+from .library import damage_named, load_faiss
+
+_ID_BYTES = 8
+
+
+def places_of(rows: range, missing: Rows) -> range:
+    """Return the places, among the rows that have a vector, of some rows; ``missing`` are those that have none, ascending."""
+    before, behind = np.searchsorted(missing, (rows.start, rows.stop)).tolist()
+    return range(rows.start - before, rows.stop - behind)
+
+
+def with_vectors(contents: Contents, index: Any) -> Contents:  # noqa: ANN401 - FAISS has no types
+    """Return what a part of an index holds, given what the whole does."""
+    return dataclasses.replace(contents, n_vectors=index.ntotal)
+
+
+def flat_range(path: Path, mapped: Any, places: range) -> Any:  # noqa: ANN401
+    """Return a flat index of the vectors at some places of a mapped one.
+
+    Raises:
+        InputError: there is too little memory.
+    """
+    faiss = load_faiss()
+    _check_memory(path, len(places), mapped.code_size)
+    if isinstance(mapped, faiss.IndexFlat):
+        part = faiss.IndexFlat(mapped.d, mapped.metric_type)
+    else:
+        part = faiss.IndexScalarQuantizer(mapped.d, mapped.sq.qtype, mapped.metric_type)
+        part.sq, part.is_trained = mapped.sq, True
+    if len(places):
+        codes = faiss.rev_swig_ptr(mapped.codes.data(), mapped.ntotal * mapped.code_size).reshape(-1, mapped.code_size)
+        part.add_sa_codes(codes[places.start : places.stop])
+    return part
+
+
+def ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
+    """Return an inverted file of the entries of a mapped one whose rows are in a range; all have the same lists.
+
+    Raises:
+        InputError: there is too little memory.
+        ArtifactDamaged: FAISS cannot read the lists.
+    """
+    faiss = load_faiss()
+    _check_memory(path, len(rows), mapped.code_size + _ID_BYTES)
+    part = without_lists(mapped)
+    with damage_named(path):
+        mapped.copy_subset_to(part, faiss.InvertedLists.SUBSET_TYPE_ID_RANGE, rows.start, rows.stop)
+    return part
+
+
+def without_lists(index: Any) -> Any:  # noqa: ANN401
+    """Return an empty inverted file with the quantisers of another, which must live as long."""
+    faiss = load_faiss()
+    if isinstance(index, faiss.IndexIVFPQ):
+        empty = faiss.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits, index.metric_type)
+        empty.pq, empty.by_residual = index.pq, index.by_residual
+    else:
+        empty = faiss.IndexIVFScalarQuantizer(index.quantizer, index.d, index.nlist, index.sq.qtype, index.metric_type, index.by_residual)
+        empty.sq = index.sq
+    empty.is_trained, empty.own_fields = True, False
+    empty.referenced_objects = [index]
+    return empty
+
+
+def _check_memory(path: Path, n_vectors: int, vector_bytes: int) -> None:
+    needed, available = n_vectors * vector_bytes, available_bytes()
+    if needed > available:
+        raise InputError(
+            f"opening {n_vectors:,} vectors of {path} takes {amount(needed)} of memory, of which {amount(available)} can be had: "
+            "use more shards, or a node with more memory"
+        )

@@ -1,0 +1,5 @@
+"""Lucene itself, through Pyserini's jar.
+
+index   LuceneIndex, and opening one    build   indexing by Anserini's programs
+reader  Lucene's reader                 jvm     Java in this process    java_functions  loops inside it
+"""

@@ -1,0 +1,199 @@
+"""An open directory of Lucene's, asked for many things in one call: what a batch of queries finds, the ids of a block of documents.
+
+Scores are those of Lucene's ``BM25Similarity``; a query is analysed and becomes one clause per distinct term, weighted by how often the
+query has it, as Anserini does it. Anserini's own searchers go on to round scores and to break ties by the id; that is left out here.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.errors import InputError
+from indexer.base import Scores
+
+from .java_functions import Handle, as_interface, bind, chain, field, method, static_method, typed
+from .jvm import in_java, java_class
+
+LUCENE = "org.apache.lucene"  # the package
+K1 = 0.9
+B = 0.4
+STEMMER = "porter"
+CONTENTS = "contents"  # the field that is searched
+ID = "id"
+
+_QUERY = f"{LUCENE}.search.Query"
+_TOP_DOCS = f"{LUCENE}.search.TopDocs"
+_SCORE_DOC = f"{LUCENE}.search.ScoreDoc"
+_ANALYZER = f"{LUCENE}.analysis.Analyzer"
+_DOCUMENT = f"{LUCENE}.document.Document"
+_GENERATOR = "io.anserini.search.query.BagOfWordsQueryGenerator"
+_STRING = "java.lang.String"
+_STREAM = "java.util.stream.Stream"
+_INT_STREAM = "java.util.stream.IntStream"
+_FUNCTION = "java.util.function.Function"
+_TO_INT = "java.util.function.ToIntFunction"
+
+_MAX_CLAUSES = 2**31 - 1
+_KEPT_DEPTHS = 8
+
+
+class Found(NamedTuple):
+    """What one query found, best first: Lucene's document numbers int64 and scores float32, both of shape (hits,)."""
+
+    documents: NDArray[np.int64]
+    scores: Scores
+
+
+class LuceneReader:
+    """An open Lucene directory; its methods may be called from any thread, and raise ``JavaError`` where the files are damaged.
+
+    Attributes:
+        n_documents: deleted ones included.
+        n_deleted: how many of them are deleted.
+        n_searchable: documents with at least one term.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.n_documents = self.n_deleted = self.n_searchable = 0
+        in_java(lambda: self._open(path))
+
+    def _open(self, path: Path) -> None:
+        self._reader = java_class(f"{LUCENE}.index.DirectoryReader").open(open_directory(path))
+        self.n_documents = self._reader.maxDoc()
+        self.n_deleted = self._reader.numDeletedDocs()
+        self.n_searchable = self._reader.getDocCount(CONTENTS)
+        searcher_class = java_class(f"{LUCENE}.search.IndexSearcher")
+        searcher_class.setMaxClauseCount(_MAX_CLAUSES)
+        self._searcher = searcher_class(self._reader.getContext())
+        self._searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(K1, B))
+        self._analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newStemmingInstance(STEMMER)
+        self._search = functools.lru_cache(maxsize=_KEPT_DEPTHS)(self._search_function)
+
+    def close(self) -> None:
+        """Close the files; the reader cannot be used any more."""
+        in_java(lambda: self._reader.close())
+
+    def search(self, queries: Sequence[str], depth: int) -> list[Found]:
+        """Return what each query finds, at most ``depth`` documents; equal scores go by ascending document number."""
+        return in_java(lambda: self._found(queries, depth))
+
+    def ids(self, first: int, end: int) -> list[str | None]:
+        """Return the stored ids of the documents from ``first`` to before ``end``; None for one that has none."""
+        return in_java(lambda: self._ids(first, end))
+
+    def lengths(self, documents: Sequence[int]) -> list[int]:
+        """Return how many terms each of the documents, named in ascending order, has; Lucene keeps a byte of it, which is returned."""
+        return in_java(lambda: self._lengths(documents))
+
+    def length_of(self, text: str) -> int:
+        """Return the byte that ``lengths`` gives for a document of this text."""
+        return in_java(lambda: self._length_of(text))
+
+    def fields(self) -> dict[str, str]:
+        """Return the names of the indexed fields and what is indexed of each, as DOCS_AND_FREQS."""
+        return in_java(self._fields)
+
+    def files(self) -> list[str]:
+        """Return the names of the files that belong to the index; others may lie in the same directory."""
+        return in_java(lambda: list(self._reader.getIndexCommit().getFileNames().toArray()))
+
+    def _found(self, queries: Sequence[str], depth: int) -> list[Found]:
+        read = _hit_functions()
+        texts = java_class("java.util.Arrays").asList(*map(_java_text, queries))
+        found = texts.parallelStream().map(self._search(depth)).toList()
+        ends = np.cumsum(found.stream().mapToInt(read.n_hits).toArray(), dtype=np.int64)[:-1]
+        documents = np.array(found.stream().flatMapToInt(read.documents).toArray(), dtype=np.int64)
+        bits = np.array(found.stream().flatMapToInt(read.score_bits).toArray(), dtype=np.int32)
+        return [Found(*hits) for hits in zip(np.split(documents, ends), np.split(bits.view(np.float32), ends), strict=True)]
+
+    def _search_function(self, depth: int) -> Any:  # noqa: ANN401 - a Java Function
+        """Return the Java function from a query's text to the ``depth`` best documents."""
+        parsed = bind(method(_GENERATOR, "buildQuery", _QUERY, _STRING, _ANALYZER, _STRING), 0, _generator(), CONTENTS, self._analyzer)
+        searched = bind(method(f"{LUCENE}.search.IndexSearcher", "search", _TOP_DOCS, _QUERY, "int"), 0, self._searcher)
+        return as_interface(_FUNCTION, chain(parsed, bind(searched, 1, java_class("java.lang.Integer")(depth))))
+
+    def _ids(self, first: int, end: int) -> list[str | None]:
+        only_id = java_class("java.util.Collections").singleton(ID)
+        read = method(f"{LUCENE}.index.StoredFields", "document", _DOCUMENT, "int", "java.util.Set")
+        read = bind(bind(read, 2, only_id), 0, self._reader.storedFields())
+        id_of = chain(read, bind(method(_DOCUMENT, "get", _STRING, _STRING), 1, ID))
+        numbers = java_class("java.util.stream.IntStream").range(first, end)
+        ids = numbers.mapToObj(as_interface("java.util.function.IntFunction", id_of)).toList()
+        found: list[str | None] = json.loads(java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(ids))
+        return found
+
+    def _lengths(self, documents: Sequence[int]) -> list[int]:
+        norms = java_class(f"{LUCENE}.index.MultiDocValues").getNormValues(self._reader, CONTENTS)
+        return [norms.longValue() if norms.advanceExact(document) else 0 for document in documents]
+
+    def _length_of(self, text: str) -> int:
+        n_terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self._analyzer, _java_text(text)).size()
+        code: int = java_class(f"{LUCENE}.util.SmallFloat").intToByte4(n_terms)
+        return code
+
+    def _fields(self) -> dict[str, str]:
+        infos = java_class(f"{LUCENE}.index.FieldInfos").getMergedFieldInfos(self._reader).iterator()
+        fields = {}
+        while infos.hasNext():
+            info = infos.next()
+            fields[info.name] = info.getIndexOptions().toString()
+        return fields
+
+
+def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object
+    """Return Lucene's object for a directory, which it makes if it is not there; within ``in_java``.
+
+    Raises:
+        InputError: Java has no name for the path.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{os.fsencode(path)!r} is not UTF-8: Lucene cannot open it") from error
+    return java_class(f"{LUCENE}.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(path)))
+
+
+class _HitFunctions(NamedTuple):
+    """Java functions that read a query's TopDocs."""
+
+    n_hits: Any  # TopDocs -> int
+    documents: Any  # TopDocs -> IntStream
+    score_bits: Any  # TopDocs -> IntStream, each score a float's bits
+
+
+@functools.cache
+def _hit_functions() -> _HitFunctions:
+    hits_type = f"[L{_SCORE_DOC};"
+    hits = field(_TOP_DOCS, "scoreDocs", hits_type)
+    length = static_method("java.lang.reflect.Array", "getLength", "int", "java.lang.Object")
+    stream = static_method("java.util.Arrays", "stream", _STREAM, "[Ljava.lang.Object;")
+
+    def of_each_hit(number: Handle) -> Any:  # noqa: ANN401 - a Java Function
+        mapped = bind(method(_STREAM, "mapToInt", _INT_STREAM, _TO_INT), 1, as_interface(_TO_INT, number))
+        return as_interface(_FUNCTION, chain(hits, typed(stream, _STREAM, hits_type), mapped))
+
+    return _HitFunctions(
+        n_hits=as_interface(_TO_INT, chain(hits, typed(length, "int", hits_type))),
+        documents=of_each_hit(field(_SCORE_DOC, "doc", "int")),
+        score_bits=of_each_hit(
+            chain(field(_SCORE_DOC, "score", "float"), static_method("java.lang.Float", "floatToRawIntBits", "int", "float"))
+        ),
+    )
+
+
+@functools.cache
+def _generator() -> Any:  # noqa: ANN401 - a Java object
+    return java_class(_GENERATOR)()
+
+
+def _java_text(text: str) -> str:
+    """Return the text without halves of surrogate pairs, which cannot be handed to Java; neither they nor "?" are part of a term."""
+    return text.encode("utf-16-le", "replace").decode("utf-16-le")

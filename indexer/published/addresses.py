@@ -1,0 +1,125 @@
+"""Where the vectors of a known corpus are published, by encoder; they are fetched as the corpus itself is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from corpora.artifacts.building import locked
+from corpora.artifacts.home import downloads_path
+from corpora.fetching.download import download, downloaded_sha256
+from corpora.passage import SourceFile
+from corpora.progress import Progress, silent
+
+from .formats import Embeddings
+
+_FACEBOOK = "https://dl.fbaipublicfiles.com"
+_HUGGING_FACE = "https://huggingface.co/datasets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedVectors:
+    """What is published, as it is published.
+
+    Attributes:
+        files: what is downloaded, in reading order.
+        format: one of ``embedding_formats.FORMATS``.
+        about_bytes: size of all files, as far as it is not published computed from the vectors'.
+        stored_bytes: of one component.
+        n_missing: passages of the corpus that have no vector in it.
+    """
+
+    files: tuple[SourceFile, ...]
+    format: str
+    about_bytes: int
+    stored_bytes: int
+    n_missing: int = 0
+
+    def missing_bytes(self, corpus: str, encoder: str) -> int:
+        """Return about how many bytes are still to be downloaded."""
+        folder = downloads_path(corpus) / encoder
+        there = sum(
+            path.stat().st_size for file in self.files for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()
+        )
+        is_whole = all((folder / file.name).is_file() for file in self.files)
+        return 0 if is_whole else max(0, self.about_bytes - there)
+
+
+def _contriever(model: str) -> PublishedVectors:
+    """facebookresearch/contriever, README: nothing but the addresses is published about these files."""
+    url = f"{_FACEBOOK}/contriever/embeddings/{model}/wikipedia_embeddings.tar"
+    file = SourceFile(name="wikipedia_embeddings.tar", url=url)
+    return PublishedVectors(files=(file,), format="contriever", about_bytes=32_600_000_000, stored_bytes=2)
+
+
+_DPR_SINGLE_NQ = PublishedVectors(  # facebookresearch/DPR, dpr/data/download_data.py; the missing ones: its issue 250
+    files=tuple(
+        SourceFile(name=f"wiki_passages_{number}", url=f"{_FACEBOOK}/dpr/data/wiki_encoded/single/nq/wiki_passages_{number}")
+        for number in range(50)
+    ),
+    format="dpr",
+    about_bytes=67_000_000_000,
+    stored_bytes=4,
+    n_missing=24,
+)
+_DPR_MULTISET = PublishedVectors(  # castorini/pyserini, pyserini/resources/prebuilt-indexes/faiss/wikipedia-faiss.json
+    files=(
+        SourceFile(
+            name="faiss.wikipedia-dpr-100w.dpr_multi.20200127.f403c3.tar.gz",
+            url="https://rgw.cs.uwaterloo.ca/pyserini/indexes/faiss/faiss.wikipedia-dpr-100w.dpr_multi.20200127.f403c3.tar.gz",
+            n_bytes=59_836_766_732,
+            md5="fe307ef2e60ab6e6f3ad66e24a4144ae",
+        ),
+    ),
+    format="pyserini",
+    about_bytes=59_836_766_732,
+    stored_bytes=4,
+    n_missing=4,
+)
+_GTR_XXL = PublishedVectors(  # princeton-nlp/ALCE, README
+    files=(
+        SourceFile(
+            name="gtr_wikipedia_index.pkl",
+            url=f"{_HUGGING_FACE}/princeton-nlp/gtr-t5-xxl-wikipedia-psgs_w100-index/resolve/main/gtr_wikipedia_index.pkl",
+        ),
+    ),
+    format="array",
+    about_bytes=32_279_537_900,
+    stored_bytes=2,
+)
+_E5 = PublishedVectors(  # PeterGriffinJin/Search-R1, docs/retriever.md and scripts/download.py
+    files=tuple(
+        SourceFile(name=name, url=f"{_HUGGING_FACE}/PeterJinGo/wiki-18-e5-index/resolve/main/{name}") for name in ("part_aa", "part_ab")
+    ),
+    format="flat",
+    about_bytes=64_559_075_373,
+    stored_bytes=4,
+)
+
+PUBLISHED: Mapping[tuple[str, str], PublishedVectors] = {
+    ("wiki2018", "contriever"): _contriever("contriever-msmarco"),
+    ("wiki2018", "contriever-base"): _contriever("contriever"),
+    ("wiki2018", "dpr"): _DPR_SINGLE_NQ,
+    ("wiki2018", "dpr-multiset"): _DPR_MULTISET,
+    ("wiki2018", "gtr-xxl"): _GTR_XXL,
+    ("wiki2018", "e5"): _E5,
+}
+
+
+def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Progress = silent) -> Embeddings:
+    """Return the files of published vectors, downloaded as far as they are not there yet.
+
+    Args:
+        corpus: the corpus's name, without the limit of a subset.
+        encoder: its name.
+        published: what is published of the two.
+        progress: called with (bytes, all bytes) of the file that is being downloaded.
+
+    Raises:
+        DownloadError, StorageError, LockedError: a file cannot be had, or is not the one that is published.
+    """
+    folder = downloads_path(corpus) / encoder
+    with locked(folder):
+        paths = tuple(download(file, folder, progress=progress) for file in published.files)
+    sha256 = tuple(map(downloaded_sha256, paths))
+    return Embeddings(f"what is published of '{encoder}'", published.format, paths, tuple(file.url for file in published.files), sha256)

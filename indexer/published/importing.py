@@ -1,0 +1,251 @@
+"""Adopts embeddings that others have computed as a corpus's vectors of an encoder, once it is sure which passage each one is of.
+
+Ids are looked up in the store; embeddings without ids are taken row by row, and then there must be exactly one a passage. What is missing,
+doubled or foreign is counted and named. Only missing ones can be allowed: these rows get no vector, and no search returns them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora import CORPORA
+from corpora.artifacts.building import Outcome, Work
+from corpora.artifacts.home import split_name
+from corpora.artifacts.manifest import Manifest, Parameters, Recipe
+from corpora.build import store_manifest
+from corpora.corpus import Corpus
+from corpora.errors import ArtifactError, ArtifactMismatch, InputError
+from corpora.progress import Progress, silent
+from corpora.registry import load
+from corpora.store import PassageStore, Rows
+from indexer.base import NO_ROW, Stored
+from indexer.catalog import PACKAGES, index_manifest, index_path, index_ref, kept_index, refuse_other_pieces
+from indexer.embedding.embed import resources
+from indexer.embedding.options import EmbedOptions
+from indexer.embedding.pipeline import PassageEncoder
+from indexer.encoders.spec import EncoderSpec
+from indexer.page_checks import ReadableArray, build_checked, save_array
+from indexer.vectors.corpus_vectors import corpus_vectors
+from indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, put
+
+from .formats import Block, Embeddings, hashed
+
+_SHOWN = 3
+_ID_PREFIX = "wiki:"  # DPR's code puts it before the ids of its Wikipedia (conf/ctx_sources/default_sources.yaml)
+_SAME = 0.05  # of a vector's length: half precision and other versions differ by less, vectors of other passages by more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """How embeddings are imported.
+
+    Attributes:
+        allow_missing: import even if some passages have none.
+        verify: how many random passages are encoded again and compared.
+        dtype: "float32" or "float16" to store; None: as they come.
+        device: where the encoder runs for that.
+        force: replace vectors that are there.
+    """
+
+    allow_missing: bool = False
+    verify: int = 0
+    dtype: str | None = None
+    device: str = "auto"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, *get_args(Stored)):
+            raise InputError(f"--dtype {self.dtype}: imported vectors are stored as one of {', '.join(get_args(Stored))}")
+
+
+def import_vectors(
+    corpus: str, spec: EncoderSpec, store: PassageStore, source: Embeddings, options: ImportOptions, progress: Progress = silent
+) -> Manifest:
+    """Make published embeddings the vectors of an encoder over a corpus, unless they are that already.
+
+    Args:
+        corpus: the corpus's name; of a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
+        spec: the encoder.
+        store: the corpus's store.
+        source: the embeddings; they stay as they are.
+        options: see ``ImportOptions``.
+        progress: called with (passages that have their vector, passages).
+
+    Raises:
+        InputError: the embeddings cannot be read, have another dimension, are not those of this corpus or, as ``verify`` found, of this
+            encoder; or some are missing and that is not allowed.
+        ArtifactMismatch: the encoder has other vectors.
+        StorageError, LockedError: see there.
+    """
+    encoder = PassageEncoder(spec, resources(EmbedOptions(device=options.device), spec)) if options.verify else None
+    stored: Stored = "float16" if (options.dtype or _stored(source)) == "float16" else "float32"
+    names = [f"file {number}" for number in range(len(source.files))]  # whatever they are called
+    inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))}
+    parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored}
+    recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
+    ref = index_ref(corpus, spec.name)
+    refuse_other_pieces(ref, recipe, force=options.force)
+
+    def existing() -> Manifest | None:
+        manifest = kept_index(ref, store, {}, force=options.force)
+        if manifest is not None and manifest.recipe != recipe:
+            origin = manifest.recipe.parameters.get("origin", "encoded")
+            raise ArtifactMismatch(f"{ref.path} holds other vectors ({origin} {manifest.created}): --force replaces them")
+        if manifest is not None and encoder:
+            vectors = corpus_vectors(ref.path, manifest)
+            _verify(encoder, store, vectors.array, vectors.missing, options.verify)
+        return manifest
+
+    def write(staging: Path) -> Outcome:
+        array = VectorFile(staging, len(store), stored).writable(spec.dim)
+        missing = _Intake(corpus, store, spec, source.name, array).take_all(source, options, progress)
+        if len(missing):
+            save_array(staging / MISSING, missing)
+        if encoder:
+            _verify(encoder, store, array, missing, options.verify)
+        return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": len(missing)})
+
+    sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
+    return build_checked(ref.path, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
+
+
+def _stored(source: Embeddings) -> Stored:
+    """Return the type of published vectors."""
+    with contextlib.closing(source.blocks()) as blocks:
+        first = next(blocks, None)
+    if first is None:
+        raise InputError(f"{source.name} holds no embeddings")
+    return "float16" if first.vectors.dtype.itemsize == 2 else "float32"
+
+
+class _Named:
+    """Counts ids of one kind and keeps a few."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._shown: list[str] = []
+
+    def add(self, block: Block, numbers: Rows) -> None:
+        self.n += len(numbers)
+        for number in numbers[: _SHOWN - len(self._shown)].tolist():
+            self._shown.append(f"'{block.ids[number]}'" if block.ids is not None else f"vector {block.first + number:,}")
+
+    def __str__(self) -> str:
+        return f"such as {', '.join(self._shown)}"
+
+
+class _Intake:
+    """Takes embeddings as they come, gives each to its row, and keeps account of rows that have none or one already."""
+
+    def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, array: NDArray[Any]) -> None:
+        self._store, self._spec, self._name, self._array = store, spec, name, array
+        self._corpus, limit = split_name(corpus)
+        self._is_subset = limit is not None
+        self._has_vector = np.zeros(len(store), dtype=np.bool_)
+        self._has_ids = True
+        self._n_read = self._n_taken = 0
+        self._foreign, self._doubled = _Named(), _Named()
+
+    def take_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
+        """Write all embeddings into the array; return the rows that are missing, ascending."""
+        for block in source.blocks():
+            self._take(block)
+            progress(self._n_taken, len(self._store))
+        missing = np.flatnonzero(~self._has_vector)
+        self._refuse_other_coverage(missing, allow_missing=options.allow_missing)
+        return missing
+
+    def _take(self, block: Block) -> None:
+        if block.vectors.shape[1] != self._spec.dim:
+            raise InputError(f"{self._name} holds vectors of dimension {block.vectors.shape[1]}, '{self._spec.name}' has {self._spec.dim}")
+        self._has_ids = block.ids is not None
+        self._n_read += len(block.vectors)
+        rows = self._rows_of(block)
+        is_known = rows != NO_ROW
+        if not self._is_subset:
+            self._foreign.add(block, np.flatnonzero(~is_known))
+            if self._foreign.n and not self._has_vector.any() and not is_known.any():
+                raise InputError(f"{self._name} begins with embeddings that are not of this corpus, {self._foreign}")
+        is_first = np.zeros(len(rows), dtype=np.bool_)
+        is_first[np.unique(rows, return_index=True)[1]] = True
+        is_new = is_known & is_first & ~self._has_vector[rows]
+        self._doubled.add(block, np.flatnonzero(is_known & ~is_new))
+        put(self._array, rows[is_new], block.vectors[is_new])
+        self._has_vector[rows[is_new]] = True
+        self._n_taken += int(np.count_nonzero(is_new))
+
+    def _rows_of(self, block: Block) -> Rows:
+        """Return the row of each embedding, -1 for a foreign one."""
+        if block.ids is None:
+            rows = np.arange(block.first, block.first + len(block.vectors))
+            return np.where(rows < len(self._store), rows, NO_ROW)
+        rows = self._store.rows_of(block.ids)
+        prefixed = [number for number in np.flatnonzero(rows == NO_ROW).tolist() if block.ids[number].startswith(_ID_PREFIX)]
+        rows[prefixed] = self._store.rows_of([block.ids[number].removeprefix(_ID_PREFIX) for number in prefixed])
+        return rows
+
+    def _refuse_other_coverage(self, missing: Rows, *, allow_missing: bool) -> None:
+        """Raise ``InputError`` if embeddings are foreign or doubled, or if some are missing and that is not allowed."""
+        n_passages = len(self._store)
+        if len(missing) == n_passages:
+            raise InputError(f"{self._name} has no embedding of any of the {n_passages:,} passages")
+        complaints = []
+        if self._foreign.n:
+            complaints.append(f"has {self._foreign.n:,} embeddings that are not of this corpus, {self._foreign}")
+        if self._doubled.n:
+            complaints.append(f"has {self._doubled.n:,} embeddings of passages that have one already, {self._doubled}")
+        if not self._has_ids:
+            n_whole = _n_whole(self._corpus) if self._is_subset else n_passages
+            if self._n_read != n_whole:
+                whole = f"{n_whole:,} passages" if n_whole else f"an unknown number of passages ('{self._corpus}' is not built)"
+                complaints.append(f"has {self._n_read:,} embeddings without ids for {whole}, so that nothing says whose they are")
+        elif len(missing) and not allow_missing:
+            shown = ", ".join(f"'{passage.id}'" for passage in self._store.get_many(missing[:_SHOWN]))
+            hint = "" if complaints else ": --allow-missing imports the others"
+            complaints.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{hint}")
+        if complaints:
+            raise InputError(f"{self._name} {'; it '.join(complaints)}")
+
+
+def _n_whole(corpus: str) -> int | None:
+    """Return how many passages a whole corpus has, None if that cannot be known here."""
+    if corpus in CORPORA:
+        known: Corpus = load("corpus", corpus, CORPORA)
+        if known.n_passages is not None:
+            return known.n_passages
+    try:
+        return store_manifest(corpus).count("rows")
+    except ArtifactError:
+        return None
+
+
+def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, device: str) -> None:
+    """Encode ``n`` random passages again and compare them with the vectors that an encoder has over a corpus.
+
+    Raises:
+        InputError: they are not the encoder's.
+        MissingExtraError, DownloadError: the encoder cannot be had.
+    """
+    encoder = PassageEncoder(spec, resources(EmbedOptions(device=device), spec))
+    vectors = corpus_vectors(index_path(corpus, spec.name), index_manifest(corpus, spec.name, store.fingerprint))
+    _verify(encoder, store, vectors.array, vectors.missing, n)
+
+
+def _verify(encoder: PassageEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
+    """Raise ``InputError`` unless ``n`` random passages, encoded again, have the vectors that are there."""
+    candidates = np.setdiff1d(np.arange(len(store)), missing)
+    rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
+    found, expected = vectors[rows].astype(np.float32), encoder.encode(store.get_many(rows))
+    distances = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    n_other, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # one that is not a number is another
+    if n_other:
+        raise InputError(
+            f"of {len(rows)} passages that were encoded again {n_other} have another vector, the worst that of row {rows[worst]}, by "
+            f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{encoder.name}', or of other texts"
+        )

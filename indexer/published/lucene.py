@@ -1,0 +1,166 @@
+"""Adopts a Lucene index that Pyserini or Anserini made, such as the published ``wikipedia-dpr-100w``, as a corpus's ``lucene``.
+
+It must be the index of just this corpus: every document's id in the corpus, none twice, every passage with a document – but for passages
+without a single term, which some versions leave out and no query finds –, and documents of the lengths that the passages have. Its files
+become links to the same bytes where both lie on one file system, and copies otherwise: Lucene never changes a file that it has written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.artifacts.building import Outcome, Work
+from corpora.artifacts.durable import file_sha256
+from corpora.artifacts.manifest import Manifest, Recipe
+from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError
+from corpora.progress import Progress, silent
+from corpora.store import PassageStore
+from indexer.base import NO_ROW
+from indexer.catalog import PACKAGES, index_ref
+from indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
+from indexer.indexes.lucene.index import KIND, PARAMETERS
+from indexer.indexes.lucene.jvm import JavaError
+from indexer.indexes.lucene.reader import CONTENTS, ID, LuceneReader
+from indexer.page_checks import build_checked
+
+_SHOWN = 3
+_SAMPLED = 200  # documents whose lengths are compared
+_TOLERATED = 20  # of them may differ: what is between a title and its text, or inside quotes, is not always written alike
+
+
+def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
+    """Make the Lucene index in the directory ``source`` the index ``lucene`` of a corpus, unless it is that already.
+
+    Args:
+        corpus: the corpus's name.
+        source: where the index is; it stays as it is.
+        store: the corpus's store.
+        force: replace what is there.
+        progress: called with (documents looked up, documents).
+
+    Raises:
+        InputError: there is no Lucene index that can be read, or it is not that of this corpus.
+        ArtifactMismatch: the corpus has another Lucene index.
+        MissingExtraError, StorageError, LockedError: see there.
+    """
+    ref = index_ref(corpus, KIND.name)
+    inputs = {"passages": store.fingerprint, "segments": file_sha256(_segments_file(source))}
+    parameters = {**PARAMETERS, "origin": "imported"}
+    recipe = Recipe(kind=KIND.name, format_version=KIND.format_version, parameters=parameters, inputs=inputs)
+
+    def existing() -> Manifest | None:
+        if force:
+            return None
+        try:
+            manifest = ref.manifest(store.fingerprint)
+        except ArtifactMissing:
+            return None
+        if manifest.recipe != recipe:
+            raise ArtifactMismatch(f"{ref.path} holds another Lucene index ({manifest.sources.get('index', 'built')}): --force replaces it")
+        return manifest
+
+    work = Work(
+        recipe=recipe,
+        sources={"passages": corpus, "index": str(source.resolve())},
+        existing=existing,
+        write=lambda staging: Outcome(store.fingerprint, _adopt(source, store, staging, progress)),
+        packages=PACKAGES,
+    )
+    return build_checked(ref.path, work)
+
+
+def _segments_file(source: Path) -> Path:
+    """Return the file that names the segments of the newest commit.
+
+    Raises:
+        InputError: there is none.
+    """
+    files = [file for file in source.glob("segments_*") if file.is_file()]
+    if not files:
+        raise InputError(f"{source} is no Lucene index: it is no folder with a file segments_N")
+    return max(files, key=lambda file: (len(file.name), file.name))  # N counts in base 36
+
+
+def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress) -> dict[str, int]:
+    """Check an index and put it, and the rows of its documents, into ``staging``."""
+    try:
+        with closing(LuceneReader(source)) as reader:
+            _check_fields(source, reader)
+            rows = document_rows(reader, store, progress)
+            _check_coverage(source, rows, reader, store)
+            _check_lengths(source, rows, reader, store)
+            files, counted = reader.files(), counts(reader, store)
+    except JavaError as error:
+        raise InputError(f"{source} cannot be read: {error}") from error
+    shutil.rmtree(staging / DIRECTORY, ignore_errors=True)  # what an interrupted import left
+    (staging / DIRECTORY).mkdir()
+    for name in files:
+        _link_or_copy(source / name, staging / DIRECTORY / name)
+    (staging / ROWS).write_bytes(rows.data)
+    return counted
+
+
+def _check_fields(source: Path, reader: LuceneReader) -> None:
+    """Raise ``InputError`` unless the index has what a search needs."""
+    fields = reader.fields()
+    if ID not in fields or "FREQS" not in fields.get(CONTENTS, ""):
+        found = ", ".join(f"'{name}' ({options})" for name, options in fields.items()) or "none"
+        raise InputError(f"{source} needs the fields '{ID}' and '{CONTENTS}', the latter with frequencies; it has {found}")
+    if reader.n_deleted:
+        raise InputError(
+            f"{source} has {reader.n_deleted:,} deleted documents, which still count in the scores: merge it (IndexCollection -optimize)"
+        )
+
+
+def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
+    """Raise ``InputError`` unless each document is of one passage and each passage with a term has a document."""
+    unknown = np.flatnonzero(rows == NO_ROW)
+    if len(unknown):
+        ids = [str(reader.ids(document, document + 1)[0]) for document in unknown[:_SHOWN].tolist()]
+        raise InputError(f"{source} has {len(unknown):,} documents that are not in the corpus, {_such_as(ids)}")
+    in_order = np.sort(rows)
+    repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
+    if len(repeated):
+        raise InputError(f"{source} has {len(repeated):,} passages more than once, {_such_as(_ids(store, repeated[:_SHOWN].tolist()))}")
+    missing = missing_rows(rows, len(store))
+    with_terms = (row for row in missing if reader.length_of(contents(store.get_many([row])[0])))
+    examples = list(islice(with_terms, _SHOWN))
+    if examples:
+        raise InputError(f"{source} lacks {len(missing):,} of the corpus's {len(store):,} passages, {_such_as(_ids(store, examples))}")
+
+
+def _check_lengths(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
+    """Raise ``InputError`` if documents have other numbers of terms than the passages with their ids: they are of another corpus."""
+    documents = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows)), dtype=np.int64)).tolist()
+    expected = [reader.length_of(contents(passage)) for passage in store.get_many(rows[documents])]
+    differing = [
+        document for document, found, length in zip(documents, reader.lengths(documents), expected, strict=True) if found != length
+    ]
+    if len(differing) * _SAMPLED > _TOLERATED * len(documents):
+        raise InputError(
+            f"{source} has other texts or another analysis than the corpus: of {len(documents)} documents {len(differing)} have another "
+            f"number of terms, {_such_as(_ids(store, rows[differing[:_SHOWN]].tolist()))}"
+        )
+
+
+def _ids(store: PassageStore, rows: Sequence[int]) -> list[str]:
+    return [passage.id for passage in store.get_many(rows)]
+
+
+def _such_as(ids: Sequence[str]) -> str:
+    return f"such as {', '.join(map(repr, ids))}"
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source.resolve(), target)
+    except OSError:  # another file system, one without links, or a file of somebody else's
+        shutil.copyfile(source, target)

@@ -1,0 +1,89 @@
+"""Recall of an index against exact search, and its speed, over the range of its search parameter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
+
+DEPTHS = (1, 10, 100)
+BATCH = 32  # queries searched at once while the time is taken
+_MIN_S = 0.5  # that every point is timed at least
+_LARGEST_SWEPT = {"nprobe": 1024, "ef_search": 1024, "refine": 16}
+
+
+class Point(NamedTuple):
+    """One setting of an index.
+
+    Attributes:
+        setting: the value of each of its search parameters.
+        recall: for each depth k, the share of the k rows that exact search finds that a search for k finds here. The first k of a search
+            for more are others: candidates and what is kept of a graph depend on k.
+        queries_per_s: searched for the largest k, in batches of ``BATCH``.
+    """
+
+    setting: Mapping[str, int]
+    recall: Mapping[int, float]
+    queries_per_s: float
+
+
+def swept_parameter(parameters: Mapping[str, SearchParam]) -> str | None:
+    """Return the parameter that is swept: the first that an index has of nprobe, ef_search, refine; None if it has none."""
+    return next((name for name in _LARGEST_SWEPT if name in parameters), None)
+
+
+def settings(parameters: Mapping[str, SearchParam]) -> Iterator[SearchParams]:
+    """Yield the settings that are measured: the swept parameter at its default and at powers of two, the others at their defaults."""
+    name = swept_parameter(parameters)
+    if name is None:
+        yield DEFAULT_PARAMS
+        return
+    largest = min(parameters[name].largest, _LARGEST_SWEPT[name])
+    smallest = {"ef_search": 4, "refine": -1}.get(name, 0)  # 16, none, 1
+    values = {0 if exponent < 0 else 1 << exponent for exponent in range(smallest, largest.bit_length())}
+    for value in sorted({*values, parameters[name].default}):
+        yield SearchParams(**{name: value})
+
+
+def measured(index: VectorIndex, queries: Vectors, exact: Hits) -> Iterator[Point]:
+    """Yield a point for each setting of an index.
+
+    Args:
+        index: it has the same rows as exact search.
+        queries: float32, shape (Q, dim).
+        exact: what exact search finds for them, at the largest of ``DEPTHS``.
+    """
+    depth = exact.rows.shape[1]
+    for params in settings(index.parameters):
+        found = {k: recall(index.search(queries, k, params), exact, k) for k in DEPTHS if k <= depth}
+        given = params.given()
+        setting = {name: given.get(name, param.default) for name, param in index.parameters.items()}
+
+        def search(vectors: Vectors, params: SearchParams = params) -> object:
+            return index.search(vectors, depth, params)
+
+        yield Point(setting, found, queries_per_s(search, queries))
+
+
+def recall(found: Hits, exact: Hits, k: int) -> float:
+    """Return the share of the rows at the first k places of ``exact`` that are at the first k of ``found``, over all queries."""
+    wanted = [set(line[line >= 0].tolist()) for line in exact.rows[:, :k]]
+    n_found = sum(len(rows.intersection(line.tolist())) for rows, line in zip(wanted, found.rows[:, :k], strict=True))
+    return n_found / max(1, sum(map(len, wanted)))
+
+
+def queries_per_s(search: Callable[[Vectors], object], queries: Vectors) -> float:
+    """Return how many queries a second are searched in batches of ``BATCH``, over at least half a second and all queries."""
+    batches = np.array_split(queries, max(1, len(queries) // BATCH))
+    n_done, started = 0, time.perf_counter()
+    while True:
+        for batch in batches:
+            search(batch)
+            n_done += len(batch)
+        seconds = time.perf_counter() - started
+        if seconds >= _MIN_S:
+            return n_done / seconds

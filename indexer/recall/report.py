@@ -1,0 +1,172 @@
+"""Recall of the indexes over a corpus's vectors against exact search: measured, written beside them, and drawn."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from corpora.artifacts.durable import json_value, write_durably
+from corpora.build import open_store
+from corpora.errors import ArtifactMissing, InputError, MissingExtraError
+from corpora.progress import Progress, Step, silent_steps
+from corpora.reading.compression import lines_of, reading
+from indexer.base import Hits, Vectors
+from indexer.build import open_vector_index
+from indexer.catalog import built_indexes, index_path
+from indexer.encoders.transformer import TransformerEncoder
+from indexer.machine.threads import n_threads
+from indexer.naming import encoder_spec, parse_index_name
+
+from .measuring import BATCH, DEPTHS, Point, measured, queries_per_s, swept_parameter
+from .plot import Curve, draw
+
+if TYPE_CHECKING:
+    from corpora.store import PassageStore
+
+RECALL, PLOT = "recall.json", "recall.png"
+
+_N_QUERIES = 500
+_SEED = 1234
+
+
+class Recall(NamedTuple):
+    """The content of each index's ``recall.json``, and for each encoder a line that says where the plot is, or why there is none."""
+
+    reports: dict[str, Any]
+    plots: list[str]
+
+
+class _Baseline(NamedTuple):
+    """Exact search over an encoder's vectors, which its indexes are compared with.
+
+    Attributes:
+        store: of the corpus.
+        vectors: of the queries, float32, shape (Q, dim).
+        hits: what exact search finds for them.
+        head: the beginning of each report.
+    """
+
+    store: PassageStore
+    vectors: Vectors
+    hits: Hits
+    head: dict[str, Any]
+
+
+def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent_steps) -> Recall:
+    """Measure every index made of vectors; write ``recall.json`` beside its manifest, and ``recall.png`` beside its vectors' manifest.
+
+    Args:
+        corpus: a built one.
+        queries: a file of them, one a line: text, or JSON with "question"; None takes questions or titles of the corpus.
+        step: see ``Step``.
+
+    Raises:
+        ArtifactMissing: the corpus has no such index, or not the vectors of one.
+        InputError: the file of queries cannot be used.
+        ArtifactError, MissingExtraError: see ``open_vector_index``.
+    """
+    store = open_store(corpus)
+    made = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
+    if not made:
+        raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
+    texts, origin = (_from_file(queries), str(queries)) if queries else _from_corpus(corpus, store)
+    recall = Recall({}, [])
+    for encoder in dict.fromkeys(name.encoder for name in made):
+        vectors = TransformerEncoder(encoder_spec(encoder), "auto").encode_queries(texts)
+        baseline = _search_exactly(corpus, encoder, store, vectors, origin)
+        curves = dict[str, Curve]()
+        for name in [str(index) for index in made if index.encoder == encoder]:
+            curves[name] = _measure_index(corpus, name, baseline, step(f"measuring {name}", "settings"))
+            recall.reports[name] = _write_report(corpus, name, curves[name], baseline.head)
+        recall.plots.append(_draw(corpus, encoder, baseline, curves))
+    return recall
+
+
+def _search_exactly(corpus: str, encoder: str, store: PassageStore, vectors: Vectors, origin: str) -> _Baseline:
+    exact = open_vector_index(corpus, encoder, store)
+    depth = min(DEPTHS[-1], len(store))
+    head = {
+        "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "queries": len(vectors),
+        "queries_from": origin,
+        "batch": BATCH,
+        "timed_at_k": depth,
+        "threads": n_threads(),
+        "exact_queries_per_s": round(queries_per_s(lambda some: exact.search(some, depth), vectors), 1),
+    }
+    return _Baseline(store, vectors, exact.search(vectors, depth), head)
+
+
+def _measure_index(corpus: str, name: str, baseline: _Baseline, progress: Progress) -> Curve:
+    """Return the recall and the speed of an index at each setting."""
+    index = open_vector_index(corpus, name, baseline.store)
+    points = list[Point]()
+    for point in measured(index, baseline.vectors, baseline.hits):
+        points.append(point)
+        progress(len(points), None)
+    parameter = swept_parameter(index.parameters)
+    return Curve(parameter, index.parameters[parameter].default if parameter else None, points)
+
+
+def _write_report(corpus: str, name: str, curve: Curve, head: dict[str, Any]) -> dict[str, Any]:
+    points = [_as_json(point) for point in curve.points]
+    report = {"index": name, **head, "parameter": curve.parameter, "default": curve.default, "points": points}
+    write_durably(index_path(corpus, name) / RECALL, json.dumps(report, indent=1).encode())
+    return report
+
+
+def _draw(corpus: str, encoder: str, baseline: _Baseline, curves: dict[str, Curve]) -> str:
+    """Draw an encoder's indexes in one plot; return where it is, or why there is none."""
+    plot = index_path(corpus, encoder) / PLOT
+    n_queries, dim = baseline.vectors.shape
+    title = (
+        f"{corpus}: {len(baseline.store):,} passages, {encoder}, {dim} dimensions\n{n_queries:,} queries ({baseline.head['queries_from']})"
+    )
+    try:
+        draw(plot, title, curves, baseline.head["exact_queries_per_s"])
+    except MissingExtraError as error:
+        return f"no plot: {error}"
+    return f"plot: {plot}"
+
+
+def _as_json(point: Point) -> dict[str, Any]:
+    recall = {str(k): round(value, 4) for k, value in point.recall.items()}
+    return {**point.setting, "recall": recall, "queries_per_s": round(point.queries_per_s, 1)}
+
+
+def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
+    """Return queries for a corpus that come without a file: the sample corpus's questions, otherwise titles of passages drawn at random."""
+    if corpus.partition("@")[0] == "sample":
+        from corpora.known import sample
+
+        return [question.question for question in sample.questions()], "the sample corpus's questions"
+    rows = np.random.default_rng(_SEED).permutation(len(store))[: 4 * _N_QUERIES]
+    texts = (passage.title.strip() or " ".join(passage.text.split()[:12]) for passage in store.get_many(np.sort(rows)))
+    return list(dict.fromkeys(filter(None, texts)))[:_N_QUERIES], "titles of passages drawn at random"
+
+
+def _from_file(path: Path) -> list[str]:
+    """Return the queries of a file, one a line: text, or JSON with "question"; each once."""
+    queries = list[str]()
+    with reading(path) as file:
+        for number, line in enumerate(lines_of(file, str(path)), 1):
+            if line.strip():
+                queries.append(_query(path, number, line))
+    if not queries:
+        raise InputError(f"{path} has no queries")
+    return list(dict.fromkeys(queries))
+
+
+def _query(path: Path, number: int, line: bytes) -> str:
+    try:
+        text = line.decode().strip()
+        query = json_value(text)["question"] if text.startswith("{") else text
+    except (ValueError, KeyError) as error:
+        raise InputError(f'{path}, line {number}: neither text in UTF-8 nor JSON with "question" ({error})') from error
+    if not isinstance(query, str) or not query.strip():
+        raise InputError(f"{path}, line {number}: the question is {query!r:.40}, not a text")
+    return query

@@ -1,0 +1,132 @@
+"""The finished vectors of an encoder over a corpus, mapped: what is searched exactly, and what indexes are built from.
+
+Builds read them a batch at a time, never all at once, those of missing rows left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from corpora.artifacts.manifest import Manifest
+from corpora.errors import ArtifactDamaged
+from corpora.store import Rows
+from indexer.base import Stored, Vectors
+from indexer.page_checks import CheckedArray, CheckedFiles
+
+from .file import MISSING, VECTORS
+
+BATCH_ROWS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusVectors:
+    """The finished vectors of one encoder over a corpus.
+
+    A vector has two numbers: its ``row``, and its ``place`` among the rows that have a vector. Without missing rows they are the same.
+
+    Attributes:
+        folder: where they are.
+        array: the vectors of all rows, float32 or float16 of shape (rows, dim), zeros for missing rows.
+        stored: their type.
+        missing: rows that have no vector, int64, ascending.
+        identity: sha256 that two sets of vectors share if their files are the same.
+    """
+
+    folder: Path
+    array: CheckedArray
+    stored: Stored
+    missing: Rows
+    identity: str
+
+    def __len__(self) -> int:
+        """The number of rows that have a vector."""
+        return self.n_rows - len(self.missing)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of the corpus."""
+        return len(self.array)
+
+    @property
+    def dim(self) -> int:
+        """Components of a vector."""
+        return self.array.shape[1]
+
+    def counts(self) -> dict[str, int]:
+        """Return what the manifest of an index made of them counts."""
+        return {"rows": self.n_rows, "vectors": len(self), "dim": self.dim, "missing": len(self.missing)}
+
+    def batches(self, rows: range | None = None) -> Iterator[tuple[Rows, Vectors]]:
+        """Yield row numbers and vectors, float32 of shape (rows, dim), of ``BATCH_ROWS`` rows at a time, of some rows or all.
+
+        Raises:
+            ArtifactDamaged: a vector is damaged.
+        """
+        rows = range(self.n_rows) if rows is None else rows
+        for first in range(rows.start, min(rows.stop, self.n_rows), BATCH_ROWS):
+            numbers = np.arange(first, min(first + BATCH_ROWS, rows.stop, self.n_rows))
+            numbers = np.setdiff1d(numbers, self.missing, assume_unique=True) if len(self.missing) else numbers
+            yield numbers, self.read(numbers)
+
+    def sample(self, n: int, seed: int) -> Vectors:
+        """Return ``n`` vectors drawn without replacement, or all if there are fewer; float32, ordered by row."""
+        places = np.arange(len(self))
+        if n < len(self):
+            places = np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False, shuffle=False))
+        return self.read(rows_at(places, self.missing))
+
+    def read(self, rows: Rows) -> Vectors:
+        """Return a copy of the vectors of some rows, ascending, float32 of shape (len(rows), dim).
+
+        Raises:
+            ArtifactDamaged: one is damaged.
+        """
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            vectors = np.array(self.array[int(rows[0]) : int(rows[-1]) + 1], dtype=np.float32)
+        else:
+            vectors = self.array[rows].astype(np.float32, copy=False)
+        self.array.release()
+        return vectors
+
+
+def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
+    """Return the vectors in a directory with a manifest.
+
+    Raises:
+        ArtifactDamaged: they do not hold what their manifest says.
+    """
+    said = manifest.recipe.parameters.get("dtype")
+    stored: Stored | None = next((known for known in get_args(Stored) if known == said), None)
+    if stored is None:
+        raise ArtifactDamaged(f"the manifest of {path} says vectors of '{said}': build it again with --force")
+    files = CheckedFiles(path, manifest)
+    n_missing = manifest.counts.get("missing", 0)
+    missing = files[MISSING].array("int64", (n_missing,))[:].copy() if n_missing else np.empty(0, dtype=np.int64)
+    array = files[VECTORS].array(stored, (manifest.count("rows"), manifest.count("dim")))
+    return CorpusVectors(path, array, stored, missing, vectors_identity(manifest))
+
+
+def vectors_identity(manifest: Manifest) -> str:
+    """Return a sha256 that tells the vectors with this manifest from others, by the checksums of their files."""
+    files = {name: record.sha256 for name, record in manifest.files.items()}
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+def rows_at(places: Rows, missing: Rows) -> Rows:
+    """Return the rows of vectors given by their places among those that are there; places below 0 stay as they are.
+
+    Args:
+        places: int64, any shape.
+        missing: rows without a vector, ascending.
+    """
+    if not len(missing):
+        return places
+    n_there_before = missing - np.arange(len(missing))
+    return places + np.where(places < 0, 0, np.searchsorted(n_there_before, places, side="right"))

@@ -1,0 +1,181 @@
+"""The vectors of a corpus while they are made: one ``.npy`` file with room for all rows, and a journal of those that are finished.
+
+Components are float32 or float16. Imported vectors may lack some rows: ``missing.npy`` then lists these (int64, ascending); their vectors
+are zeros, and a search passes over them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.artifacts.building import PIECES
+from corpora.artifacts.durable import replacing
+from corpora.errors import IdxError, InputError
+from corpora.store import Rows
+from indexer.base import Stored, StoredVectors, Vectors
+
+KIND = "vectors"
+FORMAT_VERSION = 2
+VECTORS = "vectors.npy"
+MISSING = "missing.npy"
+RANGE_ROWS = 4_096  # that are written, and after an interruption kept, together
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """The vectors of ``n_rows`` rows in a folder, finished or not. It can be pickled, and several processes may write at once.
+
+    Attributes:
+        folder: where ``vectors.npy`` is, and, until the artefact is sealed, the journal.
+        n_rows: rows of the corpus.
+        stored: type of the components.
+        range_rows: rows that are written together.
+    """
+
+    folder: Path
+    n_rows: int
+    stored: Stored
+    range_rows: int = RANGE_ROWS
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / VECTORS
+
+    def ranges(self) -> list[range]:
+        """Return the rows that are written together."""
+        return [range(first, min(first + self.range_rows, self.n_rows)) for first in range(0, self.n_rows, self.range_rows)]
+
+    def unfinished(self) -> list[range]:
+        """Return those ranges that are not all on the disk."""
+        is_finished = np.zeros(self.n_rows, dtype=np.bool_)
+        if self._dim():
+            for rows in finished_ranges(self.folder):
+                is_finished[rows.start : rows.stop] = True
+        return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
+
+    def dimension(self) -> int:
+        """Return the dimension of the vectors, some of which must have been written."""
+        return int(self.mapped().shape[1])
+
+    def mapped(self) -> NDArray[Any]:
+        """Return all vectors, mapped read-only; unfinished ones are anything."""
+        array: NDArray[Any] = np.load(self.path, mmap_mode="r")
+        return array
+
+    def write(self, rows: range, vectors: Vectors) -> None:
+        """Write the vectors of consecutive rows, shape (len(rows), dim); after a crash they count as finished, or not at all.
+
+        Raises:
+            IdxError: a component is not finite, or too large for float16; the message names the row.
+            ValueError: there is not one vector a row.
+            OSError: the disk refuses.
+        """
+        if len(vectors) != len(rows):
+            raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
+        content, complaint = _as_stored(vectors, self.stored, rows)
+        if complaint:
+            raise IdxError(f"{complaint}; the finished vectors are kept")
+        with self._locked_journal(vectors.shape[1]) as journal:
+            with self.path.open("r+b") as file:
+                file.seek(file.seek(0, os.SEEK_END) - (self.n_rows - rows.start) * content[:1].nbytes)
+                file.write(content.data)
+                file.flush()
+                os.fsync(file.fileno())
+            line = f"{rows.start} {rows.stop}"
+            journal.write(f"\n{line} {_checksum(line)}\n".encode())  # a line that a crash has cut off ends here
+            journal.flush()
+            os.fsync(journal.fileno())
+
+    def writable(self, dim: int) -> NDArray[Any]:
+        """Return all vectors, mapped, to be written in any order by ``put``; those that never are stay zeros. None counts as finished."""
+        with self._locked_journal(dim):
+            array: NDArray[Any] = np.load(self.path, mmap_mode="r+")
+            return array
+
+    @contextlib.contextmanager
+    def _locked_journal(self, dim: int) -> Iterator[IO[bytes]]:
+        """Open the journal for one process at a time, and the file for vectors of a dimension made."""
+        path = self.folder / PIECES / _JOURNAL
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)
+            if self._dim() != dim:
+                journal.truncate(0)
+                self._make_room(dim)
+            yield journal
+
+    def _dim(self) -> int:
+        """Return the dimension of the vectors that the file has room for, 0 if it is not there, cut off, or of something else."""
+        try:
+            array = self.mapped()
+        except (OSError, ValueError, EOFError):
+            return 0
+        return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0
+
+    def _make_room(self, dim: int) -> None:
+        """Make the file, all zeros, with its room on the disk: a full disk is an error here, and not a crash when the map is written."""
+        shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
+        try:
+            with replacing(self.path) as file:
+                np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+                n_bytes = file.tell() + self.n_rows * dim * dtype.itemsize
+                file.truncate(n_bytes)
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError:
+            self.path.with_name(f".{VECTORS}.tmp").unlink(missing_ok=True)  # what it has taken of the disk is wanted elsewhere
+            raise
+
+
+_JOURNAL = "finished"
+
+
+def put(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
+    """Write the vectors of some rows, shape (len(rows), dim), into an array that ``VectorFile.writable`` gave.
+
+    Raises:
+        InputError: a component is not finite, or too large for float16; the message names the row.
+    """
+    content, complaint = _as_stored(vectors, array.dtype, rows)
+    if complaint:
+        raise InputError(complaint)
+    array[rows] = content
+
+
+def finished_ranges(folder: Path) -> list[range]:
+    """Return the rows that the journal in a folder says are finished, as they were written."""
+    try:
+        lines = (folder / PIECES / _JOURNAL).read_text(errors="replace").split("\n")
+    except FileNotFoundError:
+        return []
+    fields = (line.rpartition(" ") for line in lines)
+    bounds = (rows.split() for rows, _, checksum in fields if rows and checksum == _checksum(rows))
+    return [range(int(start), int(stop)) for start, stop in bounds]
+
+
+def _checksum(line: str) -> str:
+    return f"{zlib.crc32(line.encode()):08x}"
+
+
+def _as_stored(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
+    """Return vectors as they are stored, and what is wrong with the first that cannot be, None if all can."""
+    with np.errstate(over="ignore"):
+        content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
+    is_finite = np.isfinite(content).all(axis=1)
+    if is_finite.all():
+        return content, None
+    number = int(np.argmin(is_finite))
+    if np.isfinite(vectors[number]).all():
+        return content, f"the vector of row {rows[number]} has a component too large for {content.dtype}: use --dtype float32"
+    return content, f"the vector of row {rows[number]} is not finite"

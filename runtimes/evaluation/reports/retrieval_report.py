@@ -1,0 +1,184 @@
+"""Retrievers side by side: their figures with intervals, the differences between them, recall curves; as a report and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runtimes.evaluation.retrieval.joins import Oddity
+from runtimes.evaluation.retrieval.values import Scoring
+from runtimes.evaluation.uncertainty import FloatArray, Interval, interval, paired
+from runtimes.questions import Question
+
+from .report import Drawing, Report, Section
+from .tables import Cell, Column, Table, json_value, percent, records, shown, signed_percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUESTION, GROUP, RUN = "question", "group", "run"  # what a retriever was asked: the question alone, or with others; a run: not by idx
+
+_LEAST_P = 0.001  # shown
+
+
+class Scored(NamedTuple):
+    """A retriever and the values of its figures, one a question; ``questions_per_s`` is None where nothing was searched."""
+
+    retriever: str
+    asked: str
+    values: Mapping[str, FloatArray]
+    questions_per_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in a plot."""
+        return self.retriever if self.asked != GROUP else f"{self.retriever}, groups"
+
+
+class Evaluation(NamedTuple):
+    """What was measured, on what.
+
+    Attributes:
+        corpus, questions: what was searched, and for what.
+        scoring: how.
+        scored: every retriever, at least one, all with the same figures.
+        odd: what did not join.
+        level, seed: of the intervals.
+    """
+
+    corpus: str
+    questions: Sequence[Question]
+    scoring: Scoring
+    scored: Sequence[Scored]
+    odd: Sequence[Oddity]
+    level: float = 0.95
+    seed: int = 0
+
+
+def retrieval_report(found: Evaluation) -> Report:
+    """Return the report: R@k by answers, gold passages, gold pages, as far as the questions know them, and what is gained by each."""
+    answers, gold = _hits(found.scoring)
+    pages = ["kilt_Rprec", *(f"kilt_{name}@{k}" for name in ("recall", "success_rate") for k in found.scoring.cuts)]
+    where = "text or title" if found.scoring.with_title else "text"
+    drawn = [
+        (f"R@k, %: an answer in the {where} of one of the first k (DPR's has_answer, {found.scoring.match})", answers, percent),
+        ("Success@k, %: a gold passage among the first k (trec_eval)", gold, percent),
+        ("Gold passages (trec_eval)", list(found.scoring.measures), shown),
+        ("Gold pages, by title, % (KILT)", pages, percent),
+    ]
+    there = found.scored[0].values
+    tables = [_table(title, names, show, found) for title, names, show in drawn if names and names[0] in there]
+    compared = differences(found)
+    speeds = [(one.retriever, one.asked, one.questions_per_s) for one in found.scored if one.questions_per_s is not None]
+    facts = [
+        ("corpus", found.corpus),
+        ("questions", f"{len(found.questions):,}"),
+        ("in brackets", f"{100 * found.level:g} % intervals, percentile bootstrap over questions, seed {found.seed}"),
+    ]
+    columns = (Column("retriever"), Column("asked"), Column("questions/s"))
+    sections = [
+        Section("Figures", tables, _plots(found)),
+        Section("Differences", [compared] if compared else []),
+        Section("Speed of the searches", [Table(columns, speeds, "Speed of the searches")] if speeds else []),
+        Section("Odd input", _odd_tables(found.odd)),
+    ]
+    return Report(f"Retrieval on {found.corpus}", facts, sections)
+
+
+def differences(found: Evaluation) -> Table | None:
+    """Return what is gained over the first retriever, and by groups over the question alone; None: there is nothing to compare."""
+    names = next((names for names in _hits(found.scoring) if names[0] in found.scored[0].values), None)
+    if names is None or len(found.scored) < 2:
+        return None
+    columns = [Column("retriever"), Column("asked"), Column("against"), Column("which was asked")]
+    for name in names:
+        columns += [Column(_heading(name), signed_percent), Column(f"p ({_heading(name)})", _shown_p)]
+    rows = list[list[Cell]]()
+    for one in found.scored[1:]:
+        alone = (other for other in found.scored if one.asked == GROUP and other[:2] == (one.retriever, QUESTION))
+        base = next(alone, found.scored[0])
+        row: list[Cell] = [one.retriever, one.asked, base.retriever, base.asked]
+        for name in names:
+            pair = paired(one.values[name], base.values[name], level=found.level, seed=found.seed)
+            row += [Interval(pair.difference, pair.low, pair.high, pair.n), pair.p]
+        rows.append(row)
+    return Table(columns, rows, "Differences in points; p of a paired randomisation test")
+
+
+def retrieval_json(found: Evaluation) -> dict[str, Any]:
+    """Return every figure of every retriever, shares from 0 to 1, unrounded."""
+    compared = differences(found)
+    return {
+        "corpus": found.corpus,
+        "questions": len(found.questions),
+        **found.scoring._asdict(),
+        "interval": {"level": found.level, "method": "percentile bootstrap", "seed": found.seed},
+        "retrievers": [
+            {
+                "retriever": one.retriever,
+                "asked": one.asked,
+                "questions_per_s": one.questions_per_s,
+                "figures": {name: json_value(_interval(one, name, found)) for name in one.values},
+            }
+            for one in found.scored
+        ],
+        "differences": records(compared) if compared else [],
+        "odd": [oddity._asdict() for oddity in found.odd],
+    }
+
+
+def question_records(found: Evaluation) -> Iterator[dict[str, Any]]:
+    """Yield for each question the values of every retriever; null: not defined."""
+    for place, question in enumerate(found.questions):
+        retrievers = [
+            {
+                "retriever": one.retriever,
+                "asked": one.asked,
+                "figures": {name: json_value(float(values[place])) for name, values in one.values.items()},
+            }
+            for one in found.scored
+        ]
+        yield {"id": question.id, "question": question.text, "retrievers": retrievers}
+
+
+def _hits(scoring: Scoring) -> tuple[list[str], list[str]]:
+    """Return the names of R@k by answers and by gold passages."""
+    return [f"answer@{k}" for k in scoring.cuts], [f"Success@{k}" for k in scoring.cuts]
+
+
+def _heading(name: str) -> str:
+    return name.removeprefix("kilt_").replace("answer@", "R@")
+
+
+def _interval(one: Scored, name: str, found: Evaluation) -> Interval:
+    return interval(one.values[name], level=found.level, seed=found.seed)
+
+
+def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], found: Evaluation) -> Table:
+    columns = [Column("retriever"), Column("asked"), *(Column(_heading(name), show) for name in names)]
+    rows: list[list[Cell]] = [[one.retriever, one.asked, *(_interval(one, name, found) for name in names)] for one in found.scored]
+    return Table(columns, rows, title)
+
+
+def _shown_p(p: Cell) -> str:
+    return f"<{_LEAST_P}" if isinstance(p, float) and p < _LEAST_P else shown(p)
+
+
+def _plots(found: Evaluation) -> list[Drawing]:
+    """Return recall curves, if there are several depths."""
+    titles = ("Questions with an answer among the first k", "Questions with a gold passage among the first k")
+    there = [(title, names) for title, names in zip(titles, _hits(found.scoring), strict=True) if names[0] in found.scored[0].values]
+    return [Drawing(title, partial(_curves, title, names, found)) for title, names in there if len(names) > 1]
+
+
+def _curves(title: str, names: Sequence[str], found: Evaluation) -> Figure:
+    from .plots import curves
+
+    lines = {one.name: {int(name.partition("@")[2]): _interval(one, name, found) for name in names} for one in found.scored}
+    return curves(title, lines, measure=_heading(names[0]).partition("@")[0])
+
+
+def _odd_tables(odd: Sequence[Oddity]) -> list[Table]:
+    columns = (Column("where"), Column("what"), Column("how many"), Column("such as"), Column("rule"))
+    return [Table(columns, odd, "Odd input")] if odd else []
