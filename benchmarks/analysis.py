@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.report import circumstances, show
 from benchmarks.synthetic import data_folder, real_passages
-from indexer.analysis import TermNumbers
+from wikidx.indexer.analysis import TermNumbers
 
 _BATCH = 4096
 _ROUNDS = 5

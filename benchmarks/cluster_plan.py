@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report import Figure, show
-from indexer.catalog import index_ref
-from indexer.estimate import index_need, store_need
-from indexer.machine.threads import n_threads
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.estimate import index_need, store_need
+from wikidx.indexer.machine.threads import n_threads
 
 SIZES = (21_015_324, 100_000_000, 1_000_000_000)
 

@@ -34,19 +34,19 @@ import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
 from benchmarks.synthetic import data_folder, synthetic
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.custom import Reading, custom_corpus
-from corpora.passage import Passage
-from corpora.store import PassageStore, Rows
-from indexer.base import Vectors
-from indexer.embedding.embed import resources
-from indexer.embedding.options import EmbedOptions
-from indexer.embedding.pipeline import Job, run_pipeline
-from indexer.encoders.model import Batch, Model
-from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
-from indexer.encoders.tokenizing import Tokenizer
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VectorFile
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.embedding.pipeline import Job, run_pipeline
+from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.tokenizing import Tokenizer
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VectorFile
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ import gzip
 import json
 from pathlib import Path
 
-from runtimes.questions import read_questions
+from wikidx.runtimes.questions import read_questions
 
 _KINDS = ("answers", "titles", "sentences")
 

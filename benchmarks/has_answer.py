@@ -20,10 +20,10 @@ import numpy as np
 import regex
 
 from benchmarks.report import Figure, circumstances, show
-from retrievers.opening import open_searcher
-from retrievers.options import SearchOptions
-from runtimes.evaluation.retrieval.has_answer import answer_hits
-from runtimes.questions import read_questions
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.evaluation.retrieval.has_answer import answer_hits
+from wikidx.runtimes.questions import read_questions
 
 _K = 100
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")

@@ -21,14 +21,14 @@ from pathlib import Path
 from benchmarks.embed import built, real_passages
 from benchmarks.ray_serving import cluster_of
 from benchmarks.report import Figure, circumstances, show
-from corpora.artifacts.home import home
-from corpora.build import open_store
-from indexer.embedding.cluster.nodes import connected
-from indexer.embedding.embed import EmbedProgress, embed, resources
-from indexer.embedding.options import ClusterOptions, EmbedOptions
-from indexer.embedding.pipeline import Job
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VectorFile
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.build import open_store
+from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.embed import EmbedProgress, embed, resources
+from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
+from wikidx.indexer.embedding.pipeline import Job
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VectorFile
 
 
 class Clock:

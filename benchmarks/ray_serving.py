@@ -31,18 +31,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
-from corpora.build import open_store
-from indexer.embedding.cluster.nodes import connected, load_ray
-from retrievers import SearchOptions
-from retrievers.base import Ranking, Retriever
-from retrievers.client import RemoteSearcher
-from retrievers.cluster.service import Layout, ShardService
-from retrievers.errors import ServiceError
-from retrievers.server.limits import Limits
-from retrievers.server.metrics import Metrics
-from retrievers.server.running import Service
-from retrievers.server.settings import Settings, listen, url_of
-from runtimes.questions.reading import read_questions
+from wikidx.corpora.build import open_store
+from wikidx.indexer.embedding.cluster.nodes import connected, load_ray
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Ranking, Retriever
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.cluster.service import Layout, ShardService
+from wikidx.retrievers.errors import ServiceError
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.settings import Settings, listen, url_of
+from wikidx.runtimes.questions.reading import read_questions
 
 _NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
 _WARM_UP = 20

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 Figure = str | int | float
 

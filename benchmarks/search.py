@@ -27,19 +27,19 @@ import numpy as np
 
 from benchmarks.gar import gar_groups
 from benchmarks.report import Figure, circumstances, show
-from corpora.build import open_store
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.indexes.exact.index import ExactIndex
-from indexer.machine.threads import n_threads
-from indexer.naming import encoder_spec
-from retrievers.base import Retriever
-from retrievers.dense import DenseRetriever
-from retrievers.fusion import as_lists, merge, targets_of
-from retrievers.opening import open_retriever
-from retrievers.options import SearchOptions
-from retrievers.searcher import LocalSearcher
+from wikidx.corpora.build import open_store
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.indexes.exact.index import ExactIndex
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.naming import encoder_spec
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.dense import DenseRetriever
+from wikidx.retrievers.fusion import as_lists, merge, targets_of
+from wikidx.retrievers.opening import open_retriever
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.searcher import LocalSearcher
 
 _QUERIES, _DEPTH, _K = 5, 100, 10
 _POOL = 300  # rows that the lists of a synthetic group are drawn from: 260 of 500 hits are distinct then

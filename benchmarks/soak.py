@@ -26,10 +26,10 @@ import numpy as np
 from benchmarks.mixed_load import RETRIEVERS, MixedLoad
 from benchmarks.report import Figure, circumstances, exit_status, show
 from benchmarks.serve.processes import Server
-from corpora.errors import IdxError
-from corpora.known.sample import questions
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.known.sample import questions
 
-_IDX = ["-c", "from runtimes.cli import main; main()"]
+_IDX = ["-c", "from wikidx.runtimes.cli import main; main()"]
 _ROWS = 10  # of the table
 _REST_S = 3.0  # after the last connection is closed
 _SPARE_THREADS = 2  # pools start one when all of theirs are busy, and let one go that was idle

@@ -19,7 +19,7 @@ from benchmarks.report import Figure, circumstances, show
 
 def measure(runs: int, *arguments: str) -> dict[str, Figure]:
     """Run idx several times as a process of its own; return median and slowest."""
-    command = [sys.executable, "-c", "from runtimes.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", *arguments]
     seconds = []
     for _ in range(runs):
         started = time.perf_counter()
@@ -36,7 +36,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["IDX_HOME"] = home
-        subprocess.run([sys.executable, "-c", "from runtimes.cli import main; main()", "build", "sample"], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", "build", "sample"], check=True, capture_output=True
+        )
         rows = [measure(options.runs, *command) for command in (("--help",), ("list",), ("search", "sample", "highest mountain"))]
     show("Command line", rows, circumstances("typer"), options.json)
 

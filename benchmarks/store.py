@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.custom import Reading, custom_corpus
 
 _BATCH = 1000
 _OPENINGS = 20

@@ -37,10 +37,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.report import exit_status
-from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.reading.readers import read
-from corpora.reading.splitters import split_words
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.reading.readers import read
+from wikidx.corpora.reading.splitters import split_words
 
 Ints = npt.NDArray[np.int64]
 

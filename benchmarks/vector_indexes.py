@@ -25,17 +25,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import Figure, circumstances, show
-from corpora.artifacts.building import Outcome, Work
-from corpora.artifacts.manifest import Manifest, Parameters, Recipe
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.custom import Reading, custom_corpus
-from corpora.store import PassageStore
-from indexer import VECTOR_INDEXES
-from indexer.base import Vectors
-from indexer.build import build_index, open_vector_index
-from indexer.catalog import index_path
-from indexer.page_checks import build_checked
-from indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
+from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer import VECTOR_INDEXES
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.build import build_index, open_vector_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.page_checks import build_checked
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 _NAME, _ENCODER = "measured", "minilm"  # nothing is encoded: only the encoder's name is used
 _CENTRES, _NOISE = 1000, 0.9

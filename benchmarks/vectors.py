@@ -31,12 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import Figure, circumstances, seconds_of, show
-from corpora.artifacts.manifest import FileRecord, Manifest, Recipe
-from indexer.base import Hits, Stored, Vectors
-from indexer.indexes.exact.index import open_exact
-from indexer.machine.threads import n_threads
-from indexer.page_checks import write_sums
-from indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
+from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Recipe
+from wikidx.indexer.base import Hits, Stored, Vectors
+from wikidx.indexer.indexes.exact.index import open_exact
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.page_checks import write_sums
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 SIZES = ("284295x384", "100000x768")
 BATCHES = (1, 8, 32, 128, 512, 1024)
@@ -49,7 +49,7 @@ _OPENING = """
 import json, sys, time
 from pathlib import Path
 from benchmarks.vectors import manifest_of, resident_bytes
-from indexer.vectors.file import open_exact
+from wikidx.indexer.vectors.file import open_exact
 folder, n_rows, dim, stored = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 before, started = resident_bytes(), time.perf_counter()
 index = open_exact(folder, manifest_of(folder, n_rows, dim, stored), device="cpu")

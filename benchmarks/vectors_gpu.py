@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from benchmarks.report import Figure, seconds_of
-from indexer.base import Hits, Vectors
-from indexer.indexes.exact.gpu import Part, TorchEngine
+from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.indexes.exact.gpu import Part, TorchEngine
 
 BATCHES = (1, 8, 64, 1024)
 DIM = 768

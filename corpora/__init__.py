@@ -15,7 +15,7 @@ from .passage import Passage, text_key
 __all__ = ["CORPORA", "IdxError", "Passage", "text_key"]
 
 CORPORA = {
-    "sample": "corpora.known.sample:CORPUS",
-    "wiki2018": "corpora.known.wiki2018:CORPUS",
-    "wiki2020": "corpora.known.wiki2020:CORPUS",
+    "sample": "wikidx.corpora.known.sample:CORPUS",
+    "wiki2018": "wikidx.corpora.known.wiki2018:CORPUS",
+    "wiki2020": "wikidx.corpora.known.wiki2020:CORPUS",
 }

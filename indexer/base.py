@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.store import Rows
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import Rows
 
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]

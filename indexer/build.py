@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from corpora.artifacts.building import Outcome, Work
-from corpora.artifacts.manifest import Manifest, Parameters, Recipe
-from corpora.build import open_store
-from corpora.errors import ArtifactMismatch
-from corpora.progress import Progress, silent
-from corpora.store import PassageStore
+from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.store import PassageStore
 
 from .base import LexicalIndex, VectorIndex
 from .catalog import PACKAGES, IndexRef, index_ref, kept_index, refuse_other_pieces

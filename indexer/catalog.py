@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.artifacts.building import staged_recipe, staging_path
-from corpora.artifacts.home import corpus_path
-from corpora.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
-from corpora.build import store_manifest
-from corpora.errors import ArtifactMismatch, ArtifactMissing
-from corpora.registry import load
-from corpora.store import PassageStore
+from wikidx.corpora.artifacts.building import staged_recipe, staging_path
+from wikidx.corpora.artifacts.home import corpus_path
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
+from wikidx.corpora.build import store_manifest
+from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.registry import load
+from wikidx.corpora.store import PassageStore
 
 from . import INDEXES, VECTOR_INDEXES
 from .indexes.kinds import IndexKind

@@ -8,8 +8,8 @@ from shutil import disk_usage
 
 import numpy as np
 
-from corpora.artifacts.home import home
-from corpora.passage import Passage
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.passage import Passage
 
 from .catalog import IndexRef
 from .embedding.embed import resources

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from corpora.errors import UnknownNameError
-from corpora.registry import load, near_names
+from wikidx.corpora.errors import UnknownNameError
+from wikidx.corpora.registry import load, near_names
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .encoders.spec import EncoderSpec

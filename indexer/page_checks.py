@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corpora.artifacts.building import Outcome, Work, artifact_files, build_artifact
-from corpora.artifacts.durable import replacing
-from corpora.artifacts.manifest import Manifest
-from corpora.errors import ArtifactDamaged
-from corpora.store import Rows
+from wikidx.corpora.artifacts.building import Outcome, Work, artifact_files, build_artifact
+from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.store import Rows
 
 from .machine.compiled import kernel
 from .machine.threads import equal_ranges, n_threads

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from corpora.artifacts.building import staged_bytes
-from corpora.artifacts.manifest import Manifest
-from corpora.build import build_store, kept_store, open_store, store_path
-from corpora.errors import ArtifactMismatch, InputError, StorageError
-from corpora.forecast import Forecast, forecast_corpus, forecast_store
-from corpora.known import sample
-from corpora.progress import Step, silent_steps
-from corpora.resolving import Resolved, name_source
-from corpora.store import PassageStore
+from wikidx.corpora.artifacts.building import staged_bytes
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.build import build_store, kept_store, open_store, store_path
+from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
+from wikidx.corpora.forecast import Forecast, forecast_corpus, forecast_store
+from wikidx.corpora.known import sample
+from wikidx.corpora.progress import Step, silent_steps
+from wikidx.corpora.resolving import Resolved, name_source
+from wikidx.corpora.store import PassageStore
 
 from . import ENCODERS
 from .build import build_index, build_vectors

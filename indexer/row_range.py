@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpora.errors import ArtifactMismatch
+from wikidx.corpora.errors import ArtifactMismatch
 
 from .base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, SearchParam, SearchParams, VectorIndex, Vectors
 from .catalog import IndexRef, index_manifest, index_path, index_ref

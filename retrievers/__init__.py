@@ -16,7 +16,7 @@ from .options import SearchOptions
 __all__ = ["RERANKERS", "SearchOptions"]
 
 RERANKERS = {
-    "simlm": "retrievers.rerankers:SIMLM",
-    "minilm-msmarco": "retrievers.rerankers:MINILM",
-    "bge-base": "retrievers.rerankers:BGE_BASE",
+    "simlm": "wikidx.retrievers.rerankers:SIMLM",
+    "minilm-msmarco": "wikidx.retrievers.rerankers:MINILM",
+    "bge-base": "wikidx.retrievers.rerankers:BGE_BASE",
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, Hits, LexicalIndex, Scores, SearchParam, SearchParams
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, LexicalIndex, Scores, SearchParam, SearchParams
 
 
 class BM25Retriever:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParam, SearchParams, no_hits
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParam, SearchParams, no_hits
 
 from .base import NotSearched, PartialRetriever, Retriever
 

@@ -20,8 +20,8 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimedOut
 
-from corpora.errors import IdxError, InputError
-from corpora.passage import Passage
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
 
 from .base import PartialAnswer, Ranking, check_groups
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json

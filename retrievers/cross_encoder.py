@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactMismatch, MissingExtraError
-from corpora.passage import Passage
-from indexer.base import Scores
-from indexer.embedding.batching import batches
-from indexer.encoders.checkpoints import Checkpoint, located, wanted_files
-from indexer.encoders.loading import load_network, n_positions
-from indexer.encoders.tokenizing import checkpoint_tokenizer
-from indexer.machine.devices import chosen_device
+from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Scores
+from wikidx.indexer.embedding.batching import batches
+from wikidx.indexer.encoders.checkpoints import Checkpoint, located, wanted_files
+from wikidx.indexer.encoders.loading import load_network, n_positions
+from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
+from wikidx.indexer.machine.devices import chosen_device
 
 from .cancellation import check_wanted
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from corpora.errors import InputError
-from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, no_hits
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, no_hits
 
 _MAX_KEPT = 8192  # query vectors
 

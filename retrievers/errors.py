@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from corpora import errors as local
-from corpora.errors import IdxError, InputError, MissingExtraError, UnknownNameError
+from wikidx.corpora import errors as local
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, UnknownNameError
 
 
 class ServiceError(IdxError):

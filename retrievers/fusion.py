@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import IdxError
-from corpora.store import TextKeys
-from indexer.base import Hits
-from indexer.machine.threads import n_threads
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.store import TextKeys
+from wikidx.indexer.base import Hits
+from wikidx.indexer.machine.threads import n_threads
 
 from . import kernels
 from .kernels import Lists, Targets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from indexer.analysis import TermNumbers, word_spans
+from wikidx.indexer.analysis import TermNumbers, word_spans
 
 Span = tuple[int, int]  # where a word begins and ends, in code points
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import kernel
 
 MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # how a row's value follows from its places in several lists
 RRF_K = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009

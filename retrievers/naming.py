@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corpora.errors import InputError
-from indexer import INDEXES
-from indexer.naming import canonical_name, parse_index_name
+from wikidx.corpora.errors import InputError
+from wikidx.indexer import INDEXES
+from wikidx.indexer.naming import canonical_name, parse_index_name
 
 
 @dataclass(frozen=True, slots=True)

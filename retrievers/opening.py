@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from corpora.build import open_store
-from corpora.registry import load
-from corpora.store import PassageStore
-from indexer import INDEXES
-from indexer.naming import encoder_spec, parse_index_name
+from wikidx.corpora.build import open_store
+from wikidx.corpora.registry import load
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer import INDEXES
+from wikidx.indexer.naming import encoder_spec, parse_index_name
 
 from . import RERANKERS
 from .base import Reranker, Retriever
@@ -22,7 +22,7 @@ from .dense import DenseRetriever
 from .naming import RetrieverName
 
 if TYPE_CHECKING:
-    from indexer.encoders.transformer import TransformerEncoder
+    from wikidx.indexer.encoders.transformer import TransformerEncoder
 
     from .searcher import LocalSearcher
 
@@ -138,7 +138,7 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:
     """Open one retriever over a store; raises as ``open_searcher`` does."""
-    from indexer.build import open_lexical_index, open_rescorer, open_vector_index
+    from wikidx.indexer.build import open_lexical_index, open_rescorer, open_vector_index
 
     if name in INDEXES:
         return BM25Retriever(open_lexical_index(corpus, name, store))
@@ -156,9 +156,9 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
         ArtifactMismatch: the corpus's vectors were made with another checkpoint than the one that is here.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
-    from indexer.build import refuse_other_weights
-    from indexer.encoders.transformer import TransformerEncoder
-    from indexer.machine.devices import encoder_device
+    from wikidx.indexer.build import refuse_other_weights
+    from wikidx.indexer.encoders.transformer import TransformerEncoder
+    from wikidx.indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
     encoder = TransformerEncoder(spec, encoder_device(device))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from corpora.validation import options
+from wikidx.corpora.validation import options
 
 if TYPE_CHECKING:
-    from indexer.base import SearchParams
+    from wikidx.indexer.base import SearchParams
 
 FuseRule = Literal["rrf", "weighted"]
 MergeRule = Literal["max", "sum", "rrf", "interleave"]
@@ -99,6 +99,6 @@ class SearchOptions:
 
     def params(self) -> SearchParams:
         """Return the search parameters that are set."""
-        from indexer.base import SearchParams
+        from wikidx.indexer.base import SearchParams
 
         return SearchParams(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)

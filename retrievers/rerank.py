@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import IdxError
-from corpora.passage import Passage
-from corpora.store import Rows
-from indexer.base import Scores
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Scores
 
 from .base import Reranker, Retriever
 from .fusion import Fusion, concatenated, fuse, without_gaps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from corpora.passage import Passage
-from indexer.encoders.checkpoints import HubCheckpoint
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.encoders.checkpoints import HubCheckpoint
 
 from .cross_encoder import CrossEncoder, CrossEncoderSpec
 

@@ -13,12 +13,12 @@ from contextvars import copy_context
 
 import numpy as np
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.registry import near_names
-from corpora.store import PassageStore
-from indexer.base import DEFAULT_PARAMS, Hits, SearchParams
-from indexer.naming import canonical_name
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import near_names
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
+from wikidx.indexer.naming import canonical_name
 
 from . import kernels
 from .base import Found, NotSearched, PartialAnswer, PartialRetriever, Ranking, Reranker, Retriever, ScoredPassage, check_groups

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .base import Found, NotSearched, Ranking, ScoredPassage
 from .options import SearchOptions

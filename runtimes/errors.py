@@ -7,7 +7,7 @@ IdxError
 
 from __future__ import annotations
 
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 
 class LLMError(IdxError):

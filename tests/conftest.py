@@ -9,10 +9,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.corpus import Corpus
-from corpora.passage import Located, OnBad, Passage
-from corpora.store import PassageStore
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.passage import Located, OnBad, Passage
+from wikidx.corpora.store import PassageStore
 
 ROOT = Path(__file__).parent.parent
 

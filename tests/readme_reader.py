@@ -17,17 +17,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
-from runtimes.llms.scripted import ScriptedLLM, read_script
 from tests.conftest import ROOT
 from tests.readme_blocks import Block, Shown, shown
 from tests.retrievers.server.serving import wait_until
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.endpoint import Endpoint
 from tests.runtimes.llms.endpoint import serving as serving_endpoint
+from wikidx.runtimes.llms.scripted import ScriptedLLM, read_script
 
 SERVER, LLM = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
 
-_IDX = f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c 'from runtimes.cli import main; main()' \"$@\"\n"
+_IDX = f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c 'from wikidx.runtimes.cli import main; main()' \"$@\"\n"
 _FOR_A_SHELL = re.compile(r"[|<>;&*~$]")
 
 

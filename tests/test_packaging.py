@@ -22,17 +22,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("wikidx-*.whl"))
 
 
-def test_the_wheel_ships_exactly_the_four_packages(wheel: Path) -> None:
+def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"corpora", "indexer", "retrievers", "runtimes"}
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"wikidx"}
     data = {"corpora/known/sample/passages.jsonl", "corpora/known/sample/questions.jsonl", "indexer/analysis/word_breaks.txt"}
     data |= {f"retrievers/server/page/{name}" for name in ("index.html", "main.js", "style.css")}
     prompts = [file for file in (ROOT / "runtimes" / "methods" / "prompts").rglob("*") if file.is_file()]
     assert ROOT / "runtimes" / "methods" / "prompts" / "rag" / "answer.txt" in prompts
     data |= {str(file.relative_to(ROOT)) for file in prompts}
     data |= {f"{package}/README.md" for package in ("corpora", "indexer", "retrievers", "retrievers/cluster", "runtimes")}
-    assert data <= set(names)
-    assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[0]]
+    assert {f"wikidx/{name}" for name in data} | {"wikidx/py.typed"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]]
 
 
 @pytest.mark.slow  # installs it: most of a minute
@@ -50,7 +50,7 @@ def test_the_core_builds_and_searches_without_the_extras(wheel: Path, tmp_path: 
     python = str(tmp_path / "bare" / "bin" / "python")
 
     def idx(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [python, "-c", "from runtimes.cli import main; main()", *arguments]
+        command = [python, "-c", "from wikidx.runtimes.cli import main; main()", *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
 
     ran = idx("build", "sample")

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from corpora import CORPORA
-from corpora.known import sample
-from runtimes.cli import app
 from tests.conftest import ROOT
 from tests.idx_line import complaint, parse
 from tests.readme_blocks import READMES, anchors, blocks, inline_code, lines, links, prose, shown
 from tests.readme_reader import Reader
 from tests.runtimes.command_line import Command
 from tests.runtimes.test_help import commands
+from wikidx.corpora import CORPORA
+from wikidx.corpora.known import sample
+from wikidx.runtimes.cli import app
 
 yaml = importlib.import_module("yaml")  # it has no types
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from indexer import ENCODERS
 from tests.conftest import ROOT
 from tests.loopback import serving
 from tests.readme_blocks import READMES, Block, blocks
+from wikidx.indexer import ENCODERS
 
 Idx = Callable[..., str]
 
@@ -55,6 +55,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("copy")
     for package in ("corpora", "indexer", "retrievers", "runtimes"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "wikidx", root / "wikidx", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for block in EXAMPLES:
         write(block, root)
     return root
@@ -78,7 +79,7 @@ def idx(copy: Path, server: str, tmp_path_factory: pytest.TempPathFactory) -> Id
 
     def run(*arguments: object, compiles: bool = False) -> str:
         environment["NUMBA_DISABLE_JIT"] = "0" if compiles else "1"
-        command = [sys.executable, "-c", "from runtimes.cli import main; main()", *map(str, arguments)]
+        command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", *map(str, arguments)]
         ran = subprocess.run(command, capture_output=True, text=True, cwd=home, env=environment, check=False)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
@@ -105,7 +106,7 @@ def test_a_file_with_its_example_is_python(copy: Path, file: str) -> None:
 
 def test_the_checksum_of_the_example_is_that_of_its_file(server: str) -> None:
     content = "".join(json.dumps(note) + "\n" for note in NOTES).encode()
-    (corpus,) = [block.text for block in EXAMPLES if block.file == "corpora/notes.py"]
+    (corpus,) = [block.text for block in EXAMPLES if block.file == "corpora/known/notes.py"]
     assert f'sha256="{hashlib.sha256(content).hexdigest()}"' in corpus
 
 

@@ -40,7 +40,7 @@ from benchmarks.engines.rounds import Plan, batches, singles
 from benchmarks.engines.worker import Worker
 from benchmarks.report import circumstances, exit_status, show
 from benchmarks.synthetic import data_folder
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 GROWTH_SYNTHETIC = 2_500_000
 ENGINES = ("bm25", "bm25s", "pyserini", "lucene")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.engines.rounds import Setting, Workers
-from indexer.base import Hits
+from wikidx.indexer.base import Hits
 
 REFERENCE = "lucene"  # Lucene's raw scores, as deep as is asked
 

@@ -36,7 +36,7 @@ from benchmarks.report import Figure, circumstances, exit_status, show
 from benchmarks.serve.load import Order
 from benchmarks.serve.processes import Load
 from benchmarks.synthetic import data_folder
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 _HERE = Path(__file__).parents[2]
 _DIM = 768
@@ -52,7 +52,7 @@ _SEARCHES = (
     "embedding",
 )
 _CLIENTS = (1, 16, 64)
-_MAIN = "try: from wikidx.runtimes.cli import main\nexcept ModuleNotFoundError: from runtimes.cli import main\nmain()"
+_MAIN = "try: from wikidx.runtimes.cli import main\nexcept ModuleNotFoundError: from wikidx.runtimes.cli import main\nmain()"
 
 
 class Side(NamedTuple):

@@ -35,10 +35,10 @@ def found(module: str, name: str) -> Any:  # noqa: ANN401 - of either commit
 
 def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], object]]]:
     """Return what can be measured, by name: the units of one call, and the call."""
-    options = found("retrievers.base", "SearchOptions")
-    searcher = found("retrievers.opening", "open_searcher")(CORPUS, "bm25")
-    store = found("corpora.build", "open_store")(CORPUS)
-    open_index = found("indexer.build", "open_index")
+    options = found("wikidx.retrievers.base", "SearchOptions")
+    searcher = found("wikidx.retrievers.opening", "open_searcher")(CORPUS, "bm25")
+    store = found("wikidx.corpora.build", "open_store")(CORPUS)
+    open_index = found("wikidx.indexer.build", "open_index")
     bm25, exact = open_index(CORPUS, "bm25", store), open_index(CORPUS, "contriever", store)
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((_AT_ONCE, exact.dim)).astype(np.float32)
@@ -64,8 +64,8 @@ def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], obj
 
 def embedding() -> tuple[int, Callable[[], object]]:
     """Return how many passages there are in the subset, and a call that embeds them."""
-    store = found("corpora.build", "open_store")(f"{FEW}@{N_FEW}")
-    encoder = found("indexer.encoders.transformer", "TransformerEncoder")(found("indexer.naming", "encoder_spec")("minilm"))
+    store = found("wikidx.corpora.build", "open_store")(f"{FEW}@{N_FEW}")
+    encoder = found("wikidx.indexer.encoders.transformer", "TransformerEncoder")(found("wikidx.indexer.naming", "encoder_spec")("minilm"))
     passages = store.get_many(np.arange(len(store)))
     return len(passages), lambda: encoder.encode_passages(passages)
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engines.kinds import NAME, Kind
-from corpora.build import open_store
-from indexer.base import NO_ROW, Hits
-from indexer.indexes.lucene.build import contents
-from indexer.indexes.lucene.jvm import check_installed, java_class, run_java
-from indexer.indexes.lucene.reader import K1, B
-from indexer.machine.memory import memory_bytes
+from wikidx.corpora.build import open_store
+from wikidx.indexer.base import NO_ROW, Hits
+from wikidx.indexer.indexes.lucene.build import contents
+from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
+from wikidx.indexer.indexes.lucene.reader import K1, B
+from wikidx.indexer.machine.memory import memory_bytes
 
 _INDEX = "anserini"
 _TEXTS = "anserini-texts"

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.engines.kinds import enter, kind_of, peak_bytes, pin
 from benchmarks.report import exit_status
 from benchmarks.watching import held
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 _LOOK_EVERY_S = 0.2
 

@@ -15,14 +15,14 @@ from benchmarks.engines.build import build
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.engines.worker import Worker
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import InputError
-from corpora.known.custom import Reading, custom_corpus
-from corpora.passage import Passage
-from corpora.reading.compression import open_bytes
-from corpora.store import PassageStore
-from indexer.analysis import TermNumbers, english
-from indexer.indexes.lucene.build import contents
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.reading.compression import open_bytes
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.analysis import TermNumbers, english
+from wikidx.indexer.indexes.lucene.build import contents
 
 _OURS = "bm25"
 _COUNTS = "counts.json"

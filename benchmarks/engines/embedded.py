@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.engines.kinds import NAME, enter
-from corpora.errors import MissingExtraError
-from indexer.base import Vectors
+from wikidx.corpora.errors import MissingExtraError
+from wikidx.indexer.base import Vectors
 
 ENCODER = "minilm"
 VECTORS = "vectors"  # the folder of the file that peers read the passages' vectors from
@@ -23,12 +23,12 @@ _PASSAGES, _QUESTIONS, _MADE = "passages.npy", "question-vectors.npy", "embedded
 
 def embed(folder: Path, questions: Path) -> None:
     """Embed the passages of a corpus's store, going on where it was stopped, and a JSON list of questions; not again what is there."""
-    from corpora.build import open_store
-    from indexer.build import build_vectors
-    from indexer.catalog import index_path
-    from indexer.embedding.options import EmbedOptions
-    from indexer.naming import encoder_spec
-    from indexer.vectors.file import VECTORS as VECTORS_FILE
+    from wikidx.corpora.build import open_store
+    from wikidx.indexer.build import build_vectors
+    from wikidx.indexer.catalog import index_path
+    from wikidx.indexer.embedding.options import EmbedOptions
+    from wikidx.indexer.naming import encoder_spec
+    from wikidx.indexer.vectors.file import VECTORS as VECTORS_FILE
 
     enter(folder)
     spec, store = encoder_spec(ENCODER), open_store(NAME)
@@ -36,7 +36,7 @@ def embed(folder: Path, questions: Path) -> None:
     made = {"checkpoint": checkpoint_folder, "passages": store.fingerprint, "questions": asked}
     if (folder / _MADE).exists() and json.loads((folder / _MADE).read_bytes()) == made:
         return
-    from indexer.encoders.transformer import TransformerEncoder
+    from wikidx.indexer.encoders.transformer import TransformerEncoder
 
     build_vectors(NAME, spec, store, EmbedOptions(device="cpu"))
     (folder / VECTORS).mkdir(exist_ok=True)

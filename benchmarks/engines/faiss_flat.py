@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.engines.embedded import passage_vectors, question_vectors, require
 from benchmarks.engines.kinds import Kind
-from indexer.base import Hits, Vectors
+from wikidx.indexer.base import Hits, Vectors
 
 _FOLDER, _FILE = "faiss", "index.faiss"
 _BLOCKS = (1_024, 4_096, 16_384)  # vectors that it multiplies at once; 1,024 is the default

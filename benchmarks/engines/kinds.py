@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from corpora.registry import load
-from indexer.base import Hits
+from wikidx.corpora.registry import load
+from wikidx.indexer.base import Hits
 
 ENGINES = {
     "bm25": "benchmarks.engines.own:BM25",

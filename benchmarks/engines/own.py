@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.engines.kinds import NAME, Kind
-from corpora.build import open_store
-from corpora.registry import load
-from indexer import INDEXES
-from indexer.base import Hits, LexicalIndex
-from indexer.build import build_index, open_lexical_index
-from indexer.catalog import index_path
-from indexer.indexes.lucene.jvm import check_installed, java_class
+from wikidx.corpora.build import open_store
+from wikidx.corpora.registry import load
+from wikidx.indexer import INDEXES
+from wikidx.indexer.base import Hits, LexicalIndex
+from wikidx.indexer.build import build_index, open_lexical_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class
 
 
 class OwnEngine:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from benchmarks.engines.embedded import ENCODER, question_vectors, require
 from benchmarks.engines.kinds import NAME, Kind
-from corpora.build import open_store
-from indexer.base import Hits
-from indexer.build import open_vector_index
-from indexer.catalog import index_path
-from retrievers.opening import open_retriever
+from wikidx.corpora.build import open_store
+from wikidx.indexer.base import Hits
+from wikidx.indexer.build import open_vector_index
+from wikidx.indexer.catalog import index_path
+from wikidx.retrievers.opening import open_retriever
 
 
 class EncodingEngine:

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.engines.embedded import VECTORS, checkpoint, passage_vectors, question_vectors, require
 from benchmarks.engines.kinds import Kind
-from indexer.base import NO_ROW, Hits
+from wikidx.indexer.base import NO_ROW, Hits
 
 _ENCODED = (8, 16, 32, 64, 128)  # questions at once; 32 is the default
 _SEARCHED = (100, 500, 5_000)  # queries at once; 100 is the default

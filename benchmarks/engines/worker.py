@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engines.kinds import Engine, enter, kind_of, peak_bytes, pin
-from corpora.errors import IdxError
-from indexer.base import Hits
+from wikidx.corpora.errors import IdxError
+from wikidx.indexer.base import Hits
 
 _USERS_MISTAKE = 2  # exit status
 _FIRST_K = 10

@@ -42,8 +42,8 @@ from benchmarks.peers.measuring import Rows, Task, measure, size_table, table
 from benchmarks.peers.serving import serve
 from benchmarks.report import circumstances, exit_status, show
 from benchmarks.synthetic import data_folder
-from corpora.errors import InputError, MissingExtraError
-from runtimes.questions import read_questions
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.runtimes.questions import read_questions
 
 CHARTS = Path(__file__).parents[1] / "charts"
 _EMBEDDED_PASSAGES = 500

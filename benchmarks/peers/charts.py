@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.peers.groups import GROUPS
-from runtimes.evaluation.reports.plots import COLORS, STYLE, spread
+from wikidx.runtimes.evaluation.reports.plots import COLORS, STYLE, spread
 
 OURS = COLORS[0]
 PEERS = (COLORS[1], COLORS[2], COLORS[3])

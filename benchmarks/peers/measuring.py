@@ -15,7 +15,7 @@ from benchmarks.engines.worker import Opening, Worker
 from benchmarks.peers.groups import Group
 from benchmarks.peers.recall import best_rows, recall
 from benchmarks.report import Figure
-from corpora.build import open_store
+from wikidx.corpora.build import open_store
 
 Rows = list[dict[str, Figure]]
 

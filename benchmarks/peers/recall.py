@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from corpora.store import PassageStore
-from indexer.base import Hits
-from runtimes.evaluation.retrieval.has_answer import answer_hits
-from runtimes.evaluation.retrieval.rankings import hit_values
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Hits
+from wikidx.runtimes.evaluation.retrieval.has_answer import answer_hits
+from wikidx.runtimes.evaluation.retrieval.rankings import hit_values
 
 K = 20
 

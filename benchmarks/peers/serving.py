@@ -15,8 +15,8 @@ from benchmarks.peers.recall import K as RECALL_K
 from benchmarks.peers.recall import recall
 from benchmarks.serve.asking import BATCH, Run
 from benchmarks.serve.processes import Server
-from corpora.build import open_store
-from retrievers.wire import RETRIEVE
+from wikidx.corpora.build import open_store
+from wikidx.retrievers.wire import RETRIEVE
 
 CLIENTS = (1, 4, 16, 64)
 

@@ -20,13 +20,13 @@ from benchmarks.serve.processes import Load, idx_serve
 from benchmarks.synthetic import real_passages, synthetic, write
 from benchmarks.vector_indexes import made_vectors, put_vectors
 from benchmarks.watching import Watch
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.custom import Reading, custom_corpus
-from indexer import INDEXES
-from indexer.build import open_lexical_index, open_vector_index
-from indexer.embedding.options import EmbedOptions
-from indexer.naming import encoder_spec
-from retrievers.wire import SEARCH
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.indexer import INDEXES
+from wikidx.indexer.build import open_lexical_index, open_vector_index
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.naming import encoder_spec
+from wikidx.retrievers.wire import SEARCH
 
 PASSAGES = "passages.jsonl"
 BATCHES = (32, 512)

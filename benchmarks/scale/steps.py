@@ -16,10 +16,10 @@ from pathlib import Path
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.scale.part import PASSAGES, arguments
 from benchmarks.watching import folder_bytes, watched
-from corpora.artifacts.durable import replacing
-from indexer.naming import parse_index_name
+from wikidx.corpora.artifacts.durable import replacing
+from wikidx.indexer.naming import parse_index_name
 
-_IDX = ("-c", "from runtimes.cli import main; main()")
+_IDX = ("-c", "from wikidx.runtimes.cli import main; main()")
 _KEPT = "figures.json"
 EMBED = "embed"
 

@@ -32,7 +32,7 @@ from benchmarks.serve.asking import BATCH, K, Run
 from benchmarks.serve.corpus import DENSE, prepare
 from benchmarks.serve.load import Report
 from benchmarks.serve.processes import Server, idx_serve, library
-from retrievers.wire import RETRIEVE, SEARCH
+from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 CLIENTS = (1, 4, 16, 64)
 OVERLOAD = 4

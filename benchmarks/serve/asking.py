@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.serve.corpus import read_questions
 from benchmarks.serve.load import Order, Report
 from benchmarks.serve.processes import Load, Server, host
-from retrievers.wire import RETRIEVE, SEARCH
+from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 K = 10
 BATCH = 32

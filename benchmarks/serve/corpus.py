@@ -18,18 +18,18 @@ from benchmarks.engines.anserini import PYSERINI
 from benchmarks.engines.corpus import corpus_of, real_corpus, write_questions
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.synthetic import data_folder
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.sample import CORPUS as SAMPLE
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Vectors
-from indexer.build import build_index, open_vector_index
-from indexer.naming import encoder_spec
-from indexer.published.formats import find_embeddings, hashed
-from indexer.published.importing import ImportOptions, import_vectors
-from retrievers.base import Retriever
-from retrievers.dense import DenseRetriever
-from retrievers.opening import open_retriever
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.sample import CORPUS as SAMPLE
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.build import build_index, open_vector_index
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.published.formats import find_embeddings, hashed
+from wikidx.indexer.published.importing import ImportOptions, import_vectors
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.dense import DenseRetriever
+from wikidx.retrievers.opening import open_retriever
 
 DENSE = "minilm"  # whose vectors the random ones pass for
 DIM = 384

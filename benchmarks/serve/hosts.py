@@ -32,14 +32,14 @@ from benchmarks.engines.embedded import checkpoint
 from benchmarks.engines.faiss_flat import read_flat
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.serve.corpus import DENSE, RandomEncoder, flat_index, open_stage, read_questions
-from corpora.build import open_store
-from retrievers import SearchOptions
-from retrievers.opening import OpenRetriever, open_retriever, open_searcher
-from retrievers.server.metrics import Metrics
-from retrievers.server.models import checked, search_model
-from retrievers.server.running import Service
-from retrievers.server.settings import Settings, listen, url_of
-from retrievers.wire import SEARCH, ranking_to_json
+from wikidx.corpora.build import open_store
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.opening import OpenRetriever, open_retriever, open_searcher
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.models import checked, search_model
+from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.settings import Settings, listen, url_of
+from wikidx.retrievers.wire import SEARCH, ranking_to_json
 
 Found = tuple[list[list[dict[str, str]]], list[list[float]]]
 

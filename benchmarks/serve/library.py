@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks.engines.kinds import NAME, enter
 from benchmarks.serve.corpus import open_stage, read_questions
-from corpora.build import open_store
-from retrievers import SearchOptions
-from retrievers.searcher import LocalSearcher
+from wikidx.corpora.build import open_store
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.searcher import LocalSearcher
 
 
 def per_second(searcher: LocalSearcher, questions: list[str], size: int, k: int, seconds: float) -> float:

@@ -17,7 +17,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from benchmarks.serve.load import Order, Report
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 _ROOT = Path(__file__).parents[2]
 
@@ -121,4 +121,4 @@ def library(retriever: str, folder: Path) -> Process:
 def idx_serve(folder: Path, corpus: str, *options: str) -> Server:
     """Start ``idx serve`` as a user does."""
     os.environ["IDX_HOME"] = str(folder / "home")
-    return Server(["-c", "from runtimes.cli import main; main()", "serve", corpus, "--port", "0", *options])
+    return Server(["-c", "from wikidx.runtimes.cli import main; main()", "serve", corpus, "--port", "0", *options])

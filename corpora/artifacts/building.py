@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.errors import InputError, LockedError, PiecesDamaged, StorageError
+from wikidx.corpora.errors import InputError, LockedError, PiecesDamaged, StorageError
 
 from .durable import file_sha256, json_value, sync, write_durably
 from .home import home

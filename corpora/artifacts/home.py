@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 

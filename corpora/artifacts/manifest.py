@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
-from corpora.progress import Progress, silent
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.progress import Progress, silent
 
 from .durable import file_sha256, json_value
 

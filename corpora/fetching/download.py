@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from corpora.artifacts.durable import file_digests, json_value, sync, write_durably
-from corpora.errors import DownloadError, InputError, StorageError
-from corpora.passage import SourceFile
-from corpora.progress import Progress, silent
+from wikidx.corpora.artifacts.durable import file_digests, json_value, sync, write_durably
+from wikidx.corpora.errors import DownloadError, InputError, StorageError
+from wikidx.corpora.passage import SourceFile
+from wikidx.corpora.progress import Progress, silent
 
 ATTEMPTS = 5
 TIMEOUT_S = 60.0

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.artifacts.building import locked
-from corpora.artifacts.durable import file_sha256
-from corpora.artifacts.home import downloads_path
-from corpora.corpus import Corpus
-from corpora.errors import InputError
-from corpora.progress import Progress, silent
+from wikidx.corpora.artifacts.building import locked
+from wikidx.corpora.artifacts.durable import file_sha256
+from wikidx.corpora.artifacts.home import downloads_path
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import Progress, silent
 
 from .download import download, downloaded_sha256, verify
 

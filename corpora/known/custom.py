@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.artifacts.home import check_name
-from corpora.corpus import Corpus
-from corpora.errors import InputError
-from corpora.passage import Located, OnBad
-from corpora.reading.readers import ARTICLE_FORMATS, READERS, detect_format, read
-from corpora.reading.splitters import SPLITTERS
-from corpora.registry import near_names
+from wikidx.corpora.artifacts.home import check_name
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Located, OnBad
+from wikidx.corpora.reading.readers import ARTICLE_FORMATS, READERS, detect_format, read
+from wikidx.corpora.reading.splitters import SPLITTERS
+from wikidx.corpora.registry import near_names
 
 NO_SPLIT = "none"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from corpora.corpus import Corpus
-from corpora.passage import Located, OnBad, SourceFile
-from corpora.reading.readers import read_tsv
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.passage import Located, OnBad, SourceFile
+from wikidx.corpora.reading.readers import read_tsv
 
 
 def _read(files: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:

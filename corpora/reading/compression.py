@@ -13,7 +13,7 @@ from typing import IO
 
 import zstandard
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 """What is raised where a compressed file that is being read turns out to be damaged."""

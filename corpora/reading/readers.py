@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from corpora.errors import InputError
-from corpora.passage import BadRecord, Located, OnBad, Passage
-from corpora.registry import near_names
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import BadRecord, Located, OnBad, Passage
+from wikidx.corpora.registry import near_names
 
 from .compression import BROKEN_FILE, open_bytes
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 Splitter = Callable[[Passage, int], Iterator[Passage]]
 

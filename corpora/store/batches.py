@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .layout import DICTIONARY, ROW, Database, Decompress, Frames, damage_named, decompressor, unpack
 

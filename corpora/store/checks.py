@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.durable import json_value, write_durably
-from corpora.errors import ArtifactDamaged
+from wikidx.corpora.artifacts.durable import json_value, write_durably
+from wikidx.corpora.errors import ArtifactDamaged
 
 from .batches import Batches
 

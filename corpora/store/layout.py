@@ -22,8 +22,8 @@ from pathlib import Path
 import lmdb
 import zstandard
 
-from corpora.errors import ArtifactDamaged, StorageError
-from corpora.passage import Passage
+from wikidx.corpora.errors import ArtifactDamaged, StorageError
+from wikidx.corpora.passage import Passage
 
 KIND = "passages"
 FORMAT_VERSION = 3

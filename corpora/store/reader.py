@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactDamaged
-from corpora.passage import Passage
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.passage import Passage
 
 from .batches import Batches
 from .checks import Checks

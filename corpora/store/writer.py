@@ -16,8 +16,8 @@ import lmdb
 import numpy as np
 import zstandard
 
-from corpora.errors import ArtifactDamaged, PiecesDamaged, StorageError
-from corpora.passage import BadRecord, Located, OnBad, Passage, text_key
+from wikidx.corpora.errors import ArtifactDamaged, PiecesDamaged, StorageError
+from wikidx.corpora.passage import BadRecord, Located, OnBad, Passage, text_key
 
 from .batches import Batches, join
 from .checks import write_checks

@@ -7,7 +7,7 @@ numbering    texts -> term numbers, in one kernel        analyzer     the front 
 utf          UTF-16 and UTF-8
 """
 
-from indexer.analysis.analyzer import TermNumbers, TermTable, english, word_spans
+from wikidx.indexer.analysis.analyzer import TermNumbers, TermTable, english, word_spans
 
 __all__ = ["ANALYZER", "TermNumbers", "TermTable", "english", "word_spans"]
 

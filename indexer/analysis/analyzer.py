@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.analysis.numbering import empty_table, number_terms
-from indexer.analysis.terms import read_rules
-from indexer.analysis.tokens import token_bounds
+from wikidx.indexer.analysis.numbering import empty_table, number_terms
+from wikidx.indexer.analysis.terms import read_rules
+from wikidx.indexer.analysis.tokens import token_bounds
 
 _rules = functools.cache(read_rules)
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.analysis.terms import Rules, write_term
-from indexer.analysis.tokens import MAX_TOKEN_UNITS, next_token
-from indexer.analysis.utf import FIRST_NOT_ASCII, Units, write_utf8
-from indexer.machine.compiled import kernel
+from wikidx.indexer.analysis.terms import Rules, write_term
+from wikidx.indexer.analysis.tokens import MAX_TOKEN_UNITS, next_token
+from wikidx.indexer.analysis.utf import FIRST_NOT_ASCII, Units, write_utf8
+from wikidx.indexer.machine.compiled import kernel
 
 _MAX_TERM_BYTES = 3 * MAX_TOKEN_UNITS
 _FREE = -1

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexer.analysis.utf import Units
-from indexer.machine.compiled import kernel
+from wikidx.indexer.analysis.utf import Units
+from wikidx.indexer.machine.compiled import kernel
 
 _A, _D, _E, _G, _I, _L, _N, _O, _S, _U, _W, _X, _Y, _Z = b"adegilnosuwxyz"
 _N_LETTERS = 26

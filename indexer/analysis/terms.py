@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.analysis import characters
-from indexer.analysis.porter import stem
-from indexer.analysis.tokens import TokenRules, token_rules
-from indexer.analysis.utf import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Units
-from indexer.machine.compiled import kernel
+from wikidx.indexer.analysis import characters
+from wikidx.indexer.analysis.porter import stem
+from wikidx.indexer.analysis.tokens import TokenRules, token_rules
+from wikidx.indexer.analysis.utf import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Units
+from wikidx.indexer.machine.compiled import kernel
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 STOP_WORDS = frozenset(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.analysis import automaton, characters, grammar
-from indexer.machine.compiled import kernel
+from wikidx.indexer.analysis import automaton, characters, grammar
+from wikidx.indexer.machine.compiled import kernel
 
 MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; no match looks further either, so that a longer word is cut
 

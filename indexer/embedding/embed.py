@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from corpora.errors import InputError
-from corpora.progress import Progress, silent
-from indexer.encoders.spec import EncoderSpec
-from indexer.machine.devices import gpu_numbers, gpus_of, n_gpus_seen
-from indexer.machine.threads import n_threads
-from indexer.machine.workers import processes
-from indexer.vectors.file import VectorFile
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.machine.devices import gpu_numbers, gpus_of, n_gpus_seen
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.machine.workers import processes
+from wikidx.indexer.vectors.file import VectorFile
 
 from .options import ClusterOptions, EmbedOptions, Precision, Resources, Share
 from .pipeline import Job, Report, embed_ranges
@@ -195,7 +195,7 @@ def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
 
 def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
     """Return what each encoder gets on the cluster, and how many find room on its nodes."""
-    from indexer.embedding.cluster.nodes import nodes
+    from wikidx.indexer.embedding.cluster.nodes import nodes
 
     found = nodes()
     with_gpus = [node for node in found if node.n_gpus >= 1]

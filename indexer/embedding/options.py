@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from corpora.errors import InputError
-from indexer.base import Stored
-from indexer.encoders.spec import Dtype
-from indexer.machine.devices import check_devices
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.base import Stored
+from wikidx.indexer.encoders.spec import Dtype
+from wikidx.indexer.machine.devices import check_devices
 
 DTYPES = ("float32", "float16", "bfloat16")
 

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from corpora.errors import IdxError
-from corpora.passage import Passage
-from corpora.store import PassageStore, Rows
-from indexer.base import Vectors
-from indexer.encoders.model import Batch, Model
-from indexer.encoders.spec import EncoderSpec, Tokens
-from indexer.encoders.tokenizing import Tokenizer, joined
-from indexer.machine.failures import device_errors
-from indexer.machine.workers import ahead, processes
-from indexer.vectors.file import RANGE_ROWS
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
+from wikidx.indexer.encoders.tokenizing import Tokenizer, joined
+from wikidx.indexer.machine.failures import device_errors
+from wikidx.indexer.machine.workers import ahead, processes
+from wikidx.indexer.vectors.file import RANGE_ROWS
 
 from .batching import PIECE_ROWS, batches, pieces
 from .options import Resources

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.artifacts.building import locked
-from corpora.artifacts.durable import file_sha256, json_value, write_durably
-from corpora.artifacts.home import home
-from corpora.errors import ArtifactDamaged, DownloadError, InputError, MissingExtraError
-from corpora.fetching.download import mirrored
-from indexer.machine.failures import first_line
+from wikidx.corpora.artifacts.building import locked
+from wikidx.corpora.artifacts.durable import file_sha256, json_value, write_durably
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.errors import ArtifactDamaged, DownloadError, InputError, MissingExtraError
+from wikidx.corpora.fetching.download import mirrored
+from wikidx.indexer.machine.failures import first_line
 
 CONFIG = "config.json"
 TOKENIZER = ("tokenizer.json", "vocab.txt")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .checkpoints import HubCheckpoint
 from .spec import EncoderSpec

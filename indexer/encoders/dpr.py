@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .checkpoints import HubCheckpoint
 from .spec import EncoderSpec, Pair

@@ -6,7 +6,7 @@ their published indexes are ours: the title in double quotes on a line of its ow
 
 from __future__ import annotations
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .checkpoints import HubCheckpoint
 from .spec import EncoderSpec

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch
-from indexer.machine.failures import first_line
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch
+from wikidx.indexer.machine.failures import first_line
 
 from .checkpoints import CONFIG, WEIGHTS, present
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
-from indexer.base import Vectors
-from indexer.machine.devices import chosen_device
-from indexer.machine.failures import device_errors, first_line
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.machine.devices import chosen_device
+from wikidx.indexer.machine.failures import device_errors, first_line
 
 from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, present, read_object
 from .loading import load_network, without_heads

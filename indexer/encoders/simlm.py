@@ -7,7 +7,7 @@ repository on the hub is recorded with published results: what its main branch h
 
 from __future__ import annotations
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .checkpoints import HubCheckpoint
 from .spec import EncoderSpec, Pair

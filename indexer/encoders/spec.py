@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 from .checkpoints import Checkpoint, HubCheckpoint, checksums, located, wanted_files
 

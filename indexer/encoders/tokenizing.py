@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
-from corpora.passage import Passage
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from wikidx.corpora.passage import Passage
 
 from .checkpoints import CONFIG, TOKENIZER, present, read_object
 from .loading import n_positions

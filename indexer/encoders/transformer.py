@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from corpora.passage import Passage
-from indexer.base import Vectors
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
 
 from .checkpoints import Checkpoint
 from .model import Model

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from corpora.artifacts.manifest import Manifest, Parameters
-from corpora.progress import Progress
-from indexer.vectors.corpus_vectors import CorpusVectors
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters
+from wikidx.corpora.progress import Progress
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 Source = TypeVar("Source")  # PassageStore or CorpusVectors
 Index_co = TypeVar("Index_co", covariant=True)

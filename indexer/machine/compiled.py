@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from numba import config, njit
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]  # the folder that holds ``wikidx``
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _PREFIX = "kernels-"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from corpora.errors import IdxError, InputError
+from wikidx.corpora.errors import IdxError, InputError
 
 from .failures import first_line
 

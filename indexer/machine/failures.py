@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 _NO_MEMORY = ("out of memory", "can't allocate memory")  # as torch says it for a GPU, pinned memory, and a CPU
 

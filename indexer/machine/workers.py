@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

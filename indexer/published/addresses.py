@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from corpora.artifacts.building import locked
-from corpora.artifacts.home import downloads_path
-from corpora.fetching.download import download, downloaded_sha256
-from corpora.passage import SourceFile
-from corpora.progress import Progress, silent
+from wikidx.corpora.artifacts.building import locked
+from wikidx.corpora.artifacts.home import downloads_path
+from wikidx.corpora.fetching.download import download, downloaded_sha256
+from wikidx.corpora.passage import SourceFile
+from wikidx.corpora.progress import Progress, silent
 
 from .formats import Embeddings
 

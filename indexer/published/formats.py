@@ -26,10 +26,10 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from corpora.artifacts.durable import file_sha256
-from corpora.errors import InputError, StorageError
-from corpora.progress import Progress, silent
-from indexer.base import StoredVectors
+from wikidx.corpora.artifacts.durable import file_sha256
+from wikidx.corpora.errors import InputError, StorageError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.indexer.base import StoredVectors
 
 from .pickles import Array, Extent, read_pickle
 

@@ -14,25 +14,25 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora import CORPORA
-from corpora.artifacts.building import Outcome, Work
-from corpora.artifacts.home import split_name
-from corpora.artifacts.manifest import Manifest, Parameters, Recipe
-from corpora.build import store_manifest
-from corpora.corpus import Corpus
-from corpora.errors import ArtifactError, ArtifactMismatch, InputError
-from corpora.progress import Progress, silent
-from corpora.registry import load
-from corpora.store import PassageStore, Rows
-from indexer.base import NO_ROW, Stored
-from indexer.catalog import PACKAGES, index_manifest, index_path, index_ref, kept_index, refuse_other_pieces
-from indexer.embedding.embed import resources
-from indexer.embedding.options import EmbedOptions
-from indexer.embedding.pipeline import PassageEncoder
-from indexer.encoders.spec import EncoderSpec
-from indexer.page_checks import ReadableArray, build_checked, save_array
-from indexer.vectors.corpus_vectors import corpus_vectors
-from indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, put
+from wikidx.corpora import CORPORA
+from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.home import split_name
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.corpora.build import store_manifest
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, InputError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.registry import load
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import NO_ROW, Stored
+from wikidx.indexer.catalog import PACKAGES, index_manifest, index_path, index_ref, kept_index, refuse_other_pieces
+from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.embedding.pipeline import PassageEncoder
+from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.page_checks import ReadableArray, build_checked, save_array
+from wikidx.indexer.vectors.corpus_vectors import corpus_vectors
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, put
 
 from .formats import Block, Embeddings, hashed
 

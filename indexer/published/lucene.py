@@ -17,19 +17,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.building import Outcome, Work
-from corpora.artifacts.durable import file_sha256
-from corpora.artifacts.manifest import Manifest, Recipe
-from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError
-from corpora.progress import Progress, silent
-from corpora.store import PassageStore
-from indexer.base import NO_ROW
-from indexer.catalog import PACKAGES, index_ref
-from indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
-from indexer.indexes.lucene.index import KIND, PARAMETERS
-from indexer.indexes.lucene.jvm import JavaError
-from indexer.indexes.lucene.reader import CONTENTS, ID, LuceneReader
-from indexer.page_checks import build_checked
+from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.durable import file_sha256
+from wikidx.corpora.artifacts.manifest import Manifest, Recipe
+from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import NO_ROW
+from wikidx.indexer.catalog import PACKAGES, index_ref
+from wikidx.indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
+from wikidx.indexer.indexes.lucene.index import KIND, PARAMETERS
+from wikidx.indexer.indexes.lucene.jvm import JavaError
+from wikidx.indexer.indexes.lucene.reader import CONTENTS, ID, LuceneReader
+from wikidx.indexer.page_checks import build_checked
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared

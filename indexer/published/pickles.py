@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 _IN_FILE_BYTES = 1 << 20  # arrays of this size stay in the file
 _LINE_BYTES = 256

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
 
 DEPTHS = (1, 10, 100)
 BATCH = 32  # queries searched at once while the time is taken

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import MissingExtraError
+from wikidx.corpora.errors import MissingExtraError
 
 from .measuring import BATCH, Point
 

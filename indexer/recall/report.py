@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from corpora.artifacts.durable import json_value, write_durably
-from corpora.build import open_store
-from corpora.errors import ArtifactMissing, InputError, MissingExtraError
-from corpora.progress import Progress, Step, silent_steps
-from corpora.reading.compression import lines_of, reading
-from indexer.base import Hits, Vectors
-from indexer.build import open_vector_index
-from indexer.catalog import built_indexes, index_path
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.machine.threads import n_threads
-from indexer.naming import encoder_spec, parse_index_name
+from wikidx.corpora.artifacts.durable import json_value, write_durably
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMissing, InputError, MissingExtraError
+from wikidx.corpora.progress import Progress, Step, silent_steps
+from wikidx.corpora.reading.compression import lines_of, reading
+from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.build import open_vector_index
+from wikidx.indexer.catalog import built_indexes, index_path
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.naming import encoder_spec, parse_index_name
 
 from .measuring import BATCH, DEPTHS, Point, measured, queries_per_s, swept_parameter
 from .plot import Curve, draw
 
 if TYPE_CHECKING:
-    from corpora.store import PassageStore
+    from wikidx.corpora.store import PassageStore
 
 RECALL, PLOT = "recall.json", "recall.png"
 
@@ -141,7 +141,7 @@ def _as_json(point: Point) -> dict[str, Any]:
 def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
     """Return queries for a corpus that come without a file: the sample corpus's questions, otherwise titles of passages drawn at random."""
     if corpus.partition("@")[0] == "sample":
-        from corpora.known import sample
+        from wikidx.corpora.known import sample
 
         return [question.question for question in sample.questions()], "the sample corpus's questions"
     rows = np.random.default_rng(_SEED).permutation(len(store))[: 4 * _N_QUERIES]

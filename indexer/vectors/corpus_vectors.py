@@ -14,11 +14,11 @@ from typing import get_args
 
 import numpy as np
 
-from corpora.artifacts.manifest import Manifest
-from corpora.errors import ArtifactDamaged
-from corpora.store import Rows
-from indexer.base import Stored, Vectors
-from indexer.page_checks import CheckedArray, CheckedFiles
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Stored, Vectors
+from wikidx.indexer.page_checks import CheckedArray, CheckedFiles
 
 from .file import MISSING, VECTORS
 

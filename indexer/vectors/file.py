@@ -18,11 +18,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.durable import replacing
-from corpora.errors import IdxError, InputError
-from corpora.store import Rows
-from indexer.base import Stored, StoredVectors, Vectors
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Stored, StoredVectors, Vectors
 
 KIND = "vectors"
 FORMAT_VERSION = 2

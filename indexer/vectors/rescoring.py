@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpora.store import Rows
-from indexer.base import Scores, Vectors
-from indexer.page_checks import ReadableArray
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Scores, Vectors
+from wikidx.indexer.page_checks import ReadableArray
 
 _CANDIDATES_AT_ONCE = 32_768
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from corpora.errors import InputError
-from indexer.embedding.cluster.nodes import Node, nodes
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.embedding.cluster.nodes import Node, nodes
 
 _DEVICES = ("auto", "cpu", "cuda")
 

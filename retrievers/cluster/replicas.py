@@ -14,12 +14,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from corpora.errors import ArtifactError, IdxError
-from indexer.base import Hits, Scores
-from indexer.embedding.cluster.nodes import Node, load_ray, nodes
-from retrievers.cancellation import check_wanted, wanted_until
-from retrievers.errors import ShardUnavailable
-from retrievers.server.metrics import Metrics
+from wikidx.corpora.errors import ArtifactError, IdxError
+from wikidx.indexer.base import Hits, Scores
+from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, nodes
+from wikidx.retrievers.cancellation import check_wanted, wanted_until
+from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.server.metrics import Metrics
 
 from .shard import Answer, Holding, Rescore, Search, State, Timed
 

@@ -14,19 +14,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from corpora.artifacts.home import home
-from corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
-from corpora.store import PassageStore
-from indexer import INDEXES
-from indexer.catalog import index_path
-from indexer.embedding.cluster.nodes import check_readable, load_ray
-from indexer.machine.threads import equal_ranges
-from indexer.row_range import IndexIdentity, check_identity, index_identity
-from retrievers.base import Retriever
-from retrievers.naming import RetrieverName
-from retrievers.opening import open_query_encoder, open_retriever
-from retrievers.server.metrics import Metrics
-from retrievers.server.settings import Settings
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer import INDEXES
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.cluster.nodes import check_readable, load_ray
+from wikidx.indexer.machine.threads import equal_ranges
+from wikidx.indexer.row_range import IndexIdentity, check_identity, index_identity
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import open_query_encoder, open_retriever
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.settings import Settings
 
 from .placing import check_device, needs_gpus, placed, working_nodes
 from .replicas import Replica, ReplicatedShard, watch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from corpora.errors import InputError
-from indexer.embedding.cluster.nodes import check_versions, connected
-from retrievers.server.metrics import Metrics
-from retrievers.server.settings import Settings
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.embedding.cluster.nodes import check_versions, connected
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.settings import Settings
 
 from .service import Layout, ShardService
 
@@ -30,7 +30,7 @@ def serve(settings: Settings, listening: socket.socket, address: str | None, lay
         raise InputError(f"--workers {settings.workers}: with --ray one process answers, and the shards search")
     with connected(address):
         check_versions()
-        from retrievers.server.running import Service  # FastAPI
+        from wikidx.retrievers.server.running import Service  # FastAPI
 
         metrics = Metrics()
         shards = ShardService(settings, layout, metrics)

@@ -11,12 +11,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from corpora.errors import InputError
-from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
-from indexer.embedding.cluster.nodes import Node, load_ray, pinned
-from indexer.machine.threads import limit_threads, n_threads
-from indexer.row_range import IndexIdentity, check_identity, open_range_rescorer, open_vector_range
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
+from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pinned
+from wikidx.indexer.machine.threads import limit_threads, n_threads
+from wikidx.indexer.row_range import IndexIdentity, check_identity, open_range_rescorer, open_vector_range
 
 Answer = TypeVar("Answer")
 

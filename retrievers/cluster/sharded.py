@@ -13,12 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
-from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Placement, Scores, SearchParams, Vectors
-from indexer.indexes.exact.best_keys import best_hits, keys_of
-from retrievers.base import NotSearched
-from retrievers.dense import DenseRetriever
-from retrievers.errors import ShardUnavailable
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Placement, Scores, SearchParams, Vectors
+from wikidx.indexer.indexes.exact.best_keys import best_hits, keys_of
+from wikidx.retrievers.base import NotSearched
+from wikidx.retrievers.dense import DenseRetriever
+from wikidx.retrievers.errors import ShardUnavailable
 
 from .shard import Answer, Description, Rescore, Search, Timed
 

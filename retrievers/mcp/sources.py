@@ -7,15 +7,15 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from corpora.build import store_manifest
-from corpora.errors import ArtifactError
-from corpora.passage import Passage
-from corpora.registry import near_names
-from retrievers.base import Ranking
-from retrievers.client import ServerClient
-from retrievers.naming import RetrieverName
-from retrievers.opening import OpenCorpora
-from retrievers.options import SearchOptions
+from wikidx.corpora.build import store_manifest
+from wikidx.corpora.errors import ArtifactError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import near_names
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.client import ServerClient
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import OpenCorpora
+from wikidx.retrievers.options import SearchOptions
 
 
 class Offer(NamedTuple):
@@ -67,7 +67,7 @@ class LocalSource:
     def offers(self) -> list[Offer]:
         """Return what is built; indexes that cannot be used are left out."""
         # It imports numba, which the handshake does not wait for.
-        from indexer.catalog import built_indexes, index_manifest
+        from wikidx.indexer.catalog import built_indexes, index_manifest
 
         found = []
         for corpus in self._corpora:
@@ -91,7 +91,7 @@ class LocalSource:
 
 def _check(corpus: str, retriever: RetrieverName) -> None:
     """Raise ``UnknownNameError`` or ``ArtifactError`` unless a corpus has a retriever's indexes."""
-    from indexer.catalog import index_manifest
+    from wikidx.indexer.catalog import index_manifest
 
     retriever.check()
     for name in retriever.parts:

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from corpora.errors import IdxError, InputError, MissingExtraError
-from corpora.registry import near_names
-from corpora.validation import explain
-from retrievers.base import ScoredPassage
-from retrievers.naming import RetrieverName
-from retrievers.options import SearchOptions
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
+from wikidx.corpora.registry import near_names
+from wikidx.corpora.validation import explain
+from wikidx.retrievers.base import ScoredPassage
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.options import SearchOptions
 
 from .sources import Offer, Source
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import uvicorn
 
-from retrievers.errors import Unauthorized, to_json
-from retrievers.server.api_key import ApiKey
-from retrievers.server.settings import Settings
+from wikidx.retrievers.errors import Unauthorized, to_json
+from wikidx.retrievers.server.api_key import ApiKey
+from wikidx.retrievers.server.settings import Settings
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from corpora.errors import IdxError
-from retrievers.base import NotSearched, PartialSearcher, Ranking, Searcher
-from retrievers.cancellation import while_wanted
-from retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
-from retrievers.options import SearchOptions
+from wikidx.corpora.errors import IdxError
+from wikidx.retrievers.base import NotSearched, PartialSearcher, Ranking, Searcher
+from wikidx.retrievers.cancellation import while_wanted
+from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
+from wikidx.retrievers.options import SearchOptions
 
 from .limits import Limits
 from .metrics import Metrics

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from corpora.build import store_manifest, store_path
-from corpora.errors import InputError
-from corpora.registry import near_names
-from retrievers.base import Reranker, Searcher
-from retrievers.errors import NotReady, Overloaded
-from retrievers.naming import RetrieverName
-from retrievers.opening import OpenCorpora, OpenRetriever, open_reranker
-from retrievers.options import SearchOptions
+from wikidx.corpora.build import store_manifest, store_path
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import near_names
+from wikidx.retrievers.base import Reranker, Searcher
+from wikidx.retrievers.errors import NotReady, Overloaded
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import OpenCorpora, OpenRetriever, open_reranker
+from wikidx.retrievers.options import SearchOptions
 
 from .batcher import Batcher
 from .metrics import Metrics
@@ -28,7 +28,7 @@ from .parts import PASSAGES, FirstOpened, Name, Part, identity_of
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from corpora.store import PassageStore
+    from wikidx.corpora.store import PassageStore
 
 _LOG = logging.getLogger("idx.server")
 
@@ -71,7 +71,7 @@ class Opened:
 
     def _note(self, corpus: str, index: str | None) -> None:
         """Take note of what is about to be opened: what comes to lie there later is a replacement."""
-        from indexer.catalog import index_manifest, index_path
+        from wikidx.indexer.catalog import index_manifest, index_path
 
         path = store_path(corpus) if index is None else index_path(corpus, index)
         name, identity = (corpus, index or PASSAGES), identity_of(path)

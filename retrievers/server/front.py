@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from retrievers.errors import NotReady, ServiceError, Unauthorized, status_of, to_json
-from retrievers.wire import RETRIEVE, SEARCH
+from wikidx.retrievers.errors import NotReady, ServiceError, Unauthorized, status_of, to_json
+from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 from .access_log import AccessLog
 from .api_key import ApiKey

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from retrievers.errors import InvalidRequest
-from retrievers.options import SearchOptions
+from wikidx.retrievers.errors import InvalidRequest
+from wikidx.retrievers.options import SearchOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

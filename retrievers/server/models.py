@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
-from corpora.validation import explain
-from retrievers.errors import InvalidRequest
-from retrievers.options import SearchOptions
+from wikidx.corpora.validation import explain
+from wikidx.retrievers.errors import InvalidRequest
+from wikidx.retrievers.options import SearchOptions
 
 from .settings import Settings
 
@@ -115,7 +115,7 @@ class Problem(BaseModel):
     """What every answer but a good one holds."""
 
     error: str = Field(description="What happened, with the values, and what to do; one line.")
-    error_type: str = Field(description="The class that retrievers.client raises.")
+    error_type: str = Field(description="The class that wikidx.retrievers.client raises.")
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import request_response
 
-from corpora.errors import IdxError
-from retrievers.errors import InvalidRequest
-from retrievers.wire import RETRIEVE, SEARCH
+from wikidx.corpora.errors import IdxError
+from wikidx.retrievers.errors import InvalidRequest
+from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 from .catalog import Catalog
 from .documentation import documentation

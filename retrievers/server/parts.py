@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.artifacts.manifest import MANIFEST, Manifest
-from corpora.errors import ArtifactMismatch
-from retrievers.naming import RetrieverName
+from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
+from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.retrievers.naming import RetrieverName
 
 from .settings import Settings
 

@@ -17,8 +17,8 @@ from concurrent.futures import Future
 import uvicorn
 import uvloop
 
-from corpora.errors import IdxError
-from retrievers.opening import OpenRetriever
+from wikidx.corpora.errors import IdxError
+from wikidx.retrievers.opening import OpenRetriever
 
 from .access_log import AccessLog
 from .catalog import Catalog

@@ -12,12 +12,12 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from indexer import INDEXES
-from retrievers.base import NotSearched, Ranking
-from retrievers.errors import DeadlineExceeded, InvalidRequest
-from retrievers.naming import RetrieverName
-from retrievers.options import SearchOptions
-from retrievers.wire import OPTION_NAMES, documents_to_json, not_searched_to_json, ranking_to_json
+from wikidx.indexer import INDEXES
+from wikidx.retrievers.base import NotSearched, Ranking
+from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, not_searched_to_json, ranking_to_json
 
 from .batcher import Groups, Search
 from .catalog import Catalog

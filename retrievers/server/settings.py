@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 from .limits import Limits
 

@@ -16,8 +16,8 @@ from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
 from types import FrameType
 
-from corpora.errors import IdxError
-from indexer.machine.threads import n_threads
+from wikidx.corpora.errors import IdxError
+from wikidx.indexer.machine.threads import n_threads
 
 from .parts import FirstOpened
 from .settings import Settings

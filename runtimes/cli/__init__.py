@@ -19,7 +19,7 @@ import sys
 
 import typer
 
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 from . import ask, build, check, eval_answers, eval_compare, eval_retrieval, import_, listing, mcp, remove, run, search, serve, train_data
 from .examples import examples_of
@@ -57,7 +57,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("retrievers.opening").setLevel(logging.INFO)  # where an index is searched, and why there
+    logging.getLogger("wikidx.retrievers.opening").setLevel(logging.INFO)  # where an index is searched, and why there
     try:
         app(prog_name="idx")
     except IdxError as error:

@@ -14,10 +14,10 @@ from .option_groups import flatten
 from .screen import is_unicode, note, say, say_json
 
 if TYPE_CHECKING:
-    from runtimes.execution.opening import Plan
-    from runtimes.execution.results import Cost, Prediction
-    from runtimes.methods.base import Method, Option
-    from runtimes.training.base import Builder
+    from wikidx.runtimes.execution.opening import Plan
+    from wikidx.runtimes.execution.results import Cost, Prediction
+    from wikidx.runtimes.methods.base import Method, Option
+    from wikidx.runtimes.training.base import Builder
 
 _SHOWN_CHARACTERS = 300
 
@@ -35,8 +35,8 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Answer a question by a method."""
-    from corpora.errors import InputError
-    from runtimes.methods import METHODS, find_method
+    from wikidx.corpora.errors import InputError
+    from wikidx.runtimes.methods import METHODS, find_method
 
     if method is None:
         say_methods([find_method(name) for name in METHODS], as_json=as_json)
@@ -52,9 +52,9 @@ def ask(
 
 
 def _answered(plan: Plan, question: str, cache: Path | None, seed: int) -> Prediction:
-    from runtimes.execution.executor import execute
-    from runtimes.execution.opening import opened
-    from runtimes.questions import Question
+    from wikidx.runtimes.execution.executor import execute
+    from wikidx.runtimes.execution.opening import opened
+    from wikidx.runtimes.questions import Question
 
     with leaving_at_once(), opened(plan, cache=cache) as services:
         asked = [Question("question", question)]
@@ -64,8 +64,8 @@ def _answered(plan: Plan, question: str, cache: Path | None, seed: int) -> Predi
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
     """Print what came of the question; a failure is an error, after the steps that led to it."""
-    from corpora.errors import IdxError
-    from runtimes.execution.records import prediction_json
+    from wikidx.corpora.errors import IdxError
+    from wikidx.runtimes.execution.records import prediction_json
 
     from .trace import draw
 
@@ -120,7 +120,7 @@ def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
 
 def _explain(method: Method, *, as_json: bool) -> None:
     """Print what a method is, its roles, presets and switches."""
-    from runtimes.methods.base import list_options
+    from wikidx.runtimes.methods.base import list_options
 
     options = list_options(method.options())
     if as_json:

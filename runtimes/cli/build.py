@@ -14,8 +14,8 @@ from .ray_option import EncoderCpus, ExchangeUrl, RayAddress, cluster_options, o
 from .screen import coverage, duration, note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from corpora.artifacts.manifest import Manifest
-    from indexer.planning import BuildPlan, BuildSpec
+    from wikidx.corpora.artifacts.manifest import Manifest
+    from wikidx.indexer.planning import BuildPlan, BuildSpec
 
 _SHOWN_SKIPPED = 3
 _STEP_WIDTH = 20
@@ -76,12 +76,12 @@ def build(
 
     Started again after an interruption, it goes on where it was.
     """
-    from corpora.build import StoreOptions
-    from corpora.errors import InputError
-    from corpora.known.custom import Reading
-    from corpora.resolving import is_name, resolve
-    from indexer.embedding.options import EmbedOptions
-    from indexer.planning import BuildSpec, VectorOptions
+    from wikidx.corpora.build import StoreOptions
+    from wikidx.corpora.errors import InputError
+    from wikidx.corpora.known.custom import Reading
+    from wikidx.corpora.resolving import is_name, resolve
+    from wikidx.indexer.embedding.options import EmbedOptions
+    from wikidx.indexer.planning import BuildSpec, VectorOptions
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: say fail or skip")
@@ -100,10 +100,10 @@ def build(
 
 def _vector_indexes(encoders: list[str], kinds: list[str]) -> list[str]:
     """Return the names of encoders' vectors and of indexes of each kind made of them."""
-    from corpora.errors import InputError
-    from corpora.registry import near_names
-    from indexer import VECTOR_INDEXES
-    from indexer.naming import encoder_spec
+    from wikidx.corpora.errors import InputError
+    from wikidx.corpora.registry import near_names
+    from wikidx.indexer import VECTOR_INDEXES
+    from wikidx.indexer.naming import encoder_spec
 
     for kind in kinds:
         if kind not in VECTOR_INDEXES:
@@ -115,8 +115,8 @@ def _vector_indexes(encoders: list[str], kinds: list[str]) -> list[str]:
 
 
 def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
-    from corpora.errors import StorageError
-    from indexer.planning import carry_out, plan
+    from wikidx.corpora.errors import StorageError
+    from wikidx.indexer.planning import carry_out, plan
 
     planned = plan(spec)
     _show_plan(spec, planned)
@@ -138,7 +138,7 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
 
 
 def _show_plan(spec: BuildSpec, planned: BuildPlan) -> None:
-    from corpora.progress import amount
+    from wikidx.corpora.progress import amount
 
     note(f"corpus '{spec.name}': {spec.source.corpus.summary}")
     note(f"about {planned.forecast.n_passages:,} passages of {amount(planned.forecast.passage_bytes)}")
@@ -151,7 +151,7 @@ def _show_plan(spec: BuildSpec, planned: BuildPlan) -> None:
 
 
 def _show_skipped(name: str, store: Manifest) -> None:
-    from corpora.build import SKIPPED, skipped_records, store_path
+    from wikidx.corpora.build import SKIPPED, skipped_records, store_path
 
     n_skipped = store.count("skipped")
     if not n_skipped:

@@ -21,8 +21,8 @@ def check(
 
     Exit status 1 if something is damaged.
     """
-    from corpora.errors import InputError
-    from corpora.resolving import require_built
+    from wikidx.corpora.errors import InputError
+    from wikidx.corpora.resolving import require_built
 
     require_built(corpus)
     if queries and not recall:
@@ -34,7 +34,7 @@ def check(
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
-    from indexer.recall.report import measure_recall
+    from wikidx.indexer.recall.report import measure_recall
 
     with steps() as step:
         reports, plots = measure_recall(corpus, queries, step)
@@ -57,10 +57,10 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
 
 
 def _report_damage(corpus: str, *, as_json: bool) -> None:
-    from corpora.artifacts.manifest import verify_files
-    from corpora.build import store_manifest, store_path
-    from corpora.errors import ArtifactError
-    from indexer.catalog import built_indexes, index_manifest, index_path
+    from wikidx.corpora.artifacts.manifest import verify_files
+    from wikidx.corpora.build import store_manifest, store_path
+    from wikidx.corpora.errors import ArtifactError
+    from wikidx.indexer.catalog import built_indexes, index_manifest, index_path
 
     problems: dict[str, list[str]] = {}
     fingerprint: str | None = None  # of the store, if that can be read
@@ -87,9 +87,9 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
 
 def _opening_problem(corpus: str, name: str, fingerprint: str | None) -> list[str]:
     """Open a part whose files are whole: its manifest may still promise something else."""
-    from corpora.build import open_store
-    from corpora.errors import ArtifactError, MissingExtraError
-    from indexer.build import open_index
+    from wikidx.corpora.build import open_store
+    from wikidx.corpora.errors import ArtifactError, MissingExtraError
+    from wikidx.indexer.build import open_index
 
     try:
         store = open_store(corpus)

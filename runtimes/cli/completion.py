@@ -9,15 +9,15 @@ import typer
 
 def any_corpus(incomplete: str) -> list[str]:
     """Return the corpora that idx knows or has built; where none fits, the shell offers files."""
-    from corpora import CORPORA
-    from corpora.resolving import built_names
+    from wikidx.corpora import CORPORA
+    from wikidx.corpora.resolving import built_names
 
     return _fitting(incomplete, [*CORPORA, *built_names()])
 
 
 def built_corpus(incomplete: str) -> list[str]:
     """Return the corpora that are built."""
-    from corpora.resolving import built_names
+    from wikidx.corpora.resolving import built_names
 
     return _fitting(incomplete, built_names())
 
@@ -29,7 +29,7 @@ def index(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the indexes that can be searched, also behind a ``+``, with which several are joined."""
-    from retrievers.naming import RetrieverName
+    from wikidx.retrievers.naming import RetrieverName
 
     joined, plus, last = incomplete.rpartition("+")
     names = [name for name in _built_indexes(ctx) if name not in RetrieverName.parse(joined).parts]
@@ -38,28 +38,28 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def method(incomplete: str) -> list[str]:
     """Return the methods."""
-    from runtimes.methods import METHODS
+    from wikidx.runtimes.methods import METHODS
 
     return _fitting(incomplete, METHODS)
 
 
 def trained_method(incomplete: str) -> list[str]:
     """Return the methods that there is training data for."""
-    from runtimes.training import BUILDERS
+    from wikidx.runtimes.training import BUILDERS
 
     return _fitting(incomplete, BUILDERS)
 
 
 def encoder(incomplete: str) -> list[str]:
     """Return the encoders."""
-    from indexer import ENCODERS
+    from wikidx.indexer import ENCODERS
 
     return _fitting(incomplete, ENCODERS)
 
 
 def kind_of_index(incomplete: str) -> list[str]:
     """Return the kinds of index over vectors."""
-    from indexer import VECTOR_INDEXES
+    from wikidx.indexer import VECTOR_INDEXES
 
     return _fitting(incomplete, VECTOR_INDEXES)
 
@@ -69,8 +69,8 @@ def _built_indexes(ctx: typer.Context) -> Sequence[str]:
 
     While the value of an option is typed, the arguments before it are not assigned to parameters yet.
     """
-    from corpora.resolving import built_names
-    from indexer.catalog import built_indexes
+    from wikidx.corpora.resolving import built_names
+    from wikidx.indexer.catalog import built_indexes
 
     built = built_names()
     before = [ctx.params.get("corpus"), *(ctx.params.get("corpora") or ()), *ctx.args]

@@ -24,8 +24,8 @@ def answers(
     output: Output,
 ) -> None:
     """Score the answers of a run: means with intervals, by type of question where there are types, costs, and all that was odd."""
-    from runtimes.evaluation.answers.metrics import METRICS
-    from runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
+    from wikidx.runtimes.evaluation.answers.metrics import METRICS
+    from wikidx.runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
 
     check_output(output)
     (scored,) = scored_runs([run], how)

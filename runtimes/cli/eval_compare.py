@@ -28,9 +28,9 @@ def compare(
     output: Output,
 ) -> None:
     """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, the papers' figures."""
-    from runtimes.evaluation.answers.metrics import METRICS
-    from runtimes.evaluation.reports.comparison_report import compare as compared
-    from runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
+    from wikidx.runtimes.evaluation.answers.metrics import METRICS
+    from wikidx.runtimes.evaluation.reports.comparison_report import compare as compared
+    from wikidx.runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
 
     check_output(output)
     found = compared(scored_runs(runs, how), every_pair=every_pair, every_paper=every_paper, level=level, seed=seed)

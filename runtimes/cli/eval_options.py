@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corpora.artifacts.durable import write_durably
-from corpora.errors import InputError
+from wikidx.corpora.artifacts.durable import write_durably
+from wikidx.corpora.errors import InputError
 
 from .method_options import leaving_at_once
 from .question_options import QuestionFormat
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from runtimes.evaluation.answers.metric import Metric
-    from runtimes.evaluation.by_models.measured import RowMetric
-    from runtimes.evaluation.comparing import Run
-    from runtimes.evaluation.reports.report import Report
-    from runtimes.questions import Question
+    from wikidx.runtimes.evaluation.answers.metric import Metric
+    from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+    from wikidx.runtimes.evaluation.comparing import Run
+    from wikidx.runtimes.evaluation.reports.report import Report
+    from wikidx.runtimes.questions import Question
 
 Level = Annotated[float, typer.Option(min=0.5, max=0.999, help="Of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of resamples and random swaps.")]
@@ -78,11 +78,11 @@ def scored_runs(paths: Sequence[Path], how: Scoring) -> list[Run]:
         InputError: a run, its questions or a name of a metric cannot be used, or the data sets are not as many as the runs.
         IdxError: a model cannot be opened.
     """
-    from runtimes.evaluation.asked import asked_of
-    from runtimes.evaluation.comparing import Run
-    from runtimes.evaluation.predictions import read
-    from runtimes.evaluation.run_facts import dataset_name, run_facts
-    from runtimes.evaluation.scoring import score
+    from wikidx.runtimes.evaluation.asked import asked_of
+    from wikidx.runtimes.evaluation.comparing import Run
+    from wikidx.runtimes.evaluation.predictions import read
+    from wikidx.runtimes.evaluation.run_facts import dataset_name, run_facts
+    from wikidx.runtimes.evaluation.scoring import score
 
     datasets = _one_each(how.dataset or [], len(paths))
     runs = list[Run]()
@@ -105,8 +105,8 @@ def chosen_metrics(named: str | None, questions: Sequence[Question]) -> list[Met
         InputError: the list is empty.
         UnknownNameError: a name is not known.
     """
-    from corpora.registry import near_names
-    from runtimes.evaluation.answers.metrics import METRICS, default_metrics
+    from wikidx.corpora.registry import near_names
+    from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
 
     if named == _EVERY_METRIC:
         return list(METRICS.values())
@@ -131,7 +131,7 @@ def finish(
         records: a question each.
         runs: that were scored.
     """
-    from runtimes.evaluation.reports.report import as_markdown, as_text
+    from wikidx.runtimes.evaluation.reports.report import as_markdown, as_text
 
     write_files(report, records, output)
     if output.as_json:
@@ -148,7 +148,7 @@ def finish(
 
 def write_files(report: Report, records: Iterable[Mapping[str, Any]], output: Output) -> None:
     """Write the files that are asked for; raises ``MissingExtraError`` if HTML is and matplotlib is not installed."""
-    from runtimes.evaluation.reports.report import as_html
+    from wikidx.runtimes.evaluation.reports.report import as_html
 
     if output.html is not None:
         write_durably(output.html, as_html(report).encode())
@@ -177,16 +177,16 @@ def _row_metrics(how: Scoring) -> Iterator[list[RowMetric]]:
     with contextlib.ExitStack() as closing:
         step = closing.enter_context(steps())
         if how.citations is not None:
-            from runtimes.evaluation.by_models.citations import AlceCitations
-            from runtimes.evaluation.by_models.nli import open_nli
-            from runtimes.evaluation.by_models.sentence_splitting import splitter
-            from runtimes.llms.options import EngineOptions
+            from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
+            from wikidx.runtimes.evaluation.by_models.nli import open_nli
+            from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
+            from wikidx.runtimes.llms.options import EngineOptions
 
             cut = splitter(how.sentences)
             found.append(AlceCitations(open_nli(how.citations, EngineOptions(device=how.device)), cut, progress=step("citations", "pairs")))
         if how.judge is not None:
-            from runtimes.evaluation.by_models.judge import Judge, JudgeOptions
-            from runtimes.llms.naming import Settings, close_llms, open_llms
+            from wikidx.runtimes.evaluation.by_models.judge import Judge, JudgeOptions
+            from wikidx.runtimes.llms.naming import Settings, close_llms, open_llms
 
             llms = open_llms([how.judge], ["judge"], Settings(device=how.device))
             closing.callback(close_llms, llms.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 from . import completion
 from .eval_options import Level, Output, Seed, check_output, write_files
@@ -19,14 +19,14 @@ from .question_options import QuestionOptions, Questions, asked
 from .screen import say, say_json, steps
 
 if TYPE_CHECKING:
-    from corpora.store import PassageStore
-    from retrievers.base import Ranking, Searcher
-    from retrievers.options import SearchOptions
-    from runtimes.evaluation.reports.retrieval_report import Evaluation, Scored
-    from runtimes.evaluation.retrieval.joins import Oddity
-    from runtimes.evaluation.retrieval.trec import Qrels
-    from runtimes.evaluation.retrieval.values import Found, Scoring
-    from runtimes.questions import Question
+    from wikidx.corpora.store import PassageStore
+    from wikidx.retrievers.base import Ranking, Searcher
+    from wikidx.retrievers.options import SearchOptions
+    from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation, Scored
+    from wikidx.runtimes.evaluation.retrieval.joins import Oddity
+    from wikidx.runtimes.evaluation.retrieval.trec import Qrels
+    from wikidx.runtimes.evaluation.retrieval.values import Found, Scoring
+    from wikidx.runtimes.questions import Question
 
 _RUN_SUFFIX, _QRELS = ".run", "qrels"
 _BATCH = 512  # questions searched at a time
@@ -115,9 +115,9 @@ def retrieval(
     output: Output,
 ) -> None:
     """Measure retrievers: how often an answer, or a gold passage, is among the first k."""
-    from corpora.resolving import require_built
-    from runtimes.evaluation.reports.retrieval_report import Evaluation
-    from runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
+    from wikidx.corpora.resolving import require_built
+    from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation
+    from wikidx.runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
 
     check_output(output)
     require_built(corpus)
@@ -132,19 +132,19 @@ def retrieval(
 
 
 def _options(assignments: Sequence[str] | None, k: int) -> SearchOptions:
-    from retrievers.options import SearchOptions
-    from runtimes.execution.assignments import assigned
+    from wikidx.retrievers.options import SearchOptions
+    from wikidx.runtimes.execution.assignments import assigned
 
     return assigned(SearchOptions, assignments or (), what="search option", base={"k": k, "depth": k}, but=("k",))
 
 
 def _task(questions: list[Question], where: _Where, groups: Path | None, qrels: Path | None) -> _Task:
     """Read what the questions are joined with, and count what does not join."""
-    from corpora.build import open_store
-    from runtimes.evaluation.retrieval.joins import odd_groups, odd_questions
-    from runtimes.evaluation.retrieval.query_groups import read_groups
-    from runtimes.evaluation.retrieval.trec import read_qrels
-    from runtimes.evaluation.retrieval.values import gold_pages, gold_passages
+    from wikidx.corpora.build import open_store
+    from wikidx.runtimes.evaluation.retrieval.joins import odd_groups, odd_questions
+    from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
+    from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
+    from wikidx.runtimes.evaluation.retrieval.values import gold_pages, gold_passages
 
     store = open_store(where.corpus)
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
@@ -157,11 +157,11 @@ def _task(questions: list[Question], where: _Where, groups: Path | None, qrels: 
 
 def _results(task: _Task, retrievers: Sequence[str], runs: Sequence[Path]) -> Iterator[_Result]:
     """Yield what the retrievers find and the runs hold, one after another: the passages of several may not fit into memory."""
-    from retrievers.opening import open_searcher
-    from runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, RUN
-    from runtimes.evaluation.retrieval.joins import odd_run
-    from runtimes.evaluation.retrieval.trec import read_run
-    from runtimes.evaluation.retrieval.values import found_in_run
+    from wikidx.retrievers.opening import open_searcher
+    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, RUN
+    from wikidx.runtimes.evaluation.retrieval.joins import odd_run
+    from wikidx.runtimes.evaluation.retrieval.trec import read_run
+    from wikidx.runtimes.evaluation.retrieval.values import found_in_run
 
     names = [path.name for path in runs]
     given = [(str(path) if names.count(path.name) > 1 else path.name, read_run(path)) for path in runs]  # before searches: they take long
@@ -179,7 +179,7 @@ def _results(task: _Task, retrievers: Sequence[str], runs: Sequence[Path]) -> It
 
 def _searched(searcher: Searcher, name: str, kind: str, groups: Sequence[Sequence[str]], options: SearchOptions) -> _Result:
     """Search in batches, and time it."""
-    from runtimes.evaluation.retrieval.values import found_by_search
+    from wikidx.runtimes.evaluation.retrieval.values import found_by_search
 
     rankings: list[Ranking] = []
     seconds = 0.0
@@ -195,8 +195,8 @@ def _searched(searcher: Searcher, name: str, kind: str, groups: Sequence[Sequenc
 
 def _scored(result: _Result, task: _Task, scoring: Scoring, run_out: Path | None) -> Scored:
     """Score what was found, and write it down if there is a folder for that; of the passages nothing is kept."""
-    from runtimes.evaluation.reports.retrieval_report import RUN, Scored
-    from runtimes.evaluation.retrieval.values import retrieval_values
+    from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, Scored
+    from wikidx.runtimes.evaluation.retrieval.values import retrieval_values
 
     if run_out and result.asked != RUN:
         _write_run(run_out, result, task)
@@ -206,9 +206,9 @@ def _scored(result: _Result, task: _Task, scoring: Scoring, run_out: Path | None
 
 def _write_run(folder: Path, result: _Result, task: _Task) -> None:
     """Write rankings as a TREC run, and the gold passages beside it."""
-    from runtimes.evaluation.reports.retrieval_report import GROUP
-    from runtimes.evaluation.retrieval.trec import write_qrels, write_run
-    from runtimes.evaluation.retrieval.values import as_run
+    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP
+    from wikidx.runtimes.evaluation.retrieval.trec import write_qrels, write_run
+    from wikidx.runtimes.evaluation.retrieval.values import as_run
 
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{result.retriever}.groups" if result.asked == GROUP else result.retriever
@@ -218,8 +218,8 @@ def _write_run(folder: Path, result: _Result, task: _Task) -> None:
 
 
 def _show(found: Evaluation, output: Output) -> None:
-    from runtimes.evaluation.reports.report import as_markdown, as_text
-    from runtimes.evaluation.reports.retrieval_report import question_records, retrieval_json, retrieval_report
+    from wikidx.runtimes.evaluation.reports.report import as_markdown, as_text
+    from wikidx.runtimes.evaluation.reports.retrieval_report import question_records, retrieval_json, retrieval_report
 
     report = retrieval_report(found)
     write_files(report, question_records(found), output)

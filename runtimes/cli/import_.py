@@ -31,9 +31,9 @@ def lucene(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Adopt a Lucene index."""
-    from corpora.build import open_store
-    from corpora.resolving import require_built
-    from indexer.published.lucene import import_lucene
+    from wikidx.corpora.build import open_store
+    from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.published.lucene import import_lucene
 
     require_built(corpus)
     with steps() as step:
@@ -62,11 +62,11 @@ def embeddings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Adopt published embeddings as the vectors of an encoder."""
-    from corpora.build import open_store
-    from corpora.resolving import require_built
-    from indexer.naming import encoder_spec
-    from indexer.published.formats import find_embeddings, hashed
-    from indexer.published.importing import ImportOptions, import_vectors
+    from wikidx.corpora.build import open_store
+    from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.naming import encoder_spec
+    from wikidx.indexer.published.formats import find_embeddings, hashed
+    from wikidx.indexer.published.importing import ImportOptions, import_vectors
 
     require_built(corpus)
     spec = encoder_spec(encoder)

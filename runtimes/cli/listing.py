@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corpora.errors import ArtifactError
-from corpora.progress import amount
+from wikidx.corpora.errors import ArtifactError
+from wikidx.corpora.progress import amount
 
 from .screen import say, say_json
 
 if TYPE_CHECKING:
-    from corpora.artifacts.manifest import Manifest
+    from wikidx.corpora.artifacts.manifest import Manifest
 
 
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List corpora, their indexes and sizes."""
-    from corpora.artifacts.home import corpus_names, home
-    from corpora.resolving import known_corpora
+    from wikidx.corpora.artifacts.home import corpus_names, home
+    from wikidx.corpora.resolving import known_corpora
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
     known = set(summaries)
@@ -39,7 +39,7 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
 
 def _origin(corpus: str) -> str:
     """Return where the passages of a corpus came from, and how they were read."""
-    from corpora.build import store_manifest
+    from wikidx.corpora.build import store_manifest
 
     try:
         manifest = store_manifest(corpus)
@@ -51,9 +51,9 @@ def _origin(corpus: str) -> str:
 
 def _parts(corpus: str) -> list[dict[str, Any]]:
     """Return the store and the indexes of a corpus that are built, each with its size or with what is wrong with it."""
-    from corpora.build import store_manifest
-    from corpora.errors import ArtifactMissing
-    from indexer.catalog import built_indexes, index_manifest
+    from wikidx.corpora.build import store_manifest
+    from wikidx.corpora.errors import ArtifactMissing
+    from wikidx.indexer.catalog import built_indexes, index_manifest
 
     try:
         fingerprint = store_manifest(corpus).fingerprint

@@ -10,7 +10,7 @@ from . import completion
 from .screen import note
 
 if TYPE_CHECKING:
-    from retrievers.mcp.sources import Source
+    from wikidx.retrievers.mcp.sources import Source
 
 Corpora = Annotated[
     list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
@@ -41,21 +41,21 @@ def mcp(
     insecure: Annotated[bool, typer.Option("--insecure", help="With --http, let other machines search without a key.")] = False,
 ) -> None:
     """Offer the search to agents (Model Context Protocol)."""
-    from corpora.errors import InputError
-    from indexer.machine.devices import check_device
-    from retrievers.mcp.tools import server_of
+    from wikidx.corpora.errors import InputError
+    from wikidx.indexer.machine.devices import check_device
+    from wikidx.retrievers.mcp.tools import server_of
 
     check_device(device)
     if api_key is not None and not api_key.strip():
         raise InputError("the API key is empty: give one, or none")
     server = server_of(_source(corpora or [], retriever or [], device, url, api_key))
     if not http:
-        from retrievers.mcp.transports import run_stdio
+        from wikidx.retrievers.mcp.transports import run_stdio
 
         run_stdio(server)
         return
-    from retrievers.mcp.transports import PATH, run_http
-    from retrievers.server.settings import Settings, listen, url_of
+    from wikidx.retrievers.mcp.transports import PATH, run_http
+    from wikidx.retrievers.server.settings import Settings, listen, url_of
 
     settings = Settings(corpora=(), host=host, port=port, api_key=api_key)
     listening = listen(settings, insecure=insecure)
@@ -64,11 +64,11 @@ def mcp(
 
 
 def _source(corpora: list[str], named: list[str], device: str, url: str | None, api_key: str | None) -> Source:
-    from corpora.errors import InputError
-    from corpora.resolving import built_names, require_built
-    from retrievers.client import ServerClient
-    from retrievers.mcp.sources import LocalSource, RemoteSource
-    from retrievers.naming import RetrieverName
+    from wikidx.corpora.errors import InputError
+    from wikidx.corpora.resolving import built_names, require_built
+    from wikidx.retrievers.client import ServerClient
+    from wikidx.retrievers.mcp.sources import LocalSource, RemoteSource
+    from wikidx.retrievers.naming import RetrieverName
 
     retrievers = list(dict.fromkeys(map(RetrieverName.parse, named)))
     if url is not None:

@@ -15,8 +15,8 @@ import typer
 from . import completion
 
 if TYPE_CHECKING:
-    from runtimes.execution.opening import Plan
-    from runtimes.methods.base import Method
+    from wikidx.runtimes.execution.opening import Plan
+    from wikidx.runtimes.methods.base import Method
 
 METHOD = typer.Argument(
     metavar="METHOD",
@@ -91,11 +91,11 @@ def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mappin
     Raises:
         InputError, UnknownNameError, ArtifactMissing: something named is not there or does not go with the rest.
     """
-    from corpora.resolving import require_built
-    from indexer.machine.devices import check_device
-    from runtimes.execution.assignments import assigned
-    from runtimes.execution.opening import Place, Plan, place_of
-    from runtimes.llms.options import ConnectionOptions
+    from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.machine.devices import check_device
+    from wikidx.runtimes.execution.assignments import assigned
+    from wikidx.runtimes.execution.opening import Place, Plan, place_of
+    from wikidx.runtimes.llms.options import ConnectionOptions
 
     named = Place(corpus=options.corpus, retriever=options.retriever, url=options.url, api_key=options.api_key, reranker=options.reranker)
     place = place_of(method, options.preset, named, options.search or ())

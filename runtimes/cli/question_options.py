@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from runtimes.questions import Question, Selection
+    from wikidx.runtimes.questions import Question, Selection
 
 _SAMPLE = "sample"
 
@@ -41,7 +41,7 @@ class QuestionOptions:
 
     def selection(self) -> Selection:
         """Return which questions are meant."""
-        from runtimes.questions import Selection
+        from wikidx.runtimes.questions import Selection
 
         return Selection(self.protocol, self.sample, self.sample_seed)
 
@@ -57,8 +57,8 @@ def asked(named: str, format: str | None, selection: Selection) -> list[Question
     Raises:
         InputError, UnknownNameError: as ``read_questions`` and ``select``; or "sample" is given a format.
     """
-    from corpora.errors import InputError
-    from runtimes.questions import read_questions, sample_questions, select
+    from wikidx.corpora.errors import InputError
+    from wikidx.runtimes.questions import read_questions, sample_questions, select
 
     if named != _SAMPLE or Path(named).exists():
         return select(read_questions(Path(named), format), selection)

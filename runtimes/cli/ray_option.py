@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from indexer.embedding.options import ClusterOptions
+    from wikidx.indexer.embedding.options import ClusterOptions
 
 HERE = "local"
 """What ``--ray`` without an address means: Ray is started on this machine alone."""
@@ -53,8 +53,8 @@ def cluster_options(address: str | None, cpus: int | None, exchange: str | None)
     Raises:
         InputError: the others are given without ``--ray``, or are no numbers of processors.
     """
-    from corpora.errors import InputError
-    from indexer.embedding.options import ClusterOptions
+    from wikidx.corpora.errors import InputError
+    from wikidx.indexer.embedding.options import ClusterOptions
 
     if address is None:
         for name, given in (("--ray-cpus", cpus), ("--exchange", exchange)):
@@ -70,7 +70,7 @@ def vectors_from(cluster: ClusterOptions | None, encoders: list[str] | None, ori
     Raises:
         InputError: no encoder is named, or published vectors are wanted.
     """
-    from corpora.errors import InputError
+    from wikidx.corpora.errors import InputError
 
     if cluster is None:
         return origin
@@ -85,8 +85,8 @@ def on_cluster(address: str | None, options: ClusterOptions | None) -> Iterator[
     if options is None:
         yield
         return
-    from indexer.embedding.cluster.embedding import check_cluster
-    from indexer.embedding.cluster.nodes import connected
+    from wikidx.indexer.embedding.cluster.embedding import check_cluster
+    from wikidx.indexer.embedding.cluster.nodes import connected
 
     with connected(address):
         check_cluster(options)

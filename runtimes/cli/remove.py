@@ -34,13 +34,13 @@ def remove(
 
     Without --index the downloads go too.
     """
-    from corpora.artifacts.building import staging_path
-    from corpora.artifacts.home import corpus_path, downloads_path
-    from corpora.build import store_path
-    from corpora.errors import ArtifactMissing
-    from corpora.resolving import require_built
-    from indexer.catalog import built_indexes, index_path
-    from indexer.naming import canonical_name, index_names
+    from wikidx.corpora.artifacts.building import staging_path
+    from wikidx.corpora.artifacts.home import corpus_path, downloads_path
+    from wikidx.corpora.build import store_path
+    from wikidx.corpora.errors import ArtifactMissing
+    from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.catalog import built_indexes, index_path
+    from wikidx.indexer.naming import canonical_name, index_names
 
     if index:
         require_built(corpus)
@@ -72,7 +72,7 @@ def remove(
 
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete files and folders while nobody else builds or downloads what is in use."""
-    from corpora.artifacts.building import discard, locked
+    from wikidx.corpora.artifacts.building import discard, locked
 
     with ExitStack() as locks:
         for target in in_use:
@@ -83,8 +83,8 @@ def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
 
 def _left_without_vectors(corpus: str, removed: set[str]) -> list[str]:
     """Return the indexes of a corpus that stay while the vectors they were made of go."""
-    from indexer.catalog import built_indexes
-    from indexer.naming import parse_index_name
+    from wikidx.indexer.catalog import built_indexes
+    from wikidx.indexer.naming import parse_index_name
 
     names = [name for name in built_indexes(corpus) if name not in removed] if removed else []
     return [name for name in names if parse_index_name(name).encoder in removed]

@@ -18,12 +18,12 @@ from .question_options import QuestionOptions, Questions, asked
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from runtimes.execution.opening import Plan
-    from runtimes.execution.results import Cost
-    from runtimes.execution.runs import RunLog
-    from runtimes.execution.wave import Services
-    from runtimes.methods.base import Method
-    from runtimes.questions import Question, Selection
+    from wikidx.runtimes.execution.opening import Plan
+    from wikidx.runtimes.execution.results import Cost
+    from wikidx.runtimes.execution.runs import RunLog
+    from wikidx.runtimes.execution.wave import Services
+    from wikidx.runtimes.methods.base import Method
+    from wikidx.runtimes.questions import Question, Selection
 
 REPLIES = "replies.sqlite"
 
@@ -68,7 +68,7 @@ def run(
 
     Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
     """
-    from runtimes.methods import find_method
+    from wikidx.runtimes.methods import find_method
 
     found: Method = find_method(method)
     selection = question_options.selection()
@@ -90,9 +90,9 @@ def _noise(method: Method, assignments: Sequence[str] | None, questions: Sequenc
 
 def show_first(plan: Plan, first: Question, about: dict[str, Any], *, seed: int, as_json: bool) -> None:
     """Show what would be asked for the first question; ``about`` tells how many ``questions`` there are, and more for JSON."""
-    from runtimes.execution.executor import execute
-    from runtimes.execution.opening import opened
-    from runtimes.execution.records import prediction_json
+    from wikidx.runtimes.execution.executor import execute
+    from wikidx.runtimes.execution.opening import opened
+    from wikidx.runtimes.execution.records import prediction_json
 
     from .trace import draw
 
@@ -107,8 +107,8 @@ def show_first(plan: Plan, first: Question, about: dict[str, Any], *, seed: int,
 
 def _settings(task: _Task) -> dict[str, Any]:
     """Return everything that decides what comes out."""
-    from runtimes.execution.identity import questions_digest
-    from runtimes.execution.opening import described
+    from wikidx.runtimes.execution.identity import questions_digest
+    from wikidx.runtimes.execution.opening import described
 
     answered = [(one.id, one.text, one.golden_answers) for one in task.questions]
     questions = {"sha256": questions_digest(answered), "n": len(answered), **task.selection.about()}
@@ -122,9 +122,9 @@ def _settings(task: _Task) -> dict[str, Any]:
 
 
 def _run(task: _Task, cache: Path, *, as_json: bool) -> None:
-    from runtimes.execution.identity import session
-    from runtimes.execution.opening import opened
-    from runtimes.execution.runs import open_run, refuse_other_settings
+    from wikidx.runtimes.execution.identity import session
+    from wikidx.runtimes.execution.opening import opened
+    from wikidx.runtimes.execution.runs import open_run, refuse_other_settings
 
     settings = _settings(task)
     refuse_other_settings(task.out, settings)  # before a model is opened, which may take long
@@ -149,9 +149,9 @@ class _Session(NamedTuple):
 
 def _ask_all(task: _Task, todo: Sequence[Question], services: Services, log: RunLog) -> _Session:
     """Ask what is left, and write down what comes."""
-    from runtimes.execution.executor import execute
-    from runtimes.execution.records import prediction_json
-    from runtimes.execution.results import Cost
+    from wikidx.runtimes.execution.executor import execute
+    from wikidx.runtimes.execution.records import prediction_json
+    from wikidx.runtimes.execution.results import Cost
 
     plan, golden = task.plan, {one.id: one.golden_answers for one in todo}
     n_before = len(task.asked) - len(todo)

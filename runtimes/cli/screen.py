@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from corpora.progress import Progress, amount
+from wikidx.corpora.progress import Progress, amount
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corpora.errors import InputError
-from retrievers.options import SearchOptions
+from wikidx.corpora.errors import InputError
+from wikidx.retrievers.options import SearchOptions
 
 from . import completion
 from .option_groups import flatten
@@ -17,7 +17,7 @@ from .screen import is_unicode, say, say_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from retrievers.base import Ranking
+    from wikidx.retrievers.base import Ranking
 
 _SHOWN_CHARACTERS = 300
 
@@ -74,7 +74,7 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
-    from retrievers.client import RemoteSearcher
+    from wikidx.retrievers.client import RemoteSearcher
 
     _check(queries, device)
     if url is None:
@@ -89,7 +89,7 @@ def search(
 
 
 def _check(queries: Sequence[str], device: str) -> None:
-    from indexer.machine.devices import check_devices
+    from wikidx.indexer.machine.devices import check_devices
 
     check_devices(device)
     for number, query in enumerate(queries, 1):
@@ -100,8 +100,8 @@ def _check(queries: Sequence[str], device: str) -> None:
 def _search_here(
     corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions, *, device: str, reranker: str | None
 ) -> Ranking:
-    from corpora.resolving import require_built
-    from retrievers.opening import open_searcher
+    from wikidx.corpora.resolving import require_built
+    from wikidx.retrievers.opening import open_searcher
 
     require_built(corpus)
     return open_searcher(corpus, retriever, device=device, reranker=reranker).search_groups([queries], options)[0]

@@ -14,7 +14,7 @@ from .screen import note
 if TYPE_CHECKING:
     import socket
 
-    from retrievers.server.settings import Settings
+    from wikidx.retrievers.server.settings import Settings
 
 Corpora = Annotated[
     list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
@@ -55,10 +55,10 @@ def serve(
     replicas: ReplicaCount = 1,
 ) -> None:
     """Serve searches over HTTP."""
-    from indexer.machine.devices import check_devices
-    from retrievers.naming import RetrieverName
-    from retrievers.server.limits import Limits
-    from retrievers.server.settings import Settings
+    from wikidx.indexer.machine.devices import check_devices
+    from wikidx.retrievers.naming import RetrieverName
+    from wikidx.retrievers.server.limits import Limits
+    from wikidx.retrievers.server.settings import Settings
 
     check_devices(device)
     limits = Limits(k=max_k, queries=max_queries, waiting=max_waiting, deadline_s=deadline)
@@ -81,8 +81,8 @@ def serve(
 
 def _corpora(named: list[str] | None) -> tuple[str, ...]:
     """Return the corpora to serve."""
-    from corpora.errors import InputError
-    from corpora.resolving import built_names, require_built
+    from wikidx.corpora.errors import InputError
+    from wikidx.corpora.resolving import built_names, require_built
 
     names = tuple(dict.fromkeys(named or built_names()))
     if not names:
@@ -93,7 +93,7 @@ def _corpora(named: list[str] | None) -> tuple[str, ...]:
 
 
 def _checked_key(api_key: str | None) -> str | None:
-    from corpora.errors import InputError
+    from wikidx.corpora.errors import InputError
 
     if api_key is not None and not api_key.strip():
         raise InputError("the API key is empty: give one, or none")
@@ -102,24 +102,24 @@ def _checked_key(api_key: str | None) -> str | None:
 
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, *, insecure: bool) -> None:
     """Say what is served, and serve it: from this machine, or from a cluster if one is named."""
-    from corpora.errors import InputError
+    from wikidx.corpora.errors import InputError
 
     if ray is not None:
-        from retrievers.cluster.service import Layout
-        from retrievers.cluster.serving import serve as serve_cluster
+        from wikidx.retrievers.cluster.service import Layout
+        from wikidx.retrievers.cluster.serving import serve as serve_cluster
 
         serve_cluster(settings, _listening(settings, insecure=insecure), ray, Layout(shards=shards, replicas=replicas))
     elif shards is not None or replicas > 1:
         raise InputError("--shards and --replicas are those of a cluster: say --ray")
     else:
-        from retrievers.server.workers import serve as serve_here
+        from wikidx.retrievers.server.workers import serve as serve_here
 
         serve_here(settings, _listening(settings, insecure=insecure))
 
 
 def _listening(settings: Settings, *, insecure: bool) -> socket.socket:
     """Return the socket, having said where it is and what is served."""
-    from retrievers.server.settings import listen, url_of
+    from wikidx.retrievers.server.settings import listen, url_of
 
     listening = listen(settings, insecure=insecure)
     logging.getLogger("idx.server").setLevel(logging.INFO)

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Message, Nll, Prompt, YesNo, text_of
-from runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Message, Nll, Prompt, YesNo, text_of
+from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 if TYPE_CHECKING:
-    from runtimes.execution.results import Prediction, Step
+    from wikidx.runtimes.execution.results import Prediction, Step
 
 _SHOWN_TITLES = 10
 _WIDTH = 120  # where there is no terminal

@@ -19,14 +19,14 @@ from .run import REPLIES, show_first
 from .screen import note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from runtimes.execution.opening import Plan
-    from runtimes.methods.base import Method
-    from runtimes.questions import Question
-    from runtimes.training.base import Builder
-    from runtimes.training.collecting import Asking
-    from runtimes.training.leaks import Checked
-    from runtimes.training.running import Outcome, Switches, Task
-    from runtimes.training.sets import QuestionSet
+    from wikidx.runtimes.execution.opening import Plan
+    from wikidx.runtimes.methods.base import Method
+    from wikidx.runtimes.questions import Question
+    from wikidx.runtimes.training.base import Builder
+    from wikidx.runtimes.training.collecting import Asking
+    from wikidx.runtimes.training.leaks import Checked
+    from wikidx.runtimes.training.running import Outcome, Switches, Task
+    from wikidx.runtimes.training.sets import QuestionSet
 
 _Name = Annotated[
     str | None,
@@ -81,8 +81,8 @@ def train_data(
 
     Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
     """
-    from runtimes.training import find_builder
-    from runtimes.training.collecting import Asking
+    from wikidx.runtimes.training import find_builder
+    from wikidx.runtimes.training.collecting import Asking
 
     if method is None or not questions:
         _tell(method, as_json=as_json)
@@ -123,10 +123,10 @@ def _drafted(
     seed: int,
 ) -> _Draft:
     """Hold the questions against the evaluation questions, and draw."""
-    from runtimes.training.collecting import require_questions
-    from runtimes.training.leaks import checked
-    from runtimes.training.running import switches_of
-    from runtimes.training.sets import named_sets
+    from wikidx.runtimes.training.collecting import require_questions
+    from wikidx.runtimes.training.leaks import checked
+    from wikidx.runtimes.training.running import switches_of
+    from wikidx.runtimes.training.sets import named_sets
 
     switches = switches_of(builder, assignments)
     found = checked(named_sets([one[:2] for one in train]), named_sets([one[:2] for one in test]), leaks, near)
@@ -147,7 +147,7 @@ class _Read(NamedTuple):
 
 def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]) -> tuple[list[_Read], list[_Read]]:
     """Read the sets to train on and those to evaluate on, in the formats that are named ``[NAME=]FORMAT``."""
-    from corpora.registry import near_names
+    from wikidx.corpora.registry import near_names
 
     named = {name: text for name, _, text in (one.rpartition("=") for one in formats)}
     names = [_name(one) for one in (*train, *test)]
@@ -159,8 +159,8 @@ def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]
 
 
 def _read(named: str, question_format: str | None) -> _Read:
-    from corpora.artifacts.durable import file_sha256
-    from runtimes.questions import Selection
+    from wikidx.corpora.artifacts.durable import file_sha256
+    from wikidx.runtimes.questions import Selection
 
     path = _path(named)
     return _Read(_name(named), asked(str(path), question_format, Selection()), file_sha256(path) if path.exists() else "")
@@ -178,7 +178,7 @@ def _path(named: str) -> Path:
 
 def _tell(method: str | None, *, as_json: bool) -> None:
     """Explain a method's training data, or print the methods that have some."""
-    from runtimes.training import BUILDERS, find_builder
+    from wikidx.runtimes.training import BUILDERS, find_builder
 
     if method is None:
         say_methods([find_builder(name) for name in BUILDERS], as_json=as_json)
@@ -188,7 +188,7 @@ def _tell(method: str | None, *, as_json: bool) -> None:
 
 def _explain(builder: Builder, *, as_json: bool) -> None:
     """Print what a builder makes, and its switches."""
-    from runtimes.methods.base import list_options
+    from wikidx.runtimes.methods.base import list_options
 
     kinds = {"asking": list_options(builder.asking()), "making": list_options(builder.making())}
     if as_json:
@@ -202,8 +202,8 @@ def _explain(builder: Builder, *, as_json: bool) -> None:
 
 
 def _go(draft: _Draft, plan: Plan, asking: Asking, out: Path | None, cache: Path | None, *, as_json: bool) -> None:
-    from corpora.errors import InputError
-    from runtimes.training.running import Task, settings
+    from wikidx.corpora.errors import InputError
+    from wikidx.runtimes.training.running import Task, settings
 
     task = Task(asking, draft.switches.making, plan, draft.sets, draft.files, draft.leaks)
     if plan.is_dry:
@@ -217,8 +217,8 @@ def _go(draft: _Draft, plan: Plan, asking: Asking, out: Path | None, cache: Path
 
 
 def _run(task: Task, out: Path, cache: Path, *, as_json: bool) -> None:
-    from runtimes.execution.identity import session
-    from runtimes.training.running import run
+    from wikidx.runtimes.execution.identity import session
+    from wikidx.runtimes.training.running import run
 
     begun = {**session(), "in_flight": task.asking.in_flight}
     started = time.monotonic()
@@ -229,7 +229,7 @@ def _run(task: Task, out: Path, cache: Path, *, as_json: bool) -> None:
 
 def _report(outcome: Outcome, out: Path, seconds: float, *, as_json: bool) -> None:
     """Say what was made; leave with exit status 1 if questions have failed."""
-    from runtimes.training.running import LEAKS
+    from wikidx.runtimes.training.running import LEAKS
 
     manifest, cost = outcome.manifest, outcome.cost
     if outcome.n_cut:

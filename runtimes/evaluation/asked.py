@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.errors import InputError
-from runtimes.evaluation.predictions import PredictionRow, Predictions
-from runtimes.execution.identity import questions_digest
-from runtimes.questions import Question, Selection, read_questions, sample_questions, select
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
+from wikidx.runtimes.execution.identity import questions_digest
+from wikidx.runtimes.questions import Question, Selection, read_questions, sample_questions, select
 
 from . import normalizing
 

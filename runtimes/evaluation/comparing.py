@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtimes.evaluation.by_models.measured import model_of
-from runtimes.evaluation.published import Published, beside
-from runtimes.evaluation.run_facts import RunFacts
-from runtimes.evaluation.scoring import Scored
-from runtimes.evaluation.uncertainty import FloatArray, Interval, Paired, interval, paired
+from wikidx.runtimes.evaluation.by_models.measured import model_of
+from wikidx.runtimes.evaluation.published import Published, beside
+from wikidx.runtimes.evaluation.run_facts import RunFacts
+from wikidx.runtimes.evaluation.scoring import Scored
+from wikidx.runtimes.evaluation.uncertainty import FloatArray, Interval, Paired, interval, paired
 
 from . import normalizing
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corpora.errors import InputError
-from corpora.reading.compression import read_bytes
-from runtimes.questions.fields import ID_FIELDS
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading.compression import read_bytes
+from wikidx.runtimes.questions.fields import ID_FIELDS
 
 ANSWERS = ("prediction", "pred", "output", "answer")  # where others are, "answer" is the gold of the row that they were added to
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from corpora.errors import InputError
-from runtimes.evaluation.prediction_files import ANSWERS, records
-from runtimes.evaluation.run_json import read_run_json
-from runtimes.execution.runs import PREDICTIONS, read_predictions
-from runtimes.llms.text import whole_characters
-from runtimes.questions import Question
-from runtimes.questions.fields import ID_FIELDS
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.prediction_files import ANSWERS, records
+from wikidx.runtimes.evaluation.run_json import read_run_json
+from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
+from wikidx.runtimes.llms.text import whole_characters
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions.fields import ID_FIELDS
 
 # Kinds of odd input, and what is done about each.
 ASKED_AGAIN = "asked again"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from runtimes.evaluation.asked import Asked
-from runtimes.evaluation.published import dataset_of
-from runtimes.llms.naming import BACKENDS
+from wikidx.runtimes.evaluation.asked import Asked
+from wikidx.runtimes.evaluation.published import dataset_of
+from wikidx.runtimes.llms.naming import BACKENDS
 
 
 class RunFacts(NamedTuple):

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import ArtifactDamaged
-from runtimes.execution.runs import PREDICTIONS, RUN
-from runtimes.llms.json_shape import EACH, misfit
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.runtimes.execution.runs import PREDICTIONS, RUN
+from wikidx.runtimes.llms.json_shape import EACH, misfit
 
 _SHAPE: Mapping[str, Any] = {
     "settings": {

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpora.errors import InputError
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.asked import Asked, is_same_text
-from runtimes.evaluation.by_models.measured import RowMetric
-from runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
-from runtimes.evaluation.uncertainty import FloatArray
-from runtimes.questions import Question
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.asked import Asked, is_same_text
+from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
+from wikidx.runtimes.evaluation.uncertainty import FloatArray
+from wikidx.runtimes.questions import Question
 
 from . import normalizing
 

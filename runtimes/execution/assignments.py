@@ -13,10 +13,10 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from pydantic import TypeAdapter, ValidationError
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import InputError
-from corpora.registry import near_names
-from corpora.validation import explain
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import near_names
+from wikidx.corpora.validation import explain
 
 T = TypeVar("T")
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from corpora.errors import IdxError
-from runtimes.execution.results import Cost, Prediction, Step, Timing
-from runtimes.execution.wave import Served, Services, Waves
-from runtimes.llms.base import AskYesNo, Generate, MeanNll
-from runtimes.llms.text import whole_characters
-from runtimes.methods.base import Answer
-from runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
-from runtimes.questions import Question
+from wikidx.corpora.errors import IdxError
+from wikidx.runtimes.execution.results import Cost, Prediction, Step, Timing
+from wikidx.runtimes.execution.wave import Served, Services, Waves
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll
+from wikidx.runtimes.llms.text import whole_characters
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
+from wikidx.runtimes.questions import Question
 
 Ask = Callable[[str], Run[Answer]]
 """A question's text -> a method's generator, its options being settled."""

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corpora.artifacts.durable import file_sha256
-from corpora.artifacts.manifest import Manifest, package_versions
-from corpora.registry import near_names
-from retrievers.errors import NotReady
-from retrievers.naming import RetrieverName
-from runtimes.llms.naming import BACKENDS, Spec
+from wikidx.corpora.artifacts.durable import file_sha256
+from wikidx.corpora.artifacts.manifest import Manifest, package_versions
+from wikidx.corpora.registry import near_names
+from wikidx.retrievers.errors import NotReady
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.runtimes.llms.naming import BACKENDS, Spec
 
 if TYPE_CHECKING:
-    from retrievers.client import ServerClient
+    from wikidx.retrievers.client import ServerClient
 
 _PACKAGES = (
     "wikidx",
@@ -87,8 +87,8 @@ def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
     Raises:
         ArtifactError: one of them is not there or cannot be used.
     """
-    from corpora.build import store_manifest
-    from indexer.catalog import index_manifest
+    from wikidx.corpora.build import store_manifest
+    from wikidx.indexer.catalog import index_manifest
 
     passages = store_manifest(corpus).fingerprint
     return {"passages": passages} | {

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.registry import near_names
-from retrievers.base import Searcher
-from retrievers.options import SearchOptions
-from runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
-from runtimes.execution.wave import Services, Titled
-from runtimes.llms.base import LLM
-from runtimes.llms.cache import ReplyCache
-from runtimes.llms.naming import BACKENDS, Settings, Spec, choose, close_llms, open_llms, parse_spec
-from runtimes.llms.options import ConnectionOptions
-from runtimes.methods.base import Method, Preset, list_options
-from runtimes.methods.templates import prompt_hashes
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import near_names
+from wikidx.retrievers.base import Searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
+from wikidx.runtimes.execution.wave import Services, Titled
+from wikidx.runtimes.llms.base import LLM
+from wikidx.runtimes.llms.cache import ReplyCache
+from wikidx.runtimes.llms.naming import BACKENDS, Settings, Spec, choose, close_llms, open_llms, parse_spec
+from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.methods.base import Method, Preset, list_options
+from wikidx.runtimes.methods.templates import prompt_hashes
 
 from .assignments import assigned
 from .identity import local_fingerprints, model_identity, served
@@ -149,7 +149,7 @@ def described(plan: Plan) -> dict[str, Any]:
 def _search_about(place: Place, device: str) -> dict[str, Any]:
     options = {name: value for name, value in dataclasses.asdict(place.options).items() if name != "k"}
     if place.url is not None:
-        from retrievers.client import ServerClient
+        from wikidx.retrievers.client import ServerClient
 
         with contextlib.closing(ServerClient(place.url, api_key=place.api_key)) as client:
             return {"url": client.url, **served(client, place.corpus, place.retriever), "options": options}
@@ -213,15 +213,15 @@ def _open_search(plan: Plan, closing: contextlib.ExitStack) -> _Search:
         return _Search(StandInSearcher(), made_up_passages) if plan.is_dry else _Search()
     if place.url is not None:
         return _open_remote(place.url, place, plan.connection.timeout, closing)
-    from corpora.build import open_store
-    from retrievers.opening import open_searcher
+    from wikidx.corpora.build import open_store
+    from wikidx.retrievers.opening import open_searcher
 
     corpus, retriever, reranker = _named(place)
     return _Search(open_searcher(corpus, retriever, device=plan.device, reranker=reranker), _titles(open_store(corpus)))
 
 
 def _open_remote(url: str, place: Place, timeout_s: float, closing: contextlib.ExitStack) -> _Search:
-    from retrievers.client import RemoteSearcher, ServerClient
+    from wikidx.retrievers.client import RemoteSearcher, ServerClient
 
     with contextlib.closing(ServerClient(url, api_key=place.api_key)) as client:
         found = served(client, place.corpus, place.retriever)

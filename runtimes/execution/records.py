@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from runtimes.execution.results import Prediction, Step
-from runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
-from runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.execution.results import Prediction, Step
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
+from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 
 def prediction_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from retrievers.base import Found, Ranking, ScoredPassage
-from retrievers.options import SearchOptions
-from runtimes.execution.executor import execute
-from runtimes.execution.wave import Services
-from runtimes.llms.base import AskYesNo, Call, Choice, Generate
-from runtimes.llms.scripted import Scripted, ScriptedLLM
-from runtimes.methods.base import Method
-from runtimes.questions import Question
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import Found, Ranking, ScoredPassage
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate
+from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
+from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.questions import Question
 
 _DEFAULTS = SearchOptions()
 _REHEARSED = ("", "yes", "no", "Follow up: who?", "Search[who]")  # answers that send methods different ways: the last two make them search

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from corpora.passage import Passage
-from runtimes.methods.requests import Request, Result
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.methods.requests import Request, Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

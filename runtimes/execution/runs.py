@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.artifacts.durable import json_value, sync, write_durably
-from corpora.errors import ArtifactDamaged, InputError, LockedError
-from runtimes.llms.text import whole_characters
+from wikidx.corpora.artifacts.durable import json_value, sync, write_durably
+from wikidx.corpora.errors import ArtifactDamaged, InputError, LockedError
+from wikidx.runtimes.llms.text import whole_characters
 
 RUN, PREDICTIONS = "run.json", "predictions.jsonl"
 FORMAT = 1

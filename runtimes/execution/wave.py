@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from corpora.errors import IdxError, InputError
-from corpora.passage import Passage
-from corpora.registry import near_names
-from retrievers.base import Ranking, Searcher
-from retrievers.options import SearchOptions
-from runtimes.llms.base import LLM, AskYesNo, Call, Generate, MeanNll, Reply
-from runtimes.llms.cache import is_repeatable
-from runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import near_names
+from wikidx.retrievers.base import Ranking, Searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Generate, MeanNll, Reply
+from wikidx.runtimes.llms.cache import is_repeatable
+from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 _REMEMBERED = 20_000  # results; those of a run's last few thousand questions, some 100 MB
 

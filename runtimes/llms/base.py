@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
-from runtimes.errors import LLMError
+from wikidx.runtimes.errors import LLMError
 
 Span = tuple[int, int]
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corpora.errors import StorageError
+from wikidx.corpora.errors import StorageError
 
 from .base import Call, Gen, Generate, Nll, Reply, YesNo
 

@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Callable
 from typing import NamedTuple
 
-from runtimes.errors import PromptTooLong
+from wikidx.runtimes.errors import PromptTooLong
 
 from .base import Chat, Message, Prompt, TokenIds
 

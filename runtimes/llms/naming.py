@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.errors import InputError
-from corpora.registry import near_names
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import near_names
 
 from .base import LLM
 from .cache import ReplyCache

@@ -21,10 +21,10 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 from urllib3.util import parse_url
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import InputError
-from indexer.machine.failures import first_line
-from runtimes.errors import LLMError
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.machine.failures import first_line
+from wikidx.runtimes.errors import LLMError
 
 from .json_shape import misfit
 from .openai_bodies import Body, Refusal, refusal

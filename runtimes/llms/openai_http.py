@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from runtimes.errors import LLMError, PromptTooLong
+from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from . import openai_bodies as bodies
 from .base import AskYesNo, Call, Capabilities, Decoding, Generate, MeanNll, Message, Nll, Prompt, Reply, TokenIds, text_of

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import InputError
-from runtimes.errors import LLMError
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, text_of
 from .words import by_word

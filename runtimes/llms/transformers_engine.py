@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from corpora.errors import InputError, MissingExtraError
-from indexer.machine.failures import device_errors, first_line
-from runtimes.errors import LLMError, PromptTooLong
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.indexer.machine.failures import device_errors, first_line
+from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import AskYesNo, Call, Capabilities, Choice, Gen, Generate, MeanNll, Nll, Prompt, Reply, TokenIds, YesNo, text_of
 from .fitting import fit

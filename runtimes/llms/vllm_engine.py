@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from corpora.errors import InputError, MissingExtraError
-from indexer.machine.failures import first_line
-from runtimes.errors import LLMError, PromptTooLong
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.indexer.machine.failures import first_line
+from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import (
     AskYesNo,

@@ -11,22 +11,22 @@ ra_isf  self_reasoning  retrorag  refeed                                        
 
 from typing import Any
 
-from corpora.registry import load
+from wikidx.corpora.registry import load
 
 METHODS = {
-    "ra_isf": "runtimes.methods.ra_isf:METHOD",
-    "self_reasoning": "runtimes.methods.self_reasoning:METHOD",
-    "retrorag": "runtimes.methods.retrorag:METHOD",
-    "refeed": "runtimes.methods.refeed:METHOD",
-    "direct": "runtimes.methods.direct:METHOD",
-    "cot": "runtimes.methods.cot:METHOD",
-    "least_to_most": "runtimes.methods.least_to_most:METHOD",
-    "genread": "runtimes.methods.genread:METHOD",
-    "rag": "runtimes.methods.rag:METHOD",
-    "ircot": "runtimes.methods.ircot:METHOD",
-    "iter_retgen": "runtimes.methods.iter_retgen:METHOD",
-    "self_ask": "runtimes.methods.self_ask:METHOD",
-    "react": "runtimes.methods.react:METHOD",
+    "ra_isf": "wikidx.runtimes.methods.ra_isf:METHOD",
+    "self_reasoning": "wikidx.runtimes.methods.self_reasoning:METHOD",
+    "retrorag": "wikidx.runtimes.methods.retrorag:METHOD",
+    "refeed": "wikidx.runtimes.methods.refeed:METHOD",
+    "direct": "wikidx.runtimes.methods.direct:METHOD",
+    "cot": "wikidx.runtimes.methods.cot:METHOD",
+    "least_to_most": "wikidx.runtimes.methods.least_to_most:METHOD",
+    "genread": "wikidx.runtimes.methods.genread:METHOD",
+    "rag": "wikidx.runtimes.methods.rag:METHOD",
+    "ircot": "wikidx.runtimes.methods.ircot:METHOD",
+    "iter_retgen": "wikidx.runtimes.methods.iter_retgen:METHOD",
+    "self_ask": "wikidx.runtimes.methods.self_ask:METHOD",
+    "react": "wikidx.runtimes.methods.react:METHOD",
 }
 
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from pydantic import Field
 
-from corpora.passage import Passage
-from retrievers.base import ScoredPassage
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import ScoredPassage
 
 from .requests import Run
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from corpora.validation import options
-from runtimes.llms.base import Decoding, Message
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Decoding, Message
 
 from .base import Answer, Method, option
 from .drafts import draft

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from runtimes.llms.base import Gen
+from wikidx.runtimes.llms.base import Gen
 
 _LABELLED = re.compile(r"^[\W_]*(?:the\s+)?(?:final\s+)?answer(?:\s+is)?[*_ \t]*[:：][*_]*[ \t]*(\S.*)$", re.MULTILINE | re.IGNORECASE)
 _IN_A_SENTENCE = re.compile(r"\banswer\s+is:?\s+(\S.*)$", re.MULTILINE | re.IGNORECASE)

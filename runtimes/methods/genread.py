@@ -5,9 +5,9 @@ Yu et al., Generate rather than Retrieve: Large Language Models are Strong Conte
 
 from __future__ import annotations
 
-from corpora.passage import text_key
-from corpora.validation import options
-from runtimes.llms.base import Decoding, Gen
+from wikidx.corpora.passage import text_key
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Decoding, Gen
 
 from .base import Answer, Method, option
 from .requests import Run, generate, sample

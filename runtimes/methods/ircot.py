@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from corpora.passage import Passage, text_key
-from corpora.validation import options
-from runtimes.llms.base import Chat, Decoding, Gen, Message
+from wikidx.corpora.passage import Passage, text_key
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
 from .base import Answer, Method, Preset, option, passages_of
 from .drafts import Draft, draft

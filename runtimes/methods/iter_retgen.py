@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from corpora.passage import Passage
-from corpora.validation import options
-from runtimes.llms.base import Decoding
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, Preset, option, passages_of
 from .drafts import Draft, draft

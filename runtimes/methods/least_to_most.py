@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpora.validation import options
-from runtimes.llms.base import Decoding
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .requests import Run, generate, named

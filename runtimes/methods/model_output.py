@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from corpora.passage import text_key
-from runtimes.llms.text import whole_characters
+from wikidx.corpora.passage import text_key
+from wikidx.runtimes.llms.text import whole_characters
 
 State = Literal["whole", "within", "cut"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corpora.validation import options
-from runtimes.llms.base import Decoding
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option, passages_of
 from .requests import Run, generate, retrieve

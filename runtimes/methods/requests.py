@@ -18,10 +18,10 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
-from corpora.passage import Passage
-from retrievers.base import Ranking
-from retrievers.options import DedupRule, MergeRule
-from runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Nll, Prompt, Schema, YesNo
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.options import DedupRule, MergeRule
+from wikidx.runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Nll, Prompt, Schema, YesNo
 
 T = TypeVar("T")
 

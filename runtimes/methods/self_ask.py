@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from corpora.passage import Passage
-from corpora.validation import options
-from runtimes.llms.base import Chat, Decoding, Message
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.validation import options
+from wikidx.runtimes.llms.base import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option, passages_of
 from .model_output import first_line, labelled

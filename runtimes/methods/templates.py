@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import Literal, NamedTuple, cast
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from runtimes.llms.base import Chat, Message, Span
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Chat, Message, Span
 
 Role = Literal["system", "user", "assistant"]
 

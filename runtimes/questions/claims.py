@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import identifier, once, text_from, text_of

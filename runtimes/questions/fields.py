@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from corpora.errors import InputError
-from runtimes.llms.text import whole_characters
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.llms.text import whole_characters
 
 from .records import Record
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 LONGEST = 1 << 26  # characters that one value may take
 

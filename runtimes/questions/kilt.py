@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runtimes.llms.text import whole_characters
+from wikidx.runtimes.llms.text import whole_characters
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import identifier, objects_from, objects_of, once, text_from, text_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 from .base import Question, gold
 from .fields import id_from, identifier, objects_of, once, text_from, text_of, texts_from

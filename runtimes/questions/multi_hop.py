@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 from .base import Question, gold
 from .fields import id_from, identifier, once, text_from, text_of, texts_of

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import InputError
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import InputError
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import id_from, identifier, objects_of, once, text_from, text_of, texts_from, texts_of

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from corpora.errors import InputError
-from corpora.registry import near_names
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import near_names
 
 from .base import Question, gold
 from .formats import FORMATS, Format
@@ -46,7 +46,7 @@ def detect_format(path: Path) -> str:
 
 def sample_questions() -> list[Question]:
     """Return the questions on the sample corpus; ``passages`` are the passages that hold the evidence."""
-    from corpora.known import sample
+    from wikidx.corpora.known import sample
 
     return [Question(one.id, one.question, one.answers, gold(passages=list(one.gold_ids))) for one in sample.questions()]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import InputError
-from corpora.reading.compression import lines_of, reading
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading.compression import lines_of, reading
 
 from .json_text import JsonText
 

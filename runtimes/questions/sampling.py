@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from corpora.errors import InputError
-from corpora.registry import near_names
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import near_names
 
 from .base import Question
 from .protocols import PROTOCOLS, Protocol

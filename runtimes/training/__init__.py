@@ -14,11 +14,11 @@ RECIPE.md trains on the files with TRL.
 
 from typing import Any
 
-from corpora.registry import load
+from wikidx.corpora.registry import load
 
 BUILDERS = {
-    "ra_isf": "runtimes.training.ra_isf:BUILDER",
-    "self_reasoning": "runtimes.training.self_reasoning:BUILDER",
+    "ra_isf": "wikidx.runtimes.training.ra_isf:BUILDER",
+    "self_reasoning": "wikidx.runtimes.training.self_reasoning:BUILDER",
 }
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from corpora.passage import Passage
-from runtimes.evaluation.by_models.measured import RowMetric
-from runtimes.llms.base import Chat
-from runtimes.methods.base import Method
-from runtimes.questions import Question
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.llms.base import Chat
+from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.questions import Question
 
 from .sets import QuestionSet
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runtimes.llms.base import Chat, Message
+from wikidx.runtimes.llms.base import Chat, Message
 
 from .base import Example
 

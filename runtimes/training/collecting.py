@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.errors import InputError
-from corpora.progress import Progress, silent
-from runtimes.execution.executor import execute
-from runtimes.execution.records import prediction_json
-from runtimes.execution.results import Cost
-from runtimes.execution.runs import RunLog, read_predictions
-from runtimes.execution.wave import Services
-from runtimes.methods.base import Method
-from runtimes.questions import Question
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.results import Cost
+from wikidx.runtimes.execution.runs import RunLog, read_predictions
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.questions import Question
 
 from .base import Builder, Collected
 from .sets import QuestionSet

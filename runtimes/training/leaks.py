@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 from .sets import QuestionSet, key_of, without, words_of
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.artifacts.durable import write_durably
+from wikidx.corpora.artifacts.durable import write_durably
 
 from .base import Builder, Made
 from .chat import written

@@ -10,19 +10,19 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.validation import options
-from runtimes.evaluation.answers.metrics import METRICS, Metric
-from runtimes.llms.base import Chat, Decoding
-from runtimes.methods.base import Answer, Method, option
-from runtimes.methods.ra_isf import METHOD as RA_ISF
-from runtimes.methods.ra_isf import RaIsfOptions
-from runtimes.methods.ra_isf.sub_models import passage_relevance, self_knowledge
-from runtimes.methods.ra_isf.tree import Node
-from runtimes.methods.requests import Run, generate, named, together
-from runtimes.methods.sub_questions import sub_questions
-from runtimes.methods.templates import template, unnumbered
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.validation import options
+from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
+from wikidx.runtimes.llms.base import Chat, Decoding
+from wikidx.runtimes.methods.base import Answer, Method, option
+from wikidx.runtimes.methods.ra_isf import METHOD as RA_ISF
+from wikidx.runtimes.methods.ra_isf import RaIsfOptions
+from wikidx.runtimes.methods.ra_isf.sub_models import passage_relevance, self_knowledge
+from wikidx.runtimes.methods.ra_isf.tree import Node
+from wikidx.runtimes.methods.requests import Run, generate, named, together
+from wikidx.runtimes.methods.sub_questions import sub_questions
+from wikidx.runtimes.methods.templates import template, unnumbered
 
 from .base import Builder, Collected, Example, Made, Making, Tally
 from .chat import conversation

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.artifacts.durable import write_durably
-from corpora.errors import InputError
-from corpora.progress import Progress, silent
-from corpora.registry import near_names
-from runtimes.evaluation.by_models.measured import RowMetric
-from runtimes.execution.assignments import assigned
-from runtimes.execution.identity import questions_digest, versions
-from runtimes.execution.opening import Plan, described, opened
-from runtimes.execution.results import Cost
-from runtimes.execution.runs import PREDICTIONS, open_run, refuse_other_settings
-from runtimes.methods.base import list_options
-from runtimes.methods.templates import prompt_hashes
+from wikidx.corpora.artifacts.durable import write_durably
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.registry import near_names
+from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.execution.assignments import assigned
+from wikidx.runtimes.execution.identity import questions_digest, versions
+from wikidx.runtimes.execution.opening import Plan, described, opened
+from wikidx.runtimes.execution.results import Cost
+from wikidx.runtimes.execution.runs import PREDICTIONS, open_run, refuse_other_settings
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.templates import prompt_hashes
 
 from . import making
 from .base import Builder, Made, Making

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from corpora.errors import InputError
-from runtimes.questions import Question, sample
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.questions import Question, sample
 
 
 class QuestionSet(NamedTuple):

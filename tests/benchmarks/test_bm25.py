@@ -18,9 +18,9 @@ from benchmarks.engines.build import Build
 from benchmarks.engines.corpus import Counts, Measured
 from benchmarks.engines.rounds import Batches, Setting
 from benchmarks.engines.worker import Opening
-from indexer.analysis import english
-from indexer.base import NO_ROW, Hits
 from tests.conftest import ROOT
+from wikidx.indexer.analysis import english
+from wikidx.indexer.base import NO_ROW, Hits
 
 N_PASSAGES = 300
 

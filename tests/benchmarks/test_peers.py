@@ -14,11 +14,11 @@ import pytest
 
 from benchmarks.peers.groups import GROUPS, given
 from benchmarks.peers.recall import best_rows, recall
-from corpora.known.sample import CORPUS, questions
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import NO_ROW, Hits
 from tests.conftest import ROOT
+from wikidx.corpora.known.sample import CORPUS, questions
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import NO_ROW, Hits
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _FEW = 60  # passages: MiniLM embeds as many in a second

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.report import exit_status
-from corpora.errors import InputError
+from wikidx.corpora.errors import InputError
 
 
 def test_a_mistake_is_one_line_and_exit_status_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.scale.growth import HELD, Series, machine, series
 from benchmarks.watching import Watch, folder_bytes, watched
-from corpora.errors import IdxError
 from tests.conftest import ROOT
+from wikidx.corpora.errors import IdxError
 
 SIZES = (1_000, 4_000, 16_000)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.sample import CORPUS
-from indexer.build import build_index
 from tests.benchmarks.test_smoke import rows
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.sample import CORPUS
+from wikidx.indexer.build import build_index
 
 QUESTIONS = ["longest river of Africa", "metal that is liquid", "capital of France"]
 

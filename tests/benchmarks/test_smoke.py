@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.sample import CORPUS, questions
-from indexer.build import build_index
 from tests.conftest import ROOT
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.sample import CORPUS, questions
+from wikidx.indexer.build import build_index
 
 
 def rows(module: str, *arguments: object, folder: Path) -> list[dict[str, Any]]:

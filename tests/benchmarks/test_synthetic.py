@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import BLOCK, MIN_PART, data_folder, histograms, real_passages, synthetic, write
-from corpora.errors import InputError
-from corpora.passage import Passage
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
 
 
 def made_up(n: int) -> list[Passage]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.building import Outcome, Work, build_artifact
-from corpora.artifacts.manifest import MANIFEST, Manifest, Recipe, check_fingerprint, read_manifest, verify_files
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.artifacts.building import Outcome, Work, build_artifact
+from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, Recipe, check_fingerprint, read_manifest, verify_files
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={"a.txt": "00ff"})
 

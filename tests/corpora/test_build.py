@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.building import discard, locked, staging_path
-from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
-from corpora.corpus import Corpus
-from corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
-from corpora.fetching.sources import LocalFile, obtain
-from corpora.known.custom import Reading, custom_corpus
-from corpora.passage import Passage
-from corpora.progress import Progress
-from indexer.build import build_index
 from tests.conftest import ROOT
+from wikidx.corpora.artifacts.building import discard, locked, staging_path
+from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
+from wikidx.corpora.fetching.sources import LocalFile, obtain
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import Progress
+from wikidx.indexer.build import build_index
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def corpus(path: Path, name: str = "mine") -> Corpus:
 KILLED_BUILD = """
     import os, signal, sys
     from pathlib import Path
-    import corpora.store.writer as writer
-    from corpora.build import StoreOptions, build_store
-    from corpora.known.custom import Reading, custom_corpus
+    import wikidx.corpora.store.writer as writer
+    from wikidx.corpora.build import StoreOptions, build_store
+    from wikidx.corpora.known.custom import Reading, custom_corpus
 
     writer._BATCH_PASSAGES = 100
     def kill(done, total):
@@ -54,7 +54,7 @@ KILLED_BUILD = """
 
 @pytest.mark.parametrize("at", [100, 500, 1000])
 def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 100)
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 100)
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED_BUILD), source, str(at)], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -77,7 +77,8 @@ def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, 
 def test_a_build_killed_while_it_is_finished_goes_on_too(source: Path, killed_in: str) -> None:
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
     module = "writer" if killed_in == "write_checks" else "staging"
-    kill = f"import corpora.artifacts.building as staging\n{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+    kill = "import wikidx.corpora.artifacts.building as staging\n"
+    kill += f"{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     script = textwrap.dedent(KILLED_BUILD).replace("def kill", kill + "def kill")
     killed = subprocess.run([sys.executable, "-c", script, source, "100000"], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -165,11 +166,11 @@ def test_a_store_that_was_built_meanwhile_is_not_replaced(source: Path, tmp_path
     first = corpus(other)
 
     def slow_obtain(corpus_: Corpus, path: Path | None, *, verified: bool, progress: Progress) -> list[LocalFile]:
-        monkeypatch.setattr("corpora.build.obtain", obtain)
+        monkeypatch.setattr("wikidx.corpora.build.obtain", obtain)
         build_store(corpus(source), StoreOptions())
         return obtain(corpus_, path, verified=verified, progress=progress)
 
-    monkeypatch.setattr("corpora.build.obtain", slow_obtain)
+    monkeypatch.setattr("wikidx.corpora.build.obtain", slow_obtain)
     with pytest.raises(ArtifactMismatch, match="was built from"):
         build_store(first, StoreOptions())
     assert len(open_store("mine")) == 1000

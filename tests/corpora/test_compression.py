@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from corpora.errors import InputError
-from corpora.reading import compression, readers
-from corpora.reading.compression import lines_of, open_bytes, read_bytes
-from corpora.reading.readers import detect_format, read
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading import compression, readers
+from wikidx.corpora.reading.compression import lines_of, open_bytes, read_bytes
+from wikidx.corpora.reading.readers import detect_format, read
 
 Compress = Callable[[bytes], bytes]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import InputError, UnknownNameError
-from corpora.known.custom import Reading, custom_corpus
-from corpora.passage import BadRecord
-from corpora.reading.readers import detect_format, fail
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.passage import BadRecord
+from wikidx.corpora.reading.readers import detect_format, fail
 
 DOC = '<doc id="7" url="u" title="Sun">\nSun\n\none two three\nMoons.\nfour five\n</doc>\n'
 JSON_ARTICLE = json.dumps({"id": "7", "url": "https://wiki?curid=7", "title": "Sun", "text": "one two three four five"}) + "\n"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.building import staging_path
-from corpora.build import StoreOptions, build_store, open_store, store_path
-from corpora.errors import ArtifactDamaged
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_index
-from indexer.catalog import index_path
-from indexer.indexes.bm25.files import BLOCK_ROWS
 from tests.conftest import corpus_of
+from wikidx.corpora.artifacts.building import staging_path
+from wikidx.corpora.build import StoreOptions, build_store, open_store, store_path
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
 
 PASSAGES = [Passage(str(n), f"T{n // 4}", f"text of passage {n} " * 5) for n in range(600)]
 
@@ -40,7 +40,7 @@ def scramble(path: Path) -> None:
 def test_a_store_begins_again_over_damaged_pieces(
     home: Path, name: str, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 100)
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 100)
     with pytest.raises(KeyboardInterrupt):
         build_store(corpus_of(PASSAGES), StoreOptions(), storing=stop)
     damage(staging_path(store_path("made")) / name)

@@ -1,4 +1,4 @@
-"""``corpora.fetching.download`` against a real server on this machine, which misbehaves as each test tells it to."""
+"""``wikidx.corpora.fetching.download`` against a real server on this machine, which misbehaves as each test tells it to."""
 
 import contextlib
 import hashlib
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import DownloadError, InputError, StorageError
-from corpora.fetching.download import ATTEMPTS, download, mirrored, verify
-from corpora.passage import SourceFile
+from wikidx.corpora.errors import DownloadError, InputError, StorageError
+from wikidx.corpora.fetching.download import ATTEMPTS, download, mirrored, verify
+from wikidx.corpora.passage import SourceFile
 
 CONTENT = random.Random(7).randbytes(3_000_000)
 OTHER = random.Random(8).randbytes(2_900_000)

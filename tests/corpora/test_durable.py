@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from corpora.artifacts.durable import json_value
+from wikidx.corpora.artifacts.durable import json_value
 
 
 def test_a_value() -> None:

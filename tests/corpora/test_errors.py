@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.errors import InputError, MissingExtraError
 
 
 def test_a_missing_extra_is_named_across_processes() -> None:

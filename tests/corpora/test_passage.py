@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.passage import Passage, text_key
+from wikidx.corpora.passage import Passage, text_key
 
 SPACES = [chr(code) for code in range(0x110000) if chr(code).isspace()]
 TEXT = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from([*" \u00a0\u3000\t\nAaßİΣſﬁ①\u0301", *SPACES])))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import InputError, UnknownNameError
-from corpora.known.wiki2018 import CORPUS as WIKI2018
-from corpora.known.wiki2020 import CORPUS as WIKI2020
-from corpora.passage import BadRecord, Passage
-from corpora.reading import readers
-from corpora.reading.readers import detect_format, read
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.known.wiki2018 import CORPUS as WIKI2018
+from wikidx.corpora.known.wiki2020 import CORPUS as WIKI2020
+from wikidx.corpora.passage import BadRecord, Passage
+from wikidx.corpora.reading import readers
+from wikidx.corpora.reading.readers import detect_format, read
 
 HEADER = "id\ttext\ttitle\n"
 GOOD_JSON = '{"id": "g", "title": "Good", "text": "good"}\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from corpora.registry import near_names
+from wikidx.corpora.registry import near_names
 
 
 def test_near_names_are_named() -> None:

@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from corpora.known import sample
+from wikidx.corpora.known import sample
 
 GOLDEN = [
     ("element-79", ["Au", "79", "aurum", "group 11"]),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.passage import Passage
-from corpora.reading.readers import read
-from corpora.reading.splitters import SPLITTERS, split_dpr, split_sections, split_words
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.reading.readers import read
+from wikidx.corpora.reading.splitters import SPLITTERS, split_dpr, split_sections, split_words
 
 LETTERS = st.text("abcdefgh", min_size=1, max_size=3)
 WORDS = st.lists(LETTERS, max_size=60)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts import building as staging
-from corpora.artifacts.building import Outcome, Work, build_artifact, discard, locked, staged_bytes, staging_path
-from corpora.artifacts.manifest import MANIFEST, Manifest, Recipe
-from corpora.errors import InputError, LockedError, PiecesDamaged
+from wikidx.corpora.artifacts import building as staging
+from wikidx.corpora.artifacts.building import Outcome, Work, build_artifact, discard, locked, staged_bytes, staging_path
+from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, Recipe
+from wikidx.corpora.errors import InputError, LockedError, PiecesDamaged
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
 OTHER = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={})

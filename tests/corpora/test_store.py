@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store, skipped_records, store_manifest, store_path
-from corpora.errors import ArtifactDamaged, ArtifactMissing, InputError
-from corpora.passage import Passage, text_key
-from corpora.store import PassageStore
-from corpora.store.layout import ROW_IN_FRAME, damage_named, pack, unpack
 from tests.conftest import corpus_of
+from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_manifest, store_path
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMissing, InputError
+from wikidx.corpora.passage import Passage, text_key
+from wikidx.corpora.store import PassageStore
+from wikidx.corpora.store.layout import ROW_IN_FRAME, damage_named, pack, unpack
 
 Build = Callable[..., PassageStore]
 
@@ -144,14 +144,14 @@ def test_what_cannot_be_stored_names_its_line(home: Path, bad: Passage, reason: 
 
 
 def test_a_duplicate_in_a_later_batch_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 4)
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 4)
     passages = [Passage(str(n), "t", f"text {n}") for n in range(10)]
     with pytest.raises(InputError, match="made, line 11: the id '2' is already that of made, line 3"):
         build_store(corpus_of([*passages, Passage("2", "t", "other")]), StoreOptions())
 
 
 def test_skipped_records_are_counted_and_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpora.store.writer._BATCH_PASSAGES", 2)
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 2)
     passages = [Passage(id_, "t", f"text {n}") for n, id_ in enumerate(["1", "", "2", "1", "3", "2"])]
     manifest = build_store(corpus_of(passages), StoreOptions(skip_bad=True))
     store = open_store("made")
@@ -161,7 +161,7 @@ def test_skipped_records_are_counted_and_listed(home: Path, monkeypatch: pytest.
 
 
 def test_the_memory_map_grows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpora.store.layout._FIRST_MAP_BYTES", 1 << 16)
+    monkeypatch.setattr("wikidx.corpora.store.layout._FIRST_MAP_BYTES", 1 << 16)
     passages = [Passage(str(n), f"title {n}", os.urandom(200).hex()) for n in range(2000)]
     build_store(corpus_of(passages), StoreOptions())
     assert list(open_store("made").read()) == passages

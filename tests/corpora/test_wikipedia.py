@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store, store_manifest
-from corpora.corpus import Corpus
-from corpora.errors import DownloadError, InputError
-from corpora.known import wiki2018, wiki2020
-from corpora.passage import Passage
 from tests.loopback import serving
+from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import DownloadError, InputError
+from wikidx.corpora.known import wiki2018, wiki2020
+from wikidx.corpora.passage import Passage
 
 
 def smaller(corpus: Corpus, n_passages: int | None, *files: Path) -> Corpus:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import pytest
 
-from corpora.errors import IdxError
-from runtimes.cli import main
-from runtimes.cli.screen import fail
+from wikidx.corpora.errors import IdxError
+from wikidx.runtimes.cli import main
+from wikidx.runtimes.cli.screen import fail
 
 ENCODER = "contriever"
 

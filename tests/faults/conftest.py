@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.build import store_path
-from indexer.catalog import index_path
-from indexer.encoders.checkpoints import HubCheckpoint
-from indexer.encoders.contriever import BASE, SPEC
 from tests.faults.commands import ENCODER, idx
+from wikidx.corpora.build import store_path
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.encoders.checkpoints import HubCheckpoint
+from wikidx.indexer.encoders.contriever import BASE, SPEC
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.building import locked, staging_path
-from corpora.artifacts.manifest import MANIFEST, manifest_from_json
-from indexer.vectors.file import finished_ranges
 from tests.faults.commands import ENCODER, command, ended, idx, started
 from tests.faults.conftest import QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask, wait_until
+from wikidx.corpora.artifacts.building import locked, staging_path
+from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
+from wikidx.indexer.vectors.file import finished_ranges
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 

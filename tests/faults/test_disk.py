@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.building import staging_path
-from corpora.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.custom import Reading, custom_corpus
-from indexer.build import build_index
 from tests.faults.commands import ENCODER, Ended, ended, idx
 from tests.faults.conftest import KINDS, QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask
+from wikidx.corpora.artifacts.building import staging_path
+from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.indexer.build import build_index
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 

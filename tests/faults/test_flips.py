@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.manifest import MANIFEST
-from corpora.build import open_store
-from corpora.store.layout import DATABASE
 from tests.faults.commands import ENCODER, Ended, ended, idx
 from tests.faults.conftest import KINDS, N_PASSAGES, PARTIAL, path_of
+from wikidx.corpora.artifacts.manifest import MANIFEST
+from wikidx.corpora.build import open_store
+from wikidx.corpora.store.layout import DATABASE
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts.building import PIECES, staging_path
-from corpora.artifacts.home import corpus_path
-from corpora.artifacts.manifest import MANIFEST, is_finished
-from corpora.build import open_store
-from indexer.build import open_vector_index
-from indexer.catalog import index_path
-from indexer.vectors.file import VECTORS
 from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of
+from wikidx.corpora.artifacts.building import PIECES, staging_path
+from wikidx.corpora.artifacts.home import corpus_path
+from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished
+from wikidx.corpora.build import open_store
+from wikidx.indexer.build import open_vector_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.vectors.file import VECTORS
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from retrievers.base import Ranking
-from retrievers.client import RemoteSearcher
-from retrievers.errors import NotReady, Unreachable
-from retrievers.opening import open_searcher
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import QUERIES
 from tests.retrievers.server.serving import ask, wait_until
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.errors import NotReady, Unreachable
+from wikidx.retrievers.opening import open_searcher
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 

@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError
 
 Found = TypeVar("Found")
 

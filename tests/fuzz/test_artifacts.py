@@ -12,17 +12,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.artifacts.manifest import MANIFEST, manifest_from_json
-from corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
-from corpora.errors import IdxError
-from corpora.passage import Passage
-from corpora.store.layout import ROW_IN_FRAME, pack, unpack
-from indexer.build import build_index, open_index
-from indexer.catalog import index_path
-from runtimes.cli.listing import _origin, _parts
 from tests.conftest import corpus_of
 from tests.fuzz.mutating import damaged, examples, found_or_refused
 from tests.runtimes.questions.test_damaged import with_one_changed
+from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
+from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store.layout import ROW_IN_FRAME, pack, unpack
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_path
+from wikidx.runtimes.cli.listing import _origin, _parts
 
 PASSAGES = [Passage(str(n), f"Title {n}", f"river number {n} and word{n % 7}") for n in range(40)]
 QUERIES = ["river number", "word3", "title 5", "nothing"]
@@ -122,7 +122,7 @@ def test_damaged_postings(built: Path, data: st.DataObject) -> None:
 @examples()
 @given(raw=damaged(ROW_IN_FRAME.pack(7) + pack(b"1", "é".encode(), b"text")))
 def test_passages_of_any_bytes(raw: bytes) -> None:
-    from corpora.store.layout import damage_named
+    from wikidx.corpora.store.layout import damage_named
 
     def read() -> Passage:
         with damage_named(Path("made")):

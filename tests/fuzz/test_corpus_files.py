@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from corpora.known.custom import Reading, custom_corpus
-from corpora.passage import BadRecord, Passage
-from corpora.reading import readers
-from corpora.reading.readers import READERS, detect_format, read
-from corpora.reading.splitters import SPLITTERS
 from tests.fuzz.mutating import COMPRESSIONS, check_refusal, damaged, examples, found_or_refused, in_memory_of, packed
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.passage import BadRecord, Passage
+from wikidx.corpora.reading import readers
+from wikidx.corpora.reading.readers import READERS, detect_format, read
+from wikidx.corpora.reading.splitters import SPLITTERS
 
 TSV = b'id\ttext\ttitle\n1\t"say ""hi"" now"\tThe "Nile"\n2\ta\tb\n\n"3"\t"two\nlines"\t\n'
 JSONL = b'{"id": "1", "title": "T", "text": "one"}\n\n{"id": 2, "title": null, "text": "\\u00e9", "section": "S"}\n'

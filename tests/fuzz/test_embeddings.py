@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indexer.published.formats import find_embeddings
 from tests.fuzz.mutating import damaged, examples, found_or_refused, in_memory_of
+from wikidx.indexer.published.formats import find_embeddings
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
 IDS = ["1", "2", "wiki:3", "é"]

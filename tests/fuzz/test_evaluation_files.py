@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.reading import compression
-from runtimes.evaluation import predictions
-from runtimes.evaluation.retrieval.query_groups import read_groups
-from runtimes.evaluation.retrieval.trec import read_qrels, read_run
-from runtimes.execution.runs import PREDICTIONS, RUN
-from runtimes.llms.scripted import read_script
 from tests.fuzz.mutating import COMPRESSIONS, damaged, examples, found_or_refused, in_memory_of, packed
+from wikidx.corpora.reading import compression
+from wikidx.runtimes.evaluation import predictions
+from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
+from wikidx.runtimes.evaluation.retrieval.trec import read_qrels, read_run
+from wikidx.runtimes.execution.runs import PREDICTIONS, RUN
+from wikidx.runtimes.llms.scripted import read_script
 
 RUN_LINES = b"q1 Q0 b 1 2.5 tag\nq1\tQ0\ta 2 2.5 tag\n\nq2 Q0 x 1 -1e-9 tag\n"
 QRELS = b"q1 0 a 1\nq1 0 b 0\nq2 0 \xc3\xa9 -1\n"

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retrievers.client import RemoteSearcher, ServerClient
-from retrievers.mcp.sources import RemoteSource
-from retrievers.server.settings import Settings
-from runtimes.execution.identity import served
 from tests.fuzz.mutating import damaged, examples, found_or_refused
 from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture
 from tests.retrievers.server.serving import ask, serving
+from wikidx.retrievers.client import RemoteSearcher, ServerClient
+from wikidx.retrievers.mcp.sources import RemoteSource
+from wikidx.retrievers.server.settings import Settings
+from wikidx.runtimes.execution.identity import served
 
 BODY = b'{"queries": ["fox"], "k": 3}'
 HEAD = b"POST /v1/search HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 28\r\nconnection: close\r\n\r\n"

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.artifacts.home import split_name
-from indexer.machine.devices import check_devices
-from indexer.naming import canonical_name
-from retrievers.options import SearchOptions
-from runtimes.cli.search import _factors
-from runtimes.execution.assignments import assigned
-from runtimes.llms.naming import parse_spec
-from runtimes.methods import METHODS, find_method
 from tests.fuzz.mutating import damaged, examples, found_or_refused
+from wikidx.corpora.artifacts.home import split_name
+from wikidx.indexer.machine.devices import check_devices
+from wikidx.indexer.naming import canonical_name
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.cli.search import _factors
+from wikidx.runtimes.execution.assignments import assigned
+from wikidx.runtimes.llms.naming import parse_spec
+from wikidx.runtimes.methods import METHODS, find_method
 
 VALUES = (b"3", b"true", b"none", b"0.5", b'{"bm25": 0.5}', b'["a", "b"]', b"max", b"1e999", b"-1", b"")
 KINDS: dict[str, Any] = {name: find_method(name).options for name in METHODS} | {"search": SearchOptions}

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtimes.questions import FORMATS, read_questions
 from tests.fuzz.mutating import damaged, examples, found_or_refused, packed
 from tests.runtimes.questions.made import MADE
+from wikidx.runtimes.questions import FORMATS, read_questions
 
 PLAIN = b'{"question": "Who?"}\n{"question": "When?", "id": "7", "answers": ["A", "B"]}\n'
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtimes.errors import LLMError
-from runtimes.evaluation.by_models.judge import RULES, read_vote
-from runtimes.execution.rehearsal import StandInSearcher
-from runtimes.llms import openai_bodies
-from runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
-from runtimes.llms.openai_connection import _checked
-from runtimes.llms.openai_http import _Answer
-from runtimes.methods import METHODS, model_output
-from runtimes.methods.ra_isf.replies import relevant_numbers, verdict
-from runtimes.methods.sub_questions import sub_questions
 from tests.fuzz.mutating import check_refusal, damaged, examples
 from tests.runtimes.questions.test_records import JSON
 from tests.runtimes.test_bad_output import predicted
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.evaluation.by_models.judge import RULES, read_vote
+from wikidx.runtimes.execution.rehearsal import StandInSearcher
+from wikidx.runtimes.llms import openai_bodies
+from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
+from wikidx.runtimes.llms.openai_connection import _checked
+from wikidx.runtimes.llms.openai_http import _Answer
+from wikidx.runtimes.methods import METHODS, model_output
+from wikidx.runtimes.methods.ra_isf.replies import relevant_numbers, verdict
+from wikidx.runtimes.methods.sub_questions import sub_questions
 
 OBJECT = {"relevant": "yes", "cite_list": [{"cite": "[1]", "cite_content": "text", "reason_for_cite": "r"}], "answer": "Paris", "n": 1}
 TEXTS = (

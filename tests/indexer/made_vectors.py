@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.artifacts.building import Outcome, Work
-from corpora.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
-from corpora.store import PassageStore
-from indexer.base import Hits, Stored, Vectors
-from indexer.catalog import index_path
-from indexer.page_checks import build_checked, write_sums
-from indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile
+from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Hits, Stored, Vectors
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.page_checks import build_checked, write_sums
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile
 
 ENCODER = "minilm"  # nothing is encoded: only its name is used
 

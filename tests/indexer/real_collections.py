@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.passage import Passage
-from indexer.build import build_index, open_index
-from indexer.catalog import index_path
-from indexer.indexes.bm25 import BM25Index
-from indexer.indexes.lucene.index import LuceneIndex
 from tests.conftest import corpus_of
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.bm25 import BM25Index
+from wikidx.indexer.indexes.lucene.index import LuceneIndex
 
 
 class Collection(NamedTuple):

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.analysis import ANALYZER, TermNumbers, english
-from indexer.analysis.automaton import DEAD, START, compile_pattern
-from indexer.analysis.characters import CLASSES, class_table, lower_case_table
-from indexer.analysis.grammar import PATTERN
-from indexer.analysis.terms import STOP_WORDS
-from indexer.analysis.tokens import next_token, token_rules
 from tests.conftest import ROOT
+from wikidx.indexer.analysis import ANALYZER, TermNumbers, english
+from wikidx.indexer.analysis.automaton import DEAD, START, compile_pattern
+from wikidx.indexer.analysis.characters import CLASSES, class_table, lower_case_table
+from wikidx.indexer.analysis.grammar import PATTERN
+from wikidx.indexer.analysis.terms import STOP_WORDS
+from wikidx.indexer.analysis.tokens import next_token, token_rules
 
 # What Lucene answers; test_analysis_lucene holds each case to it.
 CASES = [
@@ -216,7 +216,7 @@ def test_the_kernels_do_what_their_python_does() -> None:
     texts = [text for text, _ in CASES] + [" ".join(STEMS).replace(":", " "), "𐐨" * 200 + "s", *(f"term{i}" for i in range(300))]
     script = """
 import json, sys
-from indexer.analysis import TermNumbers
+from wikidx.indexer.analysis import TermNumbers
 numbers = TermNumbers()
 in_order, ends = numbers.add(json.load(sys.stdin))
 pool, term_ends = numbers.table()
@@ -232,8 +232,8 @@ print(json.dumps([array.tolist() for array in (in_order, ends, pool, term_ends)]
 def test_importing_compiles_nothing() -> None:
     script = """
 import sys
-import indexer.analysis
-from indexer.analysis.numbering import number_terms
+import wikidx.indexer.analysis
+from wikidx.indexer.analysis.numbering import number_terms
 assert not number_terms.signatures and "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)

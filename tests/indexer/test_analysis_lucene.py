@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.analysis import TermNumbers, english
-from indexer.analysis.characters import CLASSES, class_table
-from indexer.indexes.lucene.jvm import in_java, java_class
 from tests.indexer.test_analysis import CASES, STEMS
+from wikidx.indexer.analysis import TermNumbers, english
+from wikidx.indexer.analysis.characters import CLASSES, class_table
+from wikidx.indexer.indexes.lucene.jvm import in_java, java_class
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)

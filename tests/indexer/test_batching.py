@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer.embedding import batching
-from indexer.embedding.batching import batches, pieces
+from wikidx.indexer.embedding import batching
+from wikidx.indexer.embedding.batching import batches, pieces
 
 
 def made(n: int) -> np.typing.NDArray[np.int64]:

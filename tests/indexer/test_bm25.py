@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.build import open_store
-from corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.analysis import english
-from indexer.build import build_index, open_index
-from indexer.catalog import index_manifest, index_path
-from indexer.indexes.bm25 import BM25Index, files, inversion
-from indexer.indexes.bm25.dictionary import Dictionary
-from indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.analysis import english
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.indexes.bm25 import BM25Index, files, inversion
+from wikidx.indexer.indexes.bm25.dictionary import Dictionary
+from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
 
 Build = Callable[..., PassageStore]
 
@@ -122,7 +122,7 @@ def test_results_do_not_depend_on_the_batch_or_on_other_threads(
 ) -> None:
     index = built(build, passages)
     in_one_thread = index.search(QUERIES * 10, 20)
-    monkeypatch.setattr("indexer.indexes.bm25.index._POSTINGS_WORTH_THREADS", 0)
+    monkeypatch.setattr("wikidx.indexer.indexes.bm25.index._POSTINGS_WORTH_THREADS", 0)
     batch = index.search(QUERIES * 10, 20)
     assert [part.tobytes() for part in batch] == [part.tobytes() for part in in_one_thread]
     alone = [index.search([query], 20) for query in QUERIES]

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from corpora.passage import Passage
-from indexer.analysis import TermNumbers
-from indexer.base import Hits
-from indexer.indexes.lucene.jvm import in_java, java_class
 from tests.indexer.real_collections import COLLECTIONS, Pair, dpr_union, index_both, sampled
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.analysis import TermNumbers
+from wikidx.indexer.base import Hits
+from wikidx.indexer.indexes.lucene.jvm import in_java, java_class
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)

@@ -16,8 +16,8 @@ import ir_measures
 import pytest
 from ir_measures import AP, P, R, nDCG
 
-from indexer.base import Hits
 from tests.indexer.real_collections import COLLECTIONS, Collection, Pair, index_both
+from wikidx.indexer.base import Hits
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from corpora.errors import InputError
-from indexer.embedding.embed import resources
-from indexer.embedding.options import EmbedOptions, Precision
-from indexer.machine import devices
-from indexer.machine.threads import n_threads
-from indexer.naming import encoder_spec
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.options import EmbedOptions, Precision
+from wikidx.indexer.machine import devices
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.naming import encoder_spec
 
 CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pytest
 
-from corpora.build import open_store
-from corpora.errors import IdxError
-from corpora.passage import Passage
-from corpora.progress import Progress, silent
-from corpora.store import PassageStore
-from indexer.base import Stored, Vectors
-from indexer.embedding import batching, pipeline
-from indexer.embedding.embed import EmbedProgress, embed
-from indexer.embedding.options import Precision, Resources
-from indexer.embedding.pipeline import Job, PassageEncoder
-from indexer.encoders.spec import Tokens
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VECTORS, VectorFile, finished_ranges
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Stored, Vectors
+from wikidx.indexer.embedding import batching, pipeline
+from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from wikidx.indexer.embedding.options import Precision, Resources
+from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
+from wikidx.indexer.encoders.spec import Tokens
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
 if TYPE_CHECKING:
     import torch

@@ -16,22 +16,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import indexer.build
-from corpora.artifacts.building import staging_path
-from corpora.build import open_store
-from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
-from corpora.passage import Passage
-from corpora.progress import silent
-from corpora.store import PassageStore
-from indexer.build import build_vectors, refuse_other_weights
-from indexer.catalog import index_path
-from indexer.embedding.embed import EmbedProgress, embed
-from indexer.embedding.options import EmbedOptions, Precision, Resources
-from indexer.embedding.pipeline import Job, PassageEncoder
-from indexer.encoders.spec import EncoderSpec, with_checkpoint
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VECTORS, VectorFile, finished_ranges
+import wikidx.indexer.build
 from tests.conftest import ROOT
+from wikidx.corpora.artifacts.building import staging_path
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import silent
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_vectors, refuse_other_weights
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
+from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
+from wikidx.indexer.encoders.spec import EncoderSpec, with_checkpoint
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
 pytestmark = pytest.mark.slow  # processes that are started afresh, with torch: a minute
 
@@ -42,7 +42,7 @@ RANGE_ROWS = 250
 
 @pytest.fixture
 def spec(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(indexer.build, "RANGE_ROWS", RANGE_ROWS)
+    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", RANGE_ROWS)
     return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
 
 
@@ -112,18 +112,18 @@ SCRIPT = """
 import sys
 from functools import partial
 from pathlib import Path
-from corpora.build import open_store
-import indexer.build
-from indexer.build import build_vectors
-from indexer.machine.devices import EmbedOptions, Precision, Resources
-from indexer.embedding.embed import EmbedProgress, embed
-from indexer.encoders.spec import with_checkpoint
-from indexer.naming import encoder_spec
-from indexer.embedding.pipeline import Job
-from indexer.vectors.file import VectorFile
+from wikidx.corpora.build import open_store
+import wikidx.indexer.build
+from wikidx.indexer.build import build_vectors
+from wikidx.indexer.machine.devices import EmbedOptions, Precision, Resources
+from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from wikidx.indexer.encoders.spec import with_checkpoint
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.embedding.pipeline import Job
+from wikidx.indexer.vectors.file import VectorFile
 
 what, range_rows, checkpoint, *folder = sys.argv[1:]
-indexer.build.RANGE_ROWS = int(range_rows)
+wikidx.indexer.build.RANGE_ROWS = int(range_rows)
 spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
 if what == "build":
     build_vectors("made", spec, open_store("made"), EmbedOptions(device="cpu"))
@@ -221,7 +221,7 @@ def test_a_device_that_cannot_be_used_costs_no_finished_vector(
     staging = staging_path(index_path("made", "contriever"))
     finished = kept(staging)
     assert finished
-    monkeypatch.setattr("indexer.machine.devices._devices", lambda device: ("cpu", "cuda:9"))
+    monkeypatch.setattr("wikidx.indexer.machine.devices._devices", lambda device: ("cpu", "cuda:9"))
     with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     assert finished.items() <= kept(staging).items()

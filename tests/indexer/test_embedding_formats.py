@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.errors import InputError, StorageError
-from indexer.base import Vectors
-from indexer.published import formats as embedding_formats
-from indexer.published.formats import Embeddings, find_embeddings, hashed
+from wikidx.corpora.errors import InputError, StorageError
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.published import formats as embedding_formats
+from wikidx.indexer.published.formats import Embeddings, find_embeddings, hashed
 
 IDS = [f"id {n}" for n in range(1, 1201)]
 VECTORS: Vectors = np.random.default_rng(3).normal(size=(1200, 8)).astype(np.float32)

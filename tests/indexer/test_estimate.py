@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.home import downloads_path
-from corpora.known import sample
-from corpora.passage import Passage, SourceFile
-from indexer.embedding.options import EmbedOptions, Precision, Resources
-from indexer.embedding.pipeline import Measured
-from indexer.estimate import Need, disk_shortage, import_need, need_of, vectors_need
-from indexer.naming import encoder_spec
-from indexer.published.addresses import PublishedVectors
-from indexer.published.importing import ImportOptions
+from wikidx.corpora.artifacts.home import downloads_path
+from wikidx.corpora.known import sample
+from wikidx.corpora.passage import Passage, SourceFile
+from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
+from wikidx.indexer.embedding.pipeline import Measured
+from wikidx.indexer.estimate import Need, disk_shortage, import_need, need_of, vectors_need
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.published.addresses import PublishedVectors
+from wikidx.indexer.published.importing import ImportOptions
 
 MEASURED = Measured(seconds_per_byte=1e-6, dim=768, peak_bytes=2_000_000_000)
 

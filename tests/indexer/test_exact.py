@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from corpora.store import Rows
-from indexer.base import Hits, Placement, Vectors
-from indexer.indexes.exact import cpu as exact_cpu
-from indexer.indexes.exact.index import ExactIndex
 from tests.conftest import ROOT
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Hits, Placement, Vectors
+from wikidx.indexer.indexes.exact import cpu as exact_cpu
+from wikidx.indexer.indexes.exact.index import ExactIndex
 
 ENGINES = {"numba": ("cpu",), "torch": ("cpu:0",), "torch, three devices": ("cpu",) * 3}
 NONE: Rows = np.empty(0, dtype=np.int64)
@@ -176,10 +176,10 @@ def test_more_queries_and_results_than_are_held_at_once(devices: tuple[str, ...]
     vectors, queries = whole(1000, 6, 0), whole(30, 6, 1)
     monkeypatch.setattr(exact_cpu, "_CANDIDATE_BYTES", 20_000)
     if devices != ("cpu",):
-        monkeypatch.setattr("indexer.indexes.exact.gpu._MAX_KEYS", 1000)
-        monkeypatch.setattr("indexer.indexes.exact.gpu._FIRST_TILE_SCORES", 500)
-        monkeypatch.setattr("indexer.indexes.exact.gpu._TILE_SCORES", 3000)
-        monkeypatch.setattr("indexer.indexes.exact.gpu_best._MOST_AT_ONCE", 200)
+        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._MAX_KEYS", 1000)
+        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._FIRST_TILE_SCORES", 500)
+        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._TILE_SCORES", 3000)
+        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu_best._MOST_AT_ONCE", 200)
     for k in (3, 400):
         assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 
@@ -197,7 +197,7 @@ def test_searches_of_several_threads(devices: tuple[str, ...]) -> None:
 IN_PROCESSES = """
 import multiprocessing, sys
 import numpy as np
-from indexer.indexes.exact.index import ExactIndex
+from wikidx.indexer.indexes.exact.index import ExactIndex
 
 def made(n, seed):
     return np.random.default_rng(seed).integers(-2, 3, (n, 16)).astype(np.float32)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.indexes.exact import best_keys, products
-from indexer.indexes.exact.best_keys import Scored, best_hits, collect, keep_largest, no_candidates, no_thresholds, taken
-from indexer.indexes.exact.products import PANEL, ROWS, SMALL_PANEL, Ahead, panels_of, score_rows, widen
 from tests.conftest import ROOT
+from wikidx.indexer.indexes.exact import best_keys, products
+from wikidx.indexer.indexes.exact.best_keys import Scored, best_hits, collect, keep_largest, no_candidates, no_thresholds, taken
+from wikidx.indexer.indexes.exact.products import PANEL, ROWS, SMALL_PANEL, Ahead, panels_of, score_rows, widen
 
 NOWHERE = Ahead(np.int64(0), 64)
 floats = st.floats(width=32, allow_nan=False, allow_infinity=True) | st.sampled_from([0.0, -0.0, 1.0, -1.0])
@@ -130,7 +130,7 @@ def test_collect_keeps_the_best(
 @pytest.mark.parametrize(("cpu", "features", "expected"), [("generic", "", 6), ("skylake-avx512", "+avx2,+avx512f", 24)])
 def test_rows_at_once_go_by_what_numba_compiles_for(cpu: str, features: str, expected: int) -> None:
     environment = {**os.environ, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features}
-    command = [sys.executable, "-c", "from indexer.indexes.exact.products import ROWS; print(ROWS)"]
+    command = [sys.executable, "-c", "from wikidx.indexer.indexes.exact.products import ROWS; print(ROWS)"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
     assert ran.stdout == f"{expected}\n"
 

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-from corpora.errors import IdxError  # noqa: E402
-from indexer.indexes.exact import gpu as exact_torch  # noqa: E402
-from indexer.indexes.exact.best_keys import best_hits  # noqa: E402
-from indexer.indexes.exact.gpu import Part, TorchEngine, load_parts  # noqa: E402
-from indexer.indexes.exact.gpu_best import BLOCK, Best  # noqa: E402
+from wikidx.corpora.errors import IdxError  # noqa: E402
+from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
+from wikidx.indexer.indexes.exact.best_keys import best_hits  # noqa: E402
+from wikidx.indexer.indexes.exact.gpu import Part, TorchEngine, load_parts  # noqa: E402
+from wikidx.indexer.indexes.exact.gpu_best import BLOCK, Best  # noqa: E402
 
 NONE = np.empty(0, dtype=np.int64)
 

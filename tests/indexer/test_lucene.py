@@ -15,17 +15,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from corpora.artifacts.manifest import Manifest, read_manifest
-from corpora.build import open_store
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_index, open_index
-from indexer.catalog import index_path
-from indexer.indexes.lucene import build as lucene_build
-from indexer.indexes.lucene.index import LuceneIndex, damage_named
-from indexer.indexes.lucene.jvm import JavaError, in_java, java_class
 from tests.conftest import corpus_of
+from wikidx.corpora.artifacts.manifest import Manifest, read_manifest
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.lucene import build as lucene_build
+from wikidx.indexer.indexes.lucene.index import LuceneIndex, damage_named
+from wikidx.indexer.indexes.lucene.jvm import JavaError, in_java, java_class
 
 pytestmark = pytest.mark.slow  # Java: twenty seconds
 
@@ -61,7 +61,7 @@ def manifest() -> Manifest:
 @pytest.fixture(scope="module")
 def union(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The first 2,000 passages of dpr_union and their index, which is built once."""
-    from corpora.build import StoreOptions, build_store
+    from wikidx.corpora.build import StoreOptions, build_store
 
     with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line, _ in zip(file, range(2000), strict=False)]

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.home import home as data_home
-from corpora.artifacts.manifest import Manifest, read_manifest
-from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_index, open_index
-from indexer.catalog import index_path
-from indexer.indexes.kinds import Size
-from indexer.indexes.lucene import build as lucene_build
-from indexer.indexes.lucene.build import cost
-from indexer.indexes.lucene.index import LuceneIndex
+from wikidx.corpora.artifacts.home import home as data_home
+from wikidx.corpora.artifacts.manifest import Manifest, read_manifest
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.kinds import Size
+from wikidx.indexer.indexes.lucene import build as lucene_build
+from wikidx.indexer.indexes.lucene.build import cost
+from wikidx.indexer.indexes.lucene.index import LuceneIndex
 
 pytestmark = pytest.mark.slow  # Java: half a minute
 

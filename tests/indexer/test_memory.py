@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.machine.memory import available_bytes, memory_bytes
+from wikidx.indexer.machine.memory import available_bytes, memory_bytes
 
 GIB = 1 << 30
 
@@ -15,8 +15,8 @@ GIB = 1 << 30
 @pytest.fixture
 def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files that tell a container's memory; none of them is there yet."""
-    monkeypatch.setattr("indexer.machine.memory._CGROUP", tmp_path)
-    monkeypatch.setattr("indexer.machine.memory._MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr("wikidx.indexer.machine.memory._CGROUP", tmp_path)
+    monkeypatch.setattr("wikidx.indexer.machine.memory._MEMINFO", tmp_path / "meminfo")
     return tmp_path
 
 

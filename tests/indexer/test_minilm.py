@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.errors import ArtifactMismatch, InputError
-from corpora.passage import Passage
-from indexer.base import Vectors
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import encoder_spec
 from tests.conftest import ROOT
+from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.naming import encoder_spec
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def test_a_device_that_is_not_there_is_refused(device: str, reason: str) -> None
 _SHAPES = """
 import random
 from pathlib import Path
-from indexer.embedding.embed import encoder_spec
-from indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.embedding.embed import encoder_spec
+from wikidx.indexer.encoders.transformer import TransformerEncoder
 from tests.conftest import ROOT
 
 encoder, rng = TransformerEncoder(encoder_spec("minilm")), random.Random(0)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from corpora.errors import UnknownNameError
-from indexer import ENCODERS, INDEXES, VECTOR_INDEXES
-from indexer.catalog import index_path
-from indexer.naming import encoder_spec, index_names, parse_index_name
+from wikidx.corpora.errors import UnknownNameError
+from wikidx.indexer import ENCODERS, INDEXES, VECTOR_INDEXES
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.naming import encoder_spec, index_names, parse_index_name
 
 
 def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:

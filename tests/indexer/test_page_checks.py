@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.errors import ArtifactDamaged
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import SearchParams
-from indexer.build import build_index, open_rescorer, open_vector_index
-from indexer.catalog import index_manifest, index_path
-from indexer.indexes.faiss.library import INDEX_FILE, load_faiss
-from indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
-from indexer.vectors.file import VECTORS
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import SearchParams
+from wikidx.indexer.build import build_index, open_rescorer, open_vector_index
+from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
+from wikidx.indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
+from wikidx.indexer.vectors.file import VECTORS
 
 N, DIM = 6_000, 64  # 24 pages
 QUERIES = clustered(20, DIM, 1)
@@ -132,7 +132,7 @@ def test_an_index_has_few_files_open_and_releases_them(store: PassageStore) -> N
 def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(1 << 20))
     command = (
-        "import sys, threading, time; from pathlib import Path; from indexer.page_checks import map_bytes\n"
+        "import sys, threading, time; from pathlib import Path; from wikidx.indexer.page_checks import map_bytes\n"
         "a = map_bytes(Path(sys.argv[1]))\n"
         "def read():\n    while True: a.sum()\n"
         "threading.Thread(target=read, daemon=True).start(); time.sleep(0.2)"

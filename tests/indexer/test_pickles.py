@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.errors import InputError
-from indexer.published.pickles import Array, Extent, read_pickle
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.published.pickles import Array, Extent, read_pickle
 
 PROTOCOLS = (3, 4, 5)  # those in which bytes are bytes
 

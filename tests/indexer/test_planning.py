@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import StoreOptions
-from corpora.errors import StorageError, UnknownNameError
-from corpora.known.custom import Reading
-from corpora.progress import Progress
-from corpora.resolving import resolve
-from indexer import estimate
-from indexer.planning import BuildSpec, build, carry_out, plan
 from tests.conftest import ROOT
+from wikidx.corpora.build import StoreOptions
+from wikidx.corpora.errors import StorageError, UnknownNameError
+from wikidx.corpora.known.custom import Reading
+from wikidx.corpora.progress import Progress
+from wikidx.corpora.resolving import resolve
+from wikidx.indexer import estimate
+from wikidx.indexer.planning import BuildSpec, build, carry_out, plan
 
 BUILD = """
-import sys
-from corpora.resolving import resolve
-from indexer.planning import BuildSpec, build
+import re, sys
+from wikidx.corpora.resolving import resolve
+from wikidx.indexer.planning import BuildSpec, build
 found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-flat")))
 print(*found, {part: manifest.count("rows") for part, manifest in found.items()}["minilm-ivf"])
-print([name for name in sys.modules if name.partition(".")[0] in ("runtimes", "retrievers", "typer", "rich")])
+print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)|typer|rich", name)])
 """
 
 

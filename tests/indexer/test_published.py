@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts.building import locked, staging_path
-from corpora.artifacts.manifest import Manifest
-from corpora.build import open_store
-from corpora.errors import ArtifactMismatch, InputError, LockedError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Vectors
-from indexer.build import open_index
-from indexer.catalog import index_path
-from indexer.indexes.exact.index import ExactIndex
-from indexer.naming import encoder_spec
-from indexer.published import formats as embedding_formats
-from indexer.published import importing as published
-from indexer.published.formats import find_embeddings
-from indexer.published.importing import ImportOptions, import_vectors
-from indexer.vectors.file import VECTORS
+from wikidx.corpora.artifacts.building import locked, staging_path
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMismatch, InputError, LockedError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.build import open_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.exact.index import ExactIndex
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.published import formats as embedding_formats
+from wikidx.indexer.published import importing as published
+from wikidx.indexer.published.formats import find_embeddings
+from wikidx.indexer.published.importing import ImportOptions, import_vectors
+from wikidx.indexer.vectors.file import VECTORS
 
 DIM = 8
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, SearchParam, SearchParams, Vectors
-from indexer.recall.measuring import measured, recall, settings
+from wikidx.indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, SearchParam, SearchParams, Vectors
+from wikidx.indexer.recall.measuring import measured, recall, settings
 
 
 def hits(rows: list[list[int]]) -> Hits:
@@ -48,7 +48,7 @@ class OneMoreRow:
 
 
 def test_each_depth_is_what_a_search_for_so_many_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.recall.measuring._MIN_S", 0.0)
+    monkeypatch.setattr("wikidx.indexer.recall.measuring._MIN_S", 0.0)
 
     class BetterTheDeeper(OneMoreRow):
         def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
@@ -60,7 +60,7 @@ def test_each_depth_is_what_a_search_for_so_many_finds(monkeypatch: pytest.Monke
 
 
 def test_every_setting_has_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.recall.measuring._MIN_S", 0.0)
+    monkeypatch.setattr("wikidx.indexer.recall.measuring._MIN_S", 0.0)
     points = list(measured(OneMoreRow(), np.zeros((3, 2), dtype=np.float32), hits([[0, 1, 2, 3]] * 3)))
     assert [(point.setting, point.recall[1]) for point in points] == [({"nprobe": n}, 1.0) for n in (1, 2, 4)]
     assert all(point.queries_per_s > 0 for point in points)

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts.manifest import Manifest, Recipe
-from indexer.base import Stored
-from indexer.vectors.corpus_vectors import CorpusVectors, corpus_vectors
-from indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
-from indexer.vectors.rescoring import Rescorer
 from tests.indexer.made_vectors import clustered, sealed
+from wikidx.corpora.artifacts.manifest import Manifest, Recipe
+from wikidx.indexer.base import Stored
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, corpus_vectors
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
+from wikidx.indexer.vectors.rescoring import Rescorer
 
 
 @pytest.fixture(params=["float32", "float16"])
@@ -36,7 +36,7 @@ def test_scores_are_the_products_with_the_rows_named(vectors: CorpusVectors, mon
         np.einsum("qd,qcd->qc", queries.astype(np.float64), stored[rows].astype(np.float64)),
     )
     np.testing.assert_allclose(Rescorer(vectors.array, vectors.missing).scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr("indexer.vectors.rescoring._CANDIDATES_AT_ONCE", 70)  # two queries at a time
+    monkeypatch.setattr("wikidx.indexer.vectors.rescoring._CANDIDATES_AT_ONCE", 70)  # two queries at a time
     np.testing.assert_allclose(Rescorer(vectors.array, vectors.missing).scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
 
 

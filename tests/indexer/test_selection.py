@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from indexer.indexes.bm25 import selection
+from wikidx.indexer.indexes.bm25 import selection
 
 
 def slow_best(scores: list[float], k: int) -> list[tuple[float, int]]:

@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts.manifest import verify_files
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer import VECTOR_INDEXES
-from indexer.base import DEFAULT_PARAMS, Hits, SearchParams, VectorIndex, Vectors
-from indexer.build import build_index, open_vector_index
-from indexer.catalog import built_indexes, index_manifest, index_path
-from indexer.recall.measuring import recall
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
+from wikidx.corpora.artifacts.manifest import verify_files
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer import VECTOR_INDEXES
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams, VectorIndex, Vectors
+from wikidx.indexer.build import build_index, open_vector_index
+from wikidx.indexer.catalog import built_indexes, index_manifest, index_path
+from wikidx.indexer.recall.measuring import recall
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
@@ -170,7 +170,7 @@ def test_ivfpq_is_refused_where_its_codes_would_tell_nothing(build: Callable[...
 
 
 def test_ivfpq_is_not_opened_without_the_memory_that_it_takes(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.indexes.faiss.cpu.available_bytes", lambda: 899)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.cpu.available_bytes", lambda: 899)
     with pytest.raises(InputError, match=r"takes 900 B of memory \(100 vectors × 9 bytes\), of which 899 B can be had"):
         made("minilm-ivfpq", clustered(100, 8, 0))
 
@@ -267,8 +267,8 @@ _FORKS = """
 import os, signal, sys
 import faiss
 import numpy as np
-from corpora.build import open_store
-from indexer.build import open_vector_index
+from wikidx.corpora.build import open_store
+from wikidx.indexer.build import open_vector_index
 faiss.omp_set_num_threads(3)
 queries = np.load(sys.argv[1])
 for name in sys.argv[2:]:
@@ -351,8 +351,8 @@ class Killed(BaseException):
 def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("corpus_vectors", "indexes.faiss_ivf"):
         monkeypatch.setattr(f"indexer.{module}.BATCH_ROWS", 256)
-    monkeypatch.setattr("indexer.indexes.faiss.ivf._PIECE_BATCHES", 1)
-    monkeypatch.setattr("indexer.indexes.faiss.hnsw._SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._PIECE_BATCHES", 1)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.hnsw._SAVE_EVERY_S", 0.0)
     store, vectors, queries = build(passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)
     put_vectors(store, vectors)
 

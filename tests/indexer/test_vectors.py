@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.manifest import Manifest, Recipe
-from corpora.errors import ArtifactDamaged, IdxError, InputError
-from indexer.base import Stored, Vectors
-from indexer.indexes.exact.index import open_exact
-from indexer.vectors.corpus_vectors import corpus_vectors
-from indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, put
 from tests.indexer.made_vectors import sealed
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.manifest import Manifest, Recipe
+from wikidx.corpora.errors import ArtifactDamaged, IdxError, InputError
+from wikidx.indexer.base import Stored, Vectors
+from wikidx.indexer.indexes.exact.index import open_exact
+from wikidx.indexer.vectors.corpus_vectors import corpus_vectors
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, put
 
 N_ROWS = 25
 RANGES = [range(10), range(10, 20), range(20, 25)]

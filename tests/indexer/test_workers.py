@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import open_store
-from corpora.errors import IdxError, InputError
-from corpora.passage import Passage
-from corpora.progress import silent
-from corpora.store import PassageStore
-from indexer.embedding import batching, pipeline
-from indexer.embedding.embed import EmbedProgress, embed
-from indexer.embedding.options import Precision, Resources
-from indexer.embedding.pipeline import Job, embed_ranges
-from indexer.encoders.spec import EncoderSpec, with_checkpoint
-from indexer.machine.workers import ahead, processes
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VectorFile, finished_ranges
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import silent
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.embedding import batching, pipeline
+from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from wikidx.indexer.embedding.options import Precision, Resources
+from wikidx.indexer.embedding.pipeline import Job, embed_ranges
+from wikidx.indexer.encoders.spec import EncoderSpec, with_checkpoint
+from wikidx.indexer.machine.workers import ahead, processes
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VectorFile, finished_ranges
 
 
 class AtOnce(Executor):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from indexer.base import Hits
-from retrievers.kernels import Lists
+from wikidx.indexer.base import Hits
+from wikidx.retrievers.kernels import Lists
 
 Pairs = list[tuple[int, float]]
 """A ranked list: rows and scores, which are float32 values."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.errors import OptionError
-from retrievers import SearchOptions
+from wikidx.corpora.errors import OptionError
+from wikidx.retrievers import SearchOptions
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,7 @@ def test_numpy_s_numbers_and_strings_become_plain_ones() -> None:
 
 
 def test_the_first_options_of_a_process_are_refused_alike() -> None:
-    script = "from retrievers import SearchOptions\ntry:\n  SearchOptions(k=0)\nexcept Exception as error:\n  print(type(error).__name__)"
+    script = (
+        "from wikidx.retrievers import SearchOptions\ntry:\n  SearchOptions(k=0)\nexcept Exception as error:\n  print(type(error).__name__)"
+    )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "OptionError\n"

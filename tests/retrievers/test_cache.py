@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from corpora.passage import Passage
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from indexer.build import build_index
-from retrievers.base import Retriever
-from retrievers.cache import CachedRetriever
-from retrievers.opening import open_retriever, open_searcher
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.build import build_index
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.cache import CachedRetriever
+from wikidx.retrievers.opening import open_retriever, open_searcher
 
 LARGE = 1 << 20
 QUERIES = [f"subject {n}" for n in range(13)] + ["", "xyzzy", "subject 3"]

@@ -13,10 +13,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from corpora.errors import ArtifactDamaged, IdxError, InputError, MissingExtraError, UnknownNameError
-from retrievers import SearchOptions
-from retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex, ServerClient
-from retrievers.errors import (
+from wikidx.corpora.errors import ArtifactDamaged, IdxError, InputError, MissingExtraError, UnknownNameError
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex, ServerClient
+from wikidx.retrievers.errors import (
     BadAnswer,
     DeadlineExceeded,
     InvalidRequest,

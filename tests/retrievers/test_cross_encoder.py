@@ -14,16 +14,16 @@ import tokenizers
 import torch
 import transformers
 
-from corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError, UnknownNameError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Scores
-from indexer.build import build_index
-from retrievers import SearchOptions, cross_encoder
-from retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec, title_and_text
-from retrievers.opening import open_reranker, open_searcher
-from retrievers.rerankers import SIMLM_SPEC
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError, UnknownNameError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Scores
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions, cross_encoder
+from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec, title_and_text
+from wikidx.retrievers.opening import open_reranker, open_searcher
+from wikidx.retrievers.rerankers import SIMLM_SPEC
 
 QUERIES = ["the river nile", "of a", "nile " * 300, "", "7 rivers", "ω"]
 PASSAGES = [

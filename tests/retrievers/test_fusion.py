@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import IdxError
-from indexer.base import Hits
-from retrievers import fusion, kernels
-from retrievers.fusion import Fusion, as_lists, fuse, merge, targets_of
-from retrievers.kernels import Lists
 from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_weighted
+from wikidx.corpora.errors import IdxError
+from wikidx.indexer.base import Hits
+from wikidx.retrievers import fusion, kernels
+from wikidx.retrievers.fusion import Fusion, as_lists, fuse, merge, targets_of
+from wikidx.retrievers.kernels import Lists
 
 RULES = ["max", "sum", "rrf", "interleave"]
 N_ROWS = 9

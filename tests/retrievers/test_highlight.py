@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from corpora.known import sample
-from indexer.analysis import english
-from retrievers.highlight import highlights
+from wikidx.corpora.known import sample
+from wikidx.indexer.analysis import english
+from wikidx.retrievers.highlight import highlights
 
 
 @pytest.mark.parametrize(

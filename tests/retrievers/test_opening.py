@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from corpora.errors import ArtifactMissing, InputError, UnknownNameError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_index
-from retrievers.base import Retriever
-from retrievers.naming import RetrieverName
-from retrievers.opening import OpenCorpora, open_retriever, open_searcher
-from retrievers.options import SearchOptions
-from retrievers.searcher import LocalSearcher
+from wikidx.corpora.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import OpenCorpora, open_retriever, open_searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.searcher import LocalSearcher
 
 
 @pytest.fixture

@@ -6,18 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from corpora.errors import IdxError, InputError, UnknownNameError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Hits, Scores
-from indexer.build import build_index
-from retrievers import SearchOptions
-from retrievers.base import Ranking, Retriever
-from retrievers.opening import open_retriever
-from retrievers.options import DedupRule, MergeRule, RerankRule
-from retrievers.searcher import LocalSearcher
 from tests.retrievers.plain import Pairs, plain_cut, plain_merge, plain_weighted
 from tests.retrievers.worded import WordEncoder, dense_over
+from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Hits, Scores
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Ranking, Retriever
+from wikidx.retrievers.opening import open_retriever
+from wikidx.retrievers.options import DedupRule, MergeRule, RerankRule
+from wikidx.retrievers.searcher import LocalSearcher
 
 GROUPS = [
     ["passage about subject 7", "naïve café 3", "quoted"],

@@ -9,19 +9,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from corpora.errors import ArtifactDamaged, InputError
-from corpora.passage import Passage
-from corpora.store import PassageStore, Rows
-from indexer.base import Scores
-from indexer.build import build_index, open_index
-from indexer.catalog import index_manifest, index_path
-from indexer.indexes.bm25 import BM25Index
-from indexer.indexes.bm25.files import IndexFiles
-from indexer.indexes.lucene.index import LuceneIndex
-from retrievers.base import Retriever
-from retrievers.bm25 import BM25Retriever
-from retrievers.opening import open_retriever
 from tests.retrievers.worded import dense_over
+from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import Scores
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.indexes.bm25 import BM25Index
+from wikidx.indexer.indexes.bm25.files import IndexFiles
+from wikidx.indexer.indexes.lucene.index import LuceneIndex
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.bm25 import BM25Retriever
+from wikidx.retrievers.opening import open_retriever
 
 QUERIES = ["naïve subject 7", "passage passage passage number 12", "café", "quoted", "nowhere to be found", "", "subject " * 1200]
 

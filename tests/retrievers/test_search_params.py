@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, Scores, SearchParam, SearchParams, Vectors
-from retrievers.base import Retriever
-from retrievers.dense import DenseRetriever
-from retrievers.options import SearchOptions
-from retrievers.searcher import LocalSearcher
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, Scores, SearchParam, SearchParams, Vectors
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.dense import DenseRetriever
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.searcher import LocalSearcher
 
 
 class Plain:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from corpora.errors import ArtifactDamaged, IdxError
-from corpora.passage import Passage
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from indexer.build import build_index
-from retrievers import SearchOptions
-from retrievers.base import Found, Ranking
-from retrievers.opening import open_retriever
-from retrievers.searcher import LocalSearcher
+from wikidx.corpora.errors import ArtifactDamaged, IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Found, Ranking
+from wikidx.retrievers.opening import open_retriever
+from wikidx.retrievers.searcher import LocalSearcher
 
 TEXTS = [
     "The red fox jumps over the dog.",

@@ -11,19 +11,19 @@ from typing import get_args
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import InputError, UnknownNameError
-from indexer.build import build_index
-from retrievers import SearchOptions
-from retrievers.base import Ranking, Searcher
-from retrievers.client import RemoteSearcher
-from retrievers.opening import open_searcher
-from retrievers.options import DedupRule, MergeRule
-from retrievers.server.limits import Limits
-from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import serving
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Ranking, Searcher
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.options import DedupRule, MergeRule
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.settings import Settings
 
 GROUPS = [
     ["river whale", "ocean"],

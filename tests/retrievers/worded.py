@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Vectors
-from indexer.indexes.exact.index import ExactIndex
-from indexer.vectors.rescoring import Rescorer
-from retrievers.dense import DenseRetriever
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.indexes.exact.index import ExactIndex
+from wikidx.indexer.vectors.rescoring import Rescorer
+from wikidx.retrievers.dense import DenseRetriever
 
 DIM = 24
 _MAX_WORDS = 16

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from runtimes.cli import main
+from wikidx.runtimes.cli import main
 
 
 class Command:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora import CORPORA
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.registry import load
-from indexer.build import build_index
 from tests.runtimes.command_line import Command
+from wikidx.corpora import CORPORA
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.registry import load
+from wikidx.indexer.build import build_index
 
 
 @pytest.fixture(scope="session")

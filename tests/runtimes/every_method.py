@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtimes.methods import find_method
+from wikidx.runtimes.methods import find_method
 
 _FEW = {"k": 2, "shots": 0, "samples": 2, "max_rounds": 2, "rounds": 2, "max_sentences": 3, "max_steps": 3, "max_sub_questions": 2}
 

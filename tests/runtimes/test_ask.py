@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from corpora.build import open_store
-from retrievers.opening import open_searcher
-from runtimes.execution.executor import execute
-from runtimes.execution.records import prediction_json
-from runtimes.execution.wave import Services
-from runtimes.llms.transformers_engine import TransformersEngine
-from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import list_options
-from runtimes.questions import Question
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import error
 from tests.runtimes.test_serve import idx_serve
+from wikidx.corpora.build import open_store
+from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.transformers_engine import TransformersEngine
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.questions import Question
 
 Script = Callable[..., str]
 

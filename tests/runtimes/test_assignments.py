@@ -8,13 +8,13 @@ from typing import Literal
 
 import pytest
 
-from corpora.errors import IdxError
-from corpora.validation import options
-from retrievers.options import SearchOptions
-from runtimes.cli.ask import written
-from runtimes.execution.assignments import assigned
-from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import list_options, option
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.validation import options
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.cli.ask import written
+from wikidx.runtimes.execution.assignments import assigned
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods.base import list_options, option
 
 
 @options

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from retrievers.base import Ranking
-from retrievers.options import SearchOptions
-from runtimes.execution.executor import execute
-from runtimes.execution.records import prediction_json
-from runtimes.execution.rehearsal import StandInSearcher, made_up_passages
-from runtimes.execution.results import Prediction
-from runtimes.execution.runs import open_run, read_predictions
-from runtimes.execution.wave import Services
-from runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo
-from runtimes.llms.scripted import Scripted, ScriptedLLM
-from runtimes.methods import METHODS, find_method
-from runtimes.questions import Question
 from tests.runtimes.every_method import short_switches
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, made_up_passages
+from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.runs import open_run, read_predictions
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo
+from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.questions import Question
 
 DEFAULTS = SearchOptions()
 TEXTS = {

@@ -10,19 +10,19 @@ from itertools import pairwise
 
 import pytest
 
-from corpora.passage import Passage
-from retrievers.base import Found, Ranking, ScoredPassage
-from retrievers.options import SearchOptions
-from runtimes.errors import LLMError
-from runtimes.execution.executor import execute
-from runtimes.execution.results import Prediction
-from runtimes.execution.wave import Services
-from runtimes.llms.base import AskYesNo, Call, Choice, Generate, MeanNll, Reply, text_of
-from runtimes.llms.scripted import Scripted, ScriptedLLM
-from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import Answer
-from runtimes.methods.requests import Retrieve, Run, generate, retrieve, together, yes_no
-from runtimes.questions import Question
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import Found, Ranking, ScoredPassage
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate, MeanNll, Reply, text_of
+from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import Retrieve, Run, generate, retrieve, together, yes_no
+from wikidx.runtimes.questions import Question
 
 N = 200
 QUESTIONS = [Question(f"q{number}", f"What is thing number {number}?") for number in range(N)]

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from corpora.artifacts.building import locked
-from corpora.build import skipped_records, store_path
-from indexer.catalog import index_path
 from tests.conftest import ROOT
 from tests.faults import commands
 from tests.faults.commands import Ended
+from wikidx.corpora.artifacts.building import locked
+from wikidx.corpora.build import skipped_records, store_path
+from wikidx.indexer.catalog import index_path
 
-IDX = [sys.executable, "-c", "from runtimes.cli import main; main()"]
+IDX = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()"]
 
 
 def idx(*arguments: object, status: int = 0, cwd: Path = ROOT) -> Ended:
@@ -61,7 +61,7 @@ def test_help_answers_at_once() -> None:
     run()
     assert time.perf_counter() - started < 3  # a gross bound; the figure is measured in benchmarks
     loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, runtimes.cli; print(' '.join(sys.modules))"],
+        [sys.executable, "-c", "import sys, wikidx.runtimes.cli; print(' '.join(sys.modules))"],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from corpora.known import sample
-from runtimes.questions import sample_questions
 from tests.runtimes.command_line import Command
+from wikidx.corpora.known import sample
+from wikidx.runtimes.questions import sample_questions
 
 Script = Callable[..., str]
 

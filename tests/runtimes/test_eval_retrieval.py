@@ -6,13 +6,13 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from corpora.known import sample
-from retrievers.opening import open_searcher
-from retrievers.options import SearchOptions
-from runtimes.evaluation.retrieval.has_answer import has_answer
-from runtimes.evaluation.retrieval.values import gold_pages
-from runtimes.questions import Question
 from tests.runtimes.command_line import Command
+from wikidx.corpora.known import sample
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer
+from wikidx.runtimes.evaluation.retrieval.values import gold_pages
+from wikidx.runtimes.questions import Question
 
 pytestmark = pytest.mark.usefixtures("sample_home")
 

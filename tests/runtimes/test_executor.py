@@ -10,20 +10,20 @@ from typing import Literal
 
 import pytest
 
-from corpora.errors import IdxError, InputError, UnknownNameError
-from corpora.passage import Passage
-from retrievers.base import Found, Ranking, ScoredPassage
-from retrievers.options import SearchOptions
-from runtimes.errors import LLMError
-from runtimes.execution.executor import execute
-from runtimes.execution.results import Prediction
-from runtimes.execution.wave import Services
-from runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, text_of
-from runtimes.llms.scripted import ScriptedLLM
-from runtimes.methods.base import Answer
-from runtimes.methods.rag import RagOptions, rag
-from runtimes.methods.requests import Run, generate, look_up, named, note, retrieve, sample, together, truncate, yes_no
-from runtimes.questions import Question
+from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import Found, Ranking, ScoredPassage
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, text_of
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.rag import RagOptions, rag
+from wikidx.runtimes.methods.requests import Run, generate, look_up, named, note, retrieve, sample, together, truncate, yes_no
+from wikidx.runtimes.questions import Question
 
 N = 200
 QUESTIONS = [Question(f"q{number}", f"question {number}") for number in range(N)]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.artifacts.home import home
-from corpora.known import wiki2018
-from runtimes.cli import main
 from tests.loopback import serving
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.known import wiki2018
+from wikidx.runtimes.cli import main
 
 
 def idx(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -57,8 +57,8 @@ def test_idx_build_wiki2018_against_a_mirror(
 
 INTERRUPTED = """
 import os, signal
-import corpora.store.writer as writer
-from runtimes.cli import main
+import wikidx.corpora.store.writer as writer
+from wikidx.runtimes.cli import main
 writer.StoreWriter.finish = lambda self: os.kill(os.getpid(), signal.SIGINT)
 main()
 """

@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.build import open_store
-from corpora.known import wiki2018
-from indexer import ENCODERS
-from indexer.base import Vectors
-from indexer.catalog import index_manifest, index_path
-from indexer.encoders.checkpoints import HubCheckpoint
-from indexer.naming import encoder_spec
-from indexer.published import addresses as published_addresses
-from indexer.vectors.file import VECTORS
 from tests.loopback import serving
 from tests.runtimes.command_line import Command
+from wikidx.corpora.build import open_store
+from wikidx.corpora.known import wiki2018
+from wikidx.indexer import ENCODERS
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.encoders.checkpoints import HubCheckpoint
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.published import addresses as published_addresses
+from wikidx.indexer.vectors.file import VECTORS
 
 pytestmark = pytest.mark.slow  # a whole way for each encoder: a minute
 
@@ -255,7 +255,7 @@ def test_a_checkpoint_that_cannot_be_had_is_named_with_its_files(mirror: Path, i
 
 
 def test_too_small_a_disk_is_said_by_a_dry_run_and_refused_by_a_build(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.estimate.disk_usage", lambda folder: SimpleNamespace(free=10**9))
+    monkeypatch.setattr("wikidx.indexer.estimate.disk_usage", lambda folder: SimpleNamespace(free=10**9))
     steps = {need["step"] for need in json.loads(idx("build", "wiki2018", "--encoder", "contriever", "--dry-run", "--json"))["needs"]}
     assert steps == {"passages", "contriever"}
     assert "GB are needed under" in idx("build", "wiki2018", "--encoder", "contriever", status=2)

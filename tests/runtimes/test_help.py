@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from corpora import CORPORA
-from corpora.passage import Passage
-from indexer import ENCODERS, VECTOR_INDEXES
-from indexer.build import build_index
-from runtimes.cli import app
-from runtimes.cli.examples import EXAMPLES
-from runtimes.methods import METHODS, find_method
-from runtimes.training import find_builder
 from tests.idx_line import parse
 from tests.runtimes.command_line import Command
+from wikidx.corpora import CORPORA
+from wikidx.corpora.passage import Passage
+from wikidx.indexer import ENCODERS, VECTOR_INDEXES
+from wikidx.indexer.build import build_index
+from wikidx.runtimes.cli import app
+from wikidx.runtimes.cli.examples import EXAMPLES
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.training import find_builder
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's copy of a click command

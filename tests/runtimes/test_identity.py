@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_index
-from runtimes.execution import identity
-from runtimes.llms.naming import parse_spec
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index
+from wikidx.runtimes.execution import identity
+from wikidx.runtimes.llms.naming import parse_spec
 
 
 def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.artifacts.manifest import read_manifest
-from corpora.build import StoreOptions, build_store, open_store, store_path
-from corpora.errors import ArtifactMismatch, InputError
-from corpora.passage import Passage
-from indexer.build import build_index, open_index
-from indexer.catalog import index_path
-from indexer.indexes.lucene.index import LuceneIndex
-from indexer.indexes.lucene.jvm import in_java, java_class, run_java
-from indexer.published import lucene as lucene_import
-from runtimes.cli import main
 from tests.conftest import corpus_of
+from wikidx.corpora.artifacts.manifest import read_manifest
+from wikidx.corpora.build import StoreOptions, build_store, open_store, store_path
+from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.indexes.lucene.index import LuceneIndex
+from wikidx.indexer.indexes.lucene.jvm import in_java, java_class, run_java
+from wikidx.indexer.published import lucene as lucene_import
+from wikidx.runtimes.cli import main
 
 pytestmark = pytest.mark.slow  # Java: half a minute
 

@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.reading.readers import read_tsv
-from indexer.base import Vectors
-from indexer.build import build_vectors
-from indexer.catalog import index_path
-from indexer.embedding.options import EmbedOptions
-from indexer.encoders import contriever
-from indexer.encoders.checkpoints import HubCheckpoint
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VECTORS
 from tests.conftest import corpus_of
 from tests.runtimes.command_line import Command
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.reading.readers import read_tsv
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.build import build_vectors
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.encoders import contriever
+from wikidx.indexer.encoders.checkpoints import HubCheckpoint
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VECTORS
 
 pytestmark = pytest.mark.slow  # twenty seconds
 

@@ -8,12 +8,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from runtimes.llms.scripted import ScriptedLLM
 from tests.conftest import ROOT
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.test_cli import IDX
 from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import questions
+from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 
 def interrupt(endpoint: Endpoint, *command: str) -> None:

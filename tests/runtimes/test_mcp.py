@@ -19,20 +19,20 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from corpora.build import StoreOptions, build_store, open_store
-from indexer.build import build_index
-from retrievers import SearchOptions
-from retrievers.base import Ranking
-from retrievers.opening import open_searcher
-from retrievers.server.settings import Settings
 from tests.conftest import ROOT, corpus_of
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, serving
 from tests.runtimes.command_line import Command
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.server.settings import Settings
 
 pytestmark = pytest.mark.slow  # a server of its own for each test: half a minute
 
-PROGRAM = ["-c", "from runtimes.cli import main; main()", "mcp"]
+PROGRAM = ["-c", "from wikidx.runtimes.cli import main; main()", "mcp"]
 GROUP = ["river and whale", "fox", "planet 7"]
 
 
@@ -305,6 +305,6 @@ def test_mistakes_on_the_command_line_are_told(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_without_the_package_the_extra_is_named(made: Path) -> None:
-    program = "import sys; sys.modules['mcp'] = None; from runtimes.cli import main; main()"
+    program = "import sys; sys.modules['mcp'] = None; from wikidx.runtimes.cli import main; main()"
     ran = subprocess.run([sys.executable, "-c", program, "mcp"], capture_output=True, text=True, env=environment(), check=False)
     assert (ran.returncode, ran.stderr) == (2, "error: 'idx mcp' needs the extra 'mcp': pip install 'wikidx[mcp]'\n")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known.custom import Reading, custom_corpus
-from indexer.build import build_index
-from runtimes.execution.runs import read_predictions
-from runtimes.methods import METHODS
 from tests.runtimes.every_method import short_switches
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import killed_after
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.indexer.build import build_index
+from wikidx.runtimes.execution.runs import read_predictions
+from wikidx.runtimes.methods import METHODS
 
 N_ASKED = 200
 

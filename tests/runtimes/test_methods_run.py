@@ -13,23 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import open_store
-from corpora.known.sample import questions
-from retrievers.opening import open_searcher
-from runtimes.execution.executor import execute
-from runtimes.execution.records import prediction_json
-from runtimes.execution.results import Prediction, Timing
-from runtimes.execution.wave import Services
-from runtimes.llms.base import LLM, Gen, YesNo
-from runtimes.llms.openai_http import OpenAIHttp
-from runtimes.llms.options import ConnectionOptions
-from runtimes.llms.transformers_engine import TransformersEngine
-from runtimes.methods import METHODS, find_method
-from runtimes.questions import Question
 from tests.conftest import ROOT
 from tests.runtimes.every_method import short_switches
 from tests.runtimes.llms.endpoint import serving, tiny_endpoint
 from tests.runtimes.llms.tiny import save_tiny_llama
+from wikidx.corpora.build import open_store
+from wikidx.corpora.known.sample import questions
+from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.results import Prediction, Timing
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import LLM, Gen, YesNo
+from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.transformers_engine import TransformersEngine
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.questions import Question
 
 N_ASKED = 3
 OWN_SCORES = {"retrorag"}
@@ -94,13 +94,13 @@ def test_scores_of_real_tokens_and_texts_that_cannot_be_read_are_told(tiny: Tran
 
 ONE_PROCESS = """
 import os, sys
-from corpora import CORPORA
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.registry import load
-from indexer.build import build_index
-from retrievers.opening import open_searcher
-from runtimes.llms.base import Decoding, Generate
-from runtimes.llms.openai_http import OpenAIHttp
+from wikidx.corpora import CORPORA
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.registry import load
+from wikidx.indexer.build import build_index
+from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.llms.base import Decoding, Generate
+from wikidx.runtimes.llms.openai_http import OpenAIHttp
 
 build_store(load("corpus", "sample", CORPORA), StoreOptions())
 build_index("sample", "lucene", open_store("sample"))

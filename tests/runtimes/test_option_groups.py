@@ -10,9 +10,9 @@ import typer
 from pydantic import Field
 from typer.testing import CliRunner
 
-from corpora.errors import OptionError
-from corpora.validation import options
-from runtimes.cli.option_groups import flatten
+from wikidx.corpora.errors import OptionError
+from wikidx.corpora.validation import options
+from wikidx.runtimes.cli.option_groups import flatten
 
 
 @options

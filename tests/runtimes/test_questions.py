@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import InputError
-from corpora.known import sample
-from runtimes.questions import Question, read_questions, sample_questions
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.known import sample
+from wikidx.runtimes.questions import Question, read_questions, sample_questions
 
 
 def test_questions_of_one_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from runtimes.cli.ray_option import EncoderCpus, RayAddress, RayCommand
+from wikidx.runtimes.cli.ray_option import EncoderCpus, RayAddress, RayCommand
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
-from runtimes.execution.executor import execute
-from runtimes.execution.records import prediction_json
-from runtimes.execution.wave import Services
-from runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
-from runtimes.llms.scripted import ScriptedLLM
-from runtimes.methods.base import Answer, passages_of
-from runtimes.methods.requests import Run, generate, look_up, mean_nll, named, note, retrieve, truncate, yes_no
-from runtimes.questions import Question
 from tests.runtimes.methods.driving import passages
 from tests.runtimes.test_executor import CountingSearcher
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.methods.base import Answer, passages_of
+from wikidx.runtimes.methods.requests import Run, generate, look_up, mean_nll, named, note, retrieve, truncate, yes_no
+from wikidx.runtimes.questions import Question
 
 
 def everything(question: str) -> Run[Answer]:

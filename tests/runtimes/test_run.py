@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from corpora.known import sample
-from runtimes.cli.run import REPLIES
-from runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
-from runtimes.llms.base import Call
-from runtimes.llms.scripted import Scripted, ScriptedLLM
-from runtimes.methods.templates import prompt_hashes
 from tests.conftest import ROOT
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import IDX, error
 from tests.runtimes.test_cli import idx as idx_process
+from wikidx.corpora.known import sample
+from wikidx.runtimes.cli.run import REPLIES
+from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
+from wikidx.runtimes.llms.base import Call
+from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
+from wikidx.runtimes.methods.templates import prompt_hashes
 
 Script = Callable[..., str]
 

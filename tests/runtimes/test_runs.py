@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from corpora.errors import ArtifactDamaged, InputError, LockedError
-from runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
+from wikidx.corpora.errors import ArtifactDamaged, InputError, LockedError
+from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
 
 SETTINGS: Mapping[str, Any] = {"method": "rag", "switches": {"k": {"value": 5}}, "seed": 0, "search": None}
 

@@ -21,17 +21,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.passage import Passage
-from indexer.build import build_index
-from retrievers import SearchOptions
-from retrievers.client import RemoteSearcher
-from retrievers.errors import Unauthorized, Unreachable
-from retrievers.opening import open_searcher
 from tests.conftest import ROOT, corpus_of
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, wait_until
 from tests.runtimes.command_line import Command
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.errors import Unauthorized, Unreachable
+from wikidx.retrievers.opening import open_searcher
 
 pytestmark = pytest.mark.slow  # a server started for each test: a minute
 
@@ -48,7 +48,7 @@ class Served(NamedTuple):
 @contextmanager
 def idx_serve(*arguments: object, until_ready: bool = True, **environment: str) -> Iterator[Served]:
     """Run ``idx serve`` on a free port; it is ended if the test has not."""
-    command = [sys.executable, "-c", "from runtimes.cli import main; main()", "serve", *map(str, arguments), "--port", "0"]
+    command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", "serve", *map(str, arguments), "--port", "0"]
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     with tempfile.NamedTemporaryFile(delete=False) as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
@@ -316,7 +316,7 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(made: Path, arguments: Sequence[str], message: str) -> None:
-    command = [sys.executable, "-c", "from runtimes.cli import main; main()", "serve", *arguments, "--port", "0"]
+    command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", "serve", *arguments, "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=120)
     assert ran.returncode == 2

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import open_store
-from indexer import VECTOR_INDEXES
-from indexer.catalog import index_manifest, index_path
 from tests.indexer.made_vectors import clustered, put_vectors
 from tests.runtimes.command_line import Command
+from wikidx.corpora.build import open_store
+from wikidx.indexer import VECTOR_INDEXES
+from wikidx.indexer.catalog import index_manifest, index_path
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
@@ -134,7 +134,7 @@ def test_recall_of_a_corpus_without_such_an_index_is_refused(idx: Command, notes
 
 
 def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.recall.measuring._MIN_S", 0.0)
+    monkeypatch.setattr("wikidx.indexer.recall.measuring._MIN_S", 0.0)
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"question": "rivers"}\n\nwhich metals\nwhich metals\n')
     reports = json.loads(idx("check", indexed, "--recall", "--queries", questions, "--json"))["recall"]

@@ -13,8 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.corpus import Corpus
-from corpora.passage import Located, OnBad, Passage
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.passage import Located, OnBad, Passage
 
 _PASSAGES = files(__package__).joinpath("passages.jsonl").read_bytes()
 

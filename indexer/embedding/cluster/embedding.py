@@ -12,15 +12,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from corpora.artifacts.home import home
-from corpora.errors import ArtifactMismatch, IdxError
-from corpora.passage import Passage
-from corpora.progress import Progress
-from corpora.store import PassageStore
-from indexer.embedding.options import ClusterOptions, Resources
-from indexer.embedding.pipeline import Job, Measured, Report
-from indexer.encoders.spec import EncoderSpec, weights_of
-from indexer.vectors.file import VectorFile
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.errors import ArtifactMismatch, IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import Progress
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.embedding.options import ClusterOptions, Resources
+from wikidx.indexer.embedding.pipeline import Job, Measured, Report
+from wikidx.indexer.encoders.spec import EncoderSpec, weights_of
+from wikidx.indexer.vectors.file import VectorFile
 
 from .nodes import check_shared, check_versions, load_ray, nodes, on_each_node
 from .places import Exchanged, Place, check_exchange, exchanged, shard_name, shared_home

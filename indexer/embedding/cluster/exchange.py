@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from corpora.artifacts.durable import file_sha256, sync
-from corpora.errors import ArtifactDamaged, InputError, MissingExtraError, StorageError
+from wikidx.corpora.artifacts.durable import file_sha256, sync
+from wikidx.corpora.errors import ArtifactDamaged, InputError, MissingExtraError, StorageError
 
 Result = TypeVar("Result")
 

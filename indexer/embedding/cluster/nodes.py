@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, StorageError
 
 Result = TypeVar("Result")
 Versions = Mapping[str, str | None]
@@ -205,7 +205,7 @@ def check_versions(expected: Versions | None = None) -> None:
                 with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                     found[name] = importlib.metadata.version(distribution)
         try:
-            from indexer.machine.compiled import ROOT, sources_hash
+            from wikidx.indexer.machine.compiled import ROOT, sources_hash
 
             found[code] = sources_hash(file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py"))
         except ImportError:

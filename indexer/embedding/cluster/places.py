@@ -20,12 +20,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.durable import file_sha256, sync, write_durably
-from corpora.artifacts.home import home
-from corpora.artifacts.manifest import MANIFEST, Manifest, manifest_from_json
-from corpora.errors import ArtifactMismatch, StorageError
-from corpora.store import PassageStore
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.durable import file_sha256, sync, write_durably
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, manifest_from_json
+from wikidx.corpora.errors import ArtifactMismatch, StorageError
+from wikidx.corpora.store import PassageStore
 
 from .exchange import Exchange
 from .nodes import check_shared, on_each_node

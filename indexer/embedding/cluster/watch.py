@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from corpora.errors import IdxError, InputError, MissingExtraError, StorageError
-from corpora.progress import Progress
-from indexer.embedding.options import Share
-from indexer.embedding.pipeline import Job, Report
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.progress import Progress
+from wikidx.indexer.embedding.options import Share
+from wikidx.indexer.embedding.pipeline import Job, Report
 
 from .nodes import load_ray, nodes, pinned
 from .places import Place, shard_name

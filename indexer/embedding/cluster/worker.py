@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from corpora.passage import Passage
-from indexer.base import Vectors
-from indexer.embedding.options import Resources, Share
-from indexer.embedding.pipeline import Job, Measured, PassageEncoder, embed_ranges, measured
-from indexer.encoders.spec import EncoderSpec
-from indexer.page_checks import save_array
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.embedding.options import Resources, Share
+from wikidx.indexer.embedding.pipeline import Job, Measured, PassageEncoder, embed_ranges, measured
+from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.page_checks import save_array
 
 from .places import Place, shard_name
 

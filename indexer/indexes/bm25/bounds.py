@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import kernel
 
 _SLOTS_PER_TERM = 2  # at least; a growing table has up to twice as many
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits

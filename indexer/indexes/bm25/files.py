@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corpora.artifacts.manifest import Manifest
-from corpora.errors import ArtifactDamaged, StorageError
-from indexer.page_checks import CheckedFiles
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.errors import ArtifactDamaged, StorageError
+from wikidx.indexer.page_checks import CheckedFiles
 
 BLOCK_ROWS = 65_536
 

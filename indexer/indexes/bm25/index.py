@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.manifest import Manifest, Parameters
-from corpora.errors import ArtifactDamaged, ArtifactMismatch
-from corpora.store import PassageStore, Rows
-from indexer.analysis import ANALYZER, TermNumbers
-from indexer.base import Hits, Scores, check_k, no_hits
-from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, OpenOptions, Size
-from indexer.machine.compiled import kernel
-from indexer.machine.threads import n_threads
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.analysis import ANALYZER, TermNumbers
+from wikidx.indexer.base import Hits, Scores, check_k, no_hits
+from wikidx.indexer.indexes.kinds import Cost, IndexBuild, IndexKind, OpenOptions, Size
+from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.machine.threads import n_threads
 
 from .bounds import Terms
 from .dictionary import HashedTerms, find_all

@@ -21,15 +21,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.durable import replacing
-from corpora.errors import PiecesDamaged
-from corpora.progress import Progress
-from corpora.store import PassageStore
-from indexer.analysis import TermNumbers, TermTable
-from indexer.machine.compiled import kernel
-from indexer.machine.threads import n_threads
-from indexer.machine.workers import ahead
-from indexer.page_checks import save_array
+from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.errors import PiecesDamaged
+from wikidx.corpora.progress import Progress
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.analysis import TermNumbers, TermTable
+from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.machine.workers import ahead
+from wikidx.indexer.page_checks import save_array
 
 from .dictionary import Dictionary
 from .files import BLOCK_ROWS

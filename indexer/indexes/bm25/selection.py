@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import kernel
 
 
 @kernel

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import kernel
 
 MAX_TF = np.iinfo(
     np.uint16

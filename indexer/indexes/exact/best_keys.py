@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.store import Rows
-from indexer.base import NO_ROW, Hits
-from indexer.machine.compiled import kernel
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import NO_ROW, Hits
+from wikidx.indexer.machine.compiled import kernel
 
 Keys = NDArray[np.int64]
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.store import Rows
-from indexer.base import Hits, Vectors
-from indexer.machine.compiled import kernel
-from indexer.machine.threads import n_threads
-from indexer.page_checks import ReadableArray
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Candidates, Keys, Scored, best_hits, collect, no_candidates, no_thresholds, taken
 from .products import ROWS, Ahead, panels_of, score_rows, widen

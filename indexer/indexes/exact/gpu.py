@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from corpora.errors import IdxError
-from corpora.store import Rows
-from indexer.base import Hits, Vectors
-from indexer.machine.failures import first_line
-from indexer.machine.threads import equal_ranges
-from indexer.page_checks import ReadableArray
+from wikidx.corpora.errors import IdxError
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.threads import equal_ranges
+from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
 from .gpu_best import BLOCK, Best

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.artifacts.manifest import Manifest
-from corpora.store import Rows
-from indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, Placement, SearchParam, SearchParams, Vectors, check_k, checked_queries, no_hits
-from indexer.page_checks import ReadableArray
-from indexer.vectors.corpus_vectors import corpus_vectors
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import (
+    DEFAULT_PARAMS,
+    ON_CPU,
+    Hits,
+    Placement,
+    SearchParam,
+    SearchParams,
+    Vectors,
+    check_k,
+    checked_queries,
+    no_hits,
+)
+from wikidx.indexer.page_checks import ReadableArray
+from wikidx.indexer.vectors.corpus_vectors import corpus_vectors
 
 from .best_keys import LARGEST_ROW
 from .cpu import CpuEngine

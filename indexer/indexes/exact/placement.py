@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.errors import InputError, MissingExtraError
-from corpora.progress import amount
-from indexer.base import Placement
-from indexer.machine.devices import check_devices, free_memory, gpus_of
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.progress import amount
+from wikidx.indexer.base import Placement
+from wikidx.indexer.machine.devices import check_devices, free_memory, gpus_of
 
 WORK_BYTES = 3 << 30  # on each GPU beside the vectors: scores, candidates, and what the matrix product takes
 

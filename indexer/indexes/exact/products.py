@@ -18,8 +18,8 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from indexer.base import Scores, Vectors
-from indexer.machine.compiled import kernel
+from wikidx.indexer.base import Scores, Vectors
+from wikidx.indexer.machine.compiled import kernel
 
 from .best_keys import Scored
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from corpora.artifacts.manifest import Manifest
-from corpora.errors import ArtifactDamaged, InputError
-from corpora.progress import amount
-from corpora.store import Rows
-from indexer.base import Placement, Scores, Vectors
-from indexer.indexes.kinds import IndexBuild, OpenOptions
-from indexer.machine.memory import available_bytes
-from indexer.page_checks import CheckedFile, CheckedFiles, save_array
-from indexer.vectors.corpus_vectors import CorpusVectors
-from indexer.vectors.file import MISSING
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.progress import amount
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Placement, Scores, Vectors
+from wikidx.indexer.indexes.kinds import IndexBuild, OpenOptions
+from wikidx.indexer.machine.memory import available_bytes
+from wikidx.indexer.page_checks import CheckedFile, CheckedFiles, save_array
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
+from wikidx.indexer.vectors.file import MISSING
 
 from .index import Contents, FaissIndex, contents_of
 from .library import INDEX_FILE, damage_named, load_faiss, read_mapped

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from corpora.artifacts.manifest import Parameters
-from indexer.base import Vectors
-from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, Size
-from indexer.vectors.corpus_vectors import CorpusVectors
+from wikidx.corpora.artifacts.manifest import Parameters
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.indexes.kinds import Cost, IndexBuild, IndexKind, Size
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 from .cpu import open_flat, save_missing
 from .gpu import open_flat_anywhere

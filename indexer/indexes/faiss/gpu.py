@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpora.artifacts.manifest import Manifest
-from corpora.errors import IdxError, InputError, MissingExtraError
-from corpora.progress import amount
-from corpora.store import Rows
-from indexer.base import Placement, Scores, Vectors
-from indexer.indexes.kinds import OpenOptions
-from indexer.machine.devices import free_memory, gpus_of
-from indexer.machine.threads import equal_ranges
-from indexer.page_checks import CheckedFiles
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
+from wikidx.corpora.progress import amount
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Placement, Scores, Vectors
+from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.machine.devices import free_memory, gpus_of
+from wikidx.indexer.machine.threads import equal_ranges
+from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
 from .index import FaissIndex, contents_of

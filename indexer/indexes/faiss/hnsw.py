@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.durable import sync
-from corpora.artifacts.manifest import Parameters
-from corpora.errors import PiecesDamaged
-from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, Size
-from indexer.machine.threads import n_threads
-from indexer.vectors.corpus_vectors import CorpusVectors
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.durable import sync
+from wikidx.corpora.artifacts.manifest import Parameters
+from wikidx.corpora.errors import PiecesDamaged
+from wikidx.indexer.indexes.kinds import Cost, IndexBuild, IndexKind, Size
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 from .cpu import open_hnsw, save_missing
 from .library import INDEX_FILE, check_half, load_faiss, pieces_damage_named, write_index

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.manifest import Manifest
-from corpora.errors import ArtifactDamaged, InputError
-from corpora.store import Rows
-from indexer.base import (
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import (
     DEFAULT_PARAMS,
     NO_ROW,
     Hits,
@@ -24,9 +24,9 @@ from indexer.base import (
     checked_queries,
     no_hits,
 )
-from indexer.indexes.kinds import OpenOptions
-from indexer.vectors.corpus_vectors import rows_at
-from indexer.vectors.rescoring import Rescorer
+from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.vectors.corpus_vectors import rows_at
+from wikidx.indexer.vectors.rescoring import Rescorer
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000

@@ -13,10 +13,10 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.durable import replacing
-from corpora.errors import PiecesDamaged
-from corpora.progress import Progress
-from corpora.store import Rows
+from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.errors import PiecesDamaged
+from wikidx.corpora.progress import Progress
+from wikidx.corpora.store import Rows
 
 Codes = NDArray[np.uint8]
 Lists = NDArray[np.int64]

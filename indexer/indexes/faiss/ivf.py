@@ -14,13 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from corpora.artifacts.building import PIECES
-from corpora.artifacts.manifest import Parameters
-from corpora.errors import InputError
-from indexer.base import Vectors
-from indexer.indexes.kinds import Cost, IndexBuild, IndexKind, Size
-from indexer.machine.threads import n_threads
-from indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.manifest import Parameters
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.indexes.kinds import Cost, IndexBuild, IndexKind, Size
+from wikidx.indexer.machine.threads import n_threads
+from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
 
 from .gpu import open_ivf_anywhere
 from .inverted_lists import NO_LISTS_BYTES, Codes, Lists, Piece, write_lists

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.durable import replacing, sync
-from corpora.errors import ArtifactDamaged, InputError, MissingExtraError, PiecesDamaged
-from corpora.store import Rows
+from wikidx.corpora.artifacts.durable import replacing, sync
+from wikidx.corpora.errors import ArtifactDamaged, InputError, MissingExtraError, PiecesDamaged
+from wikidx.corpora.store import Rows
 
 # Below this many queries FAISS computes distances query by query; its own default is 128,000, which leaves the matrix product unused.
 _MIN_BLAS_QUERIES = 2

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from corpora.errors import InputError
-from corpora.progress import amount
-from corpora.store import Rows
-from indexer.machine.memory import available_bytes
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import amount
+from wikidx.corpora.store import Rows
+from wikidx.indexer.machine.memory import available_bytes
 
 from .index import Contents
 from .library import damage_named, load_faiss

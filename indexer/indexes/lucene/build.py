@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.building import PIECES
-from corpora.errors import IdxError, InputError, PiecesDamaged, StorageError
-from corpora.passage import Passage
-from corpora.progress import Progress
-from corpora.store import PassageStore
-from indexer.base import NO_ROW
-from indexer.indexes.kinds import Cost, IndexBuild, Size
-from indexer.machine.memory import memory_bytes
-from indexer.machine.threads import n_threads
+from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.errors import IdxError, InputError, PiecesDamaged, StorageError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import Progress
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import NO_ROW
+from wikidx.indexer.indexes.kinds import Cost, IndexBuild, Size
+from wikidx.indexer.machine.memory import memory_bytes
+from wikidx.indexer.machine.threads import n_threads
 
 from .java_functions import call, method
 from .jvm import JavaError, beside_java, check_installed, in_java, java_class, run_java

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.artifacts.manifest import Manifest, Parameters
-from corpora.errors import ArtifactDamaged, InputError
-from corpora.store import Rows
-from indexer.base import Hits, Scores, check_k, no_hits
-from indexer.indexes.kinds import IndexKind, OpenOptions
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters
+from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Hits, Scores, check_k, no_hits
+from wikidx.indexer.indexes.kinds import IndexKind, OpenOptions
 
 from .build import DIRECTORY, PIECE_ROWS, ROWS, cost, write
 from .jvm import JavaError

@@ -24,8 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corpora.errors import IdxError, MissingExtraError
-from indexer.machine.memory import memory_bytes
+from wikidx.corpora.errors import IdxError, MissingExtraError
+from wikidx.indexer.machine.memory import memory_bytes
 
 MIN_JAVA = 21  # what Anserini's classes are compiled for
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import InputError
-from indexer.base import Scores
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.base import Scores
 
 from .java_functions import Handle, as_interface, bind, chain, field, method, static_method, typed
 from .jvm import in_java, java_class

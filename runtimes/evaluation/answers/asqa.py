@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.alce_text import first_line, remove_citations, split_sentences
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.answers.rouge import rouge_lsum
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations, split_sentences
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.rouge import rouge_lsum
+from wikidx.runtimes.questions import Question
 
 _REFERENCES = 2  # so many annotations ALCE reads
 

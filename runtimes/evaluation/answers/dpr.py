@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric, references
-from runtimes.evaluation.answers.token_overlap import overlap
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric, references
+from wikidx.runtimes.evaluation.answers.token_overlap import overlap
 
 from . import rouge
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.questions import Question
 
 _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("refutes",): ("refutes", "no", "false"),
@@ -30,7 +30,7 @@ def genread_correct(answer: str, golds: Sequence[str]) -> float:
     The lone gold "supports" stands for "yes" and "true" too, the lone "refutes" for "no" and "false", both in lower case only. Words around
     them are not read: "It is not true" counts as support.
     """
-    from runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval" and numba: only who asks waits for them
+    from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval" and numba: only who asks waits for them
 
     return float(has_answer(answer, _GENREAD_WORDS.get(tuple(golds), golds)))
 

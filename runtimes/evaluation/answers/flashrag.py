@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from corpora.errors import InputError
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.answers.token_overlap import overlap_metrics
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
 
 from . import hotpotqa
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.answers.token_overlap import NO_OVERLAP, Overlap, overlap, overlap_metrics
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.token_overlap import NO_OVERLAP, Overlap, overlap, overlap_metrics
+from wikidx.runtimes.questions import Question
 
 _ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric, references
-from runtimes.evaluation.answers.token_overlap import overlap
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric, references
+from wikidx.runtimes.evaluation.answers.token_overlap import overlap
+from wikidx.runtimes.questions import Question
 
 from . import rouge
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from runtimes.questions import Question
+from wikidx.runtimes.questions import Question
 
 
 class Metric(NamedTuple):

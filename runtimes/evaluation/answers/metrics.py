@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation.answers import asqa, dpr, fever, flashrag, hotpotqa, kilt, popqa, selfrag, squad, strategyqa, triviaqa, twowiki
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.answers import (
+    asqa,
+    dpr,
+    fever,
+    flashrag,
+    hotpotqa,
+    kilt,
+    popqa,
+    selfrag,
+    squad,
+    strategyqa,
+    triviaqa,
+    twowiki,
+)
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.questions import Question
 
 __all__ = ["METRICS", "Metric", "default_metrics"]
 

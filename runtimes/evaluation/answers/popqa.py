@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import Metric
 
 
 def first_line(generation: str) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from corpora.errors import MissingExtraError
-from runtimes.evaluation.answers.alce_text import split_sentences
+from wikidx.corpora.errors import MissingExtraError
+from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer

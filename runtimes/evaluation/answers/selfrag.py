@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.questions import Question
 
 _FEVER_GOLDS = {"SUPPORTS": "true", "REFUTES": "false"}
 

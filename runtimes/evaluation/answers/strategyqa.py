@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.questions import Question
 
 _WORDS = {"yes": True, "true": True, "no": False, "false": False}
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.questions import Question
 
 
 class Overlap(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.answers.token_overlap import overlap
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.token_overlap import overlap
 
 
 def exact_match(answer: str, aliases: Sequence[str]) -> float | None:

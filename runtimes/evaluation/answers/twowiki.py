@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtimes.evaluation.answers import hotpotqa
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.answers.token_overlap import Overlap, overlap_metrics
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.answers import hotpotqa
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.token_overlap import Overlap, overlap_metrics
+from wikidx.runtimes.questions import Question
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float | None:

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpora.errors import InputError
-from corpora.progress import Progress, silent
-from runtimes.evaluation.answers.alce_text import first_line, remove_citations
-from runtimes.evaluation.by_models.measured import Measured, check_joined
-from runtimes.evaluation.by_models.nli import NLI, Pair
-from runtimes.evaluation.by_models.sentence_splitting import Splitter
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.questions import Question
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import Progress, silent
+from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations
+from wikidx.runtimes.evaluation.by_models.measured import Measured, check_joined
+from wikidx.runtimes.evaluation.by_models.nli import NLI, Pair
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import Splitter
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.questions import Question
 
 RECALL, PRECISION = "alce_citation_recall", "alce_citation_precision"
 ORIGIN = (

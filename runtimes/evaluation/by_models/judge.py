@@ -23,13 +23,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from corpora.progress import Progress, silent
-from runtimes.errors import LLMError
-from runtimes.evaluation.by_models.measured import Measured, check_joined
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.llms.base import LLM, Chat, Decoding, Generate, Reply
-from runtimes.methods.templates import Template, parse
-from runtimes.questions import Question
+from wikidx.corpora.progress import Progress, silent
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.evaluation.by_models.measured import Measured, check_joined
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.llms.base import LLM, Chat, Decoding, Generate, Reply
+from wikidx.runtimes.methods.templates import Template, parse
+from wikidx.runtimes.questions import Question
 
 ROLE = "judge"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.evaluation.uncertainty import FloatArray
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.evaluation.uncertainty import FloatArray
+from wikidx.runtimes.questions import Question
 
 
 class Measured(NamedTuple):

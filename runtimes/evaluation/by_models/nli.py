@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import ArtifactMismatch, InputError, MissingExtraError
-from indexer.embedding.batching import batches
-from indexer.encoders.loading import check_weights, n_positions, silent_transformers
-from indexer.machine.devices import chosen_device
-from indexer.machine.failures import device_errors, first_line
-from runtimes.execution.identity import folder_digest
-from runtimes.llms.options import EngineOptions
+from wikidx.corpora.errors import ArtifactMismatch, InputError, MissingExtraError
+from wikidx.indexer.embedding.batching import batches
+from wikidx.indexer.encoders.loading import check_weights, n_positions, silent_transformers
+from wikidx.indexer.machine.devices import chosen_device
+from wikidx.indexer.machine.failures import device_errors, first_line
+from wikidx.runtimes.execution.identity import folder_digest
+from wikidx.runtimes.llms.options import EngineOptions
 
 if TYPE_CHECKING:
     import torch

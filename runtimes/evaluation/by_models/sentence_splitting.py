@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from corpora.errors import InputError, MissingExtraError
-from corpora.registry import near_names
-from runtimes.evaluation.answers.alce_text import split_sentences
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.registry import near_names
+from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 
 class Splitter(NamedTuple):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.by_models.measured import origin_of, told
-from runtimes.evaluation.comparing import Run
-from runtimes.evaluation.reports.report import Drawing, Report, Section
-from runtimes.evaluation.reports.tables import Cell, Column, Table, brief, json_value, percent
-from runtimes.evaluation.run_facts import RunFacts
-from runtimes.evaluation.scoring import COSTS, RULES, Odd, Scored
-from runtimes.evaluation.uncertainty import FloatArray, Interval, interval
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.by_models.measured import origin_of, told
+from wikidx.runtimes.evaluation.comparing import Run
+from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, json_value, percent
+from wikidx.runtimes.evaluation.run_facts import RunFacts
+from wikidx.runtimes.evaluation.scoring import COSTS, RULES, Odd, Scored
+from wikidx.runtimes.evaluation.uncertainty import FloatArray, Interval, interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,6 +159,6 @@ def _examples(odd: Odd) -> str:
 
 
 def _bars(panels: Mapping[str, Mapping[str, Interval]]) -> Figure:
-    from runtimes.evaluation.reports.plots import bars
+    from wikidx.runtimes.evaluation.reports.plots import bars
 
     return bars(panels, {})

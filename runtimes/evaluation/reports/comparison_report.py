@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from runtimes.evaluation.answers.metric import Metric
-from runtimes.evaluation.comparing import SECONDS, Difference, Quoted, Run, datasets, differences, metrics, places_of, quoted
-from runtimes.evaluation.reports.answers_report import RESAMPLES, answers_json, interval_note, measured_notes, odd_tables
-from runtimes.evaluation.reports.report import Drawing, Report, Section
-from runtimes.evaluation.reports.tables import Cell, Column, Table, brief, json_value, p_value, percent, signed_percent
-from runtimes.evaluation.uncertainty import Interval, interval
+from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.comparing import SECONDS, Difference, Quoted, Run, datasets, differences, metrics, places_of, quoted
+from wikidx.runtimes.evaluation.reports.answers_report import RESAMPLES, answers_json, interval_note, measured_notes, odd_tables
+from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, json_value, p_value, percent, signed_percent
+from wikidx.runtimes.evaluation.uncertainty import Interval, interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -203,7 +203,7 @@ def _costs(found: Comparison) -> Table:
 
 
 def _bars(found: Comparison) -> Figure:
-    from runtimes.evaluation.reports.plots import Mark, bars
+    from wikidx.runtimes.evaluation.reports.plots import Mark, bars
 
     sets = datasets(found.runs)
     panels, marks = dict[str, dict[str, Interval]](), dict[str, list[Mark]]()
@@ -229,7 +229,7 @@ def _cost_panels(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _tradeoffs(found: Comparison, runs: Sequence[Run]) -> Figure:
-    from runtimes.evaluation.reports.plots import Point, tradeoffs
+    from wikidx.runtimes.evaluation.reports.plots import Point, tradeoffs
 
     metric = metrics(runs)[0]
     panels = dict[str, dict[str, Point]]()

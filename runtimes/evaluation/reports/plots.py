@@ -12,8 +12,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from corpora.errors import MissingExtraError
-from runtimes.evaluation.uncertainty import Interval
+from wikidx.corpora.errors import MissingExtraError
+from wikidx.runtimes.evaluation.uncertainty import Interval
 
 try:
     import matplotlib

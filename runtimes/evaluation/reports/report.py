@@ -6,8 +6,8 @@ import html
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from runtimes.evaluation.reports import tables
-from runtimes.evaluation.reports.tables import Table
+from wikidx.runtimes.evaluation.reports import tables
+from wikidx.runtimes.evaluation.reports.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ def _section(section: Section) -> str:
 
 
 def _drawing(drawing: Drawing) -> str:
-    from runtimes.evaluation.reports.plots import svg
+    from wikidx.runtimes.evaluation.reports.plots import svg
 
     return f'<img alt="{_escaped(drawing.alt)}" src="{svg(drawing.draw())}">\n'
 

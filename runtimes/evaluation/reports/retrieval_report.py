@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runtimes.evaluation.retrieval.joins import Oddity
-from runtimes.evaluation.retrieval.values import Scoring
-from runtimes.evaluation.uncertainty import FloatArray, Interval, interval, paired
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.retrieval.joins import Oddity
+from wikidx.runtimes.evaluation.retrieval.values import Scoring
+from wikidx.runtimes.evaluation.uncertainty import FloatArray, Interval, interval, paired
+from wikidx.runtimes.questions import Question
 
 from .report import Drawing, Report, Section
 from .tables import Cell, Column, Table, json_value, percent, records, shown, signed_percent

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
-from runtimes.evaluation.uncertainty import Interval
+from wikidx.runtimes.evaluation.uncertainty import Interval
 
 Cell = str | int | float | Interval | None
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import MissingExtraError
-from indexer.machine.compiled import kernel
+from wikidx.corpora.errors import MissingExtraError
+from wikidx.indexer.machine.compiled import kernel
 
 try:
     import regex

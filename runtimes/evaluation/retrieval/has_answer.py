@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.errors import MissingExtraError
-from corpora.registry import near_names
-from runtimes.evaluation.normalizing import dpr, squad
-from runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
+from wikidx.corpora.errors import MissingExtraError
+from wikidx.corpora.registry import near_names
+from wikidx.runtimes.evaluation.normalizing import dpr, squad
+from wikidx.runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
 
 try:
     import regex

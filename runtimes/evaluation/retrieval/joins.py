@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from corpora.store import PassageStore
-from runtimes.evaluation.retrieval.trec import Qrels, Run
-from runtimes.evaluation.retrieval.values import gold_pages
-from runtimes.questions import Question
+from wikidx.corpora.store import PassageStore
+from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
+from wikidx.runtimes.evaluation.retrieval.values import gold_pages
+from wikidx.runtimes.questions import Question
 
 
 class Oddity(NamedTuple):

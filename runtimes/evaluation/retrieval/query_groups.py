@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.artifacts.durable import json_value
-from corpora.errors import InputError
-from corpora.reading.compression import lines_of, reading
-from runtimes.llms.text import whole_characters
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading.compression import lines_of, reading
+from wikidx.runtimes.llms.text import whole_characters
 
 
 def read_groups(path: Path) -> dict[str, list[str]]:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.errors import InputError, MissingExtraError
-from runtimes.evaluation.retrieval.has_answer import Hits
-from runtimes.evaluation.retrieval.trec import Qrels, Run
-from runtimes.evaluation.uncertainty import FloatArray
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.runtimes.evaluation.retrieval.has_answer import Hits
+from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
+from wikidx.runtimes.evaluation.uncertainty import FloatArray
 
 if TYPE_CHECKING:
     from ir_measures.measures import Measure

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from corpora.artifacts.durable import replacing
-from corpora.errors import InputError
-from corpora.reading.compression import lines_of, reading
+from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading.compression import lines_of, reading
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpora.passage import Passage
-from corpora.registry import near_names
-from corpora.store import PassageStore
-from retrievers.base import Ranking
-from runtimes.evaluation.retrieval.has_answer import MATCHES, answer_hits
-from runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
-from runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
-from runtimes.evaluation.retrieval.trec import Qrels, Run, in_trec_order
-from runtimes.evaluation.uncertainty import FloatArray
-from runtimes.questions import Question
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import near_names
+from wikidx.corpora.store import PassageStore
+from wikidx.retrievers.base import Ranking
+from wikidx.runtimes.evaluation.retrieval.has_answer import MATCHES, answer_hits
+from wikidx.runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
+from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
+from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run, in_trec_order
+from wikidx.runtimes.evaluation.uncertainty import FloatArray
+from wikidx.runtimes.questions import Question
 
 CUTS = (1, 5, 20, 100)
 MEASURES = ("P@5", "R@20", "RR", "AP", "nDCG@10")

@@ -9,7 +9,7 @@ The paper's three sub-models are the roles "know", "relevance" and "decompose"; 
 an instruct model's words.
 """
 
-from runtimes.methods.base import Method, Preset
+from wikidx.runtimes.methods.base import Method, Preset
 
 from .algorithm import ra_isf
 from .options import RaIsfOptions

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpora.passage import Passage
-from runtimes.llms.base import Chat, Decoding
-from runtimes.methods.base import Answer
-from runtimes.methods.requests import Run, generate, named, together
-from runtimes.methods.sub_questions import SubQuestion
-from runtimes.methods.templates import numbered, template
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Chat, Decoding
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import Run, generate, named, together
+from wikidx.runtimes.methods.sub_questions import SubQuestion
+from wikidx.runtimes.methods.templates import numbered, template
 
 from .options import RaIsfOptions
 from .sub_models import decompose, passage_relevance, self_knowledge

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from runtimes.methods.sentences import words
+from wikidx.runtimes.methods.sentences import words
 
 _YES = {"yes", "know", "relevant", "relevance"}
 _SIDE = re.compile(r"\b(yes|no|unknow|unknown|irrelevant|irrelevance)\b")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from corpora.passage import Passage
-from runtimes.methods.base import passages_of
-from runtimes.methods.requests import Run, note, retrieve, truncate
-from runtimes.methods.sentences import words
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.methods.base import passages_of
+from wikidx.runtimes.methods.requests import Run, note, retrieve, truncate
+from wikidx.runtimes.methods.sentences import words
 
 from .options import RaIsfOptions
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpora.passage import Passage
-from runtimes.llms.base import Chat, Choice, Decoding
-from runtimes.methods.requests import Run, generate, together, yes_no
-from runtimes.methods.sentences import words
-from runtimes.methods.sub_questions import SubQuestion, sub_questions
-from runtimes.methods.templates import numbered, template, unnumbered
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Chat, Choice, Decoding
+from wikidx.runtimes.methods.requests import Run, generate, together, yes_no
+from wikidx.runtimes.methods.sentences import words
+from wikidx.runtimes.methods.sub_questions import SubQuestion, sub_questions
+from wikidx.runtimes.methods.templates import numbered, template, unnumbered
 
 from .options import RaIsfOptions
 from .replies import Verdict, relevant_numbers, verdict

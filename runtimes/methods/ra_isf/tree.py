@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from corpora.passage import Passage
-from runtimes.methods.sentences import words
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.methods.sentences import words
 
 from .replies import Verdict
 

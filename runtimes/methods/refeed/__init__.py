@@ -5,7 +5,7 @@ Yu et al., Improving Language Models via Plug-and-Play Retrieval Feedback, 2023 
 algorithm   the steps   ensemble   which answer is kept   options   the options of the paper
 """
 
-from runtimes.methods.base import Method, Preset
+from wikidx.runtimes.methods.base import Method, Preset
 
 from .algorithm import refeed
 from .options import RefeedOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from runtimes.llms.base import Chat, Decoding
-from runtimes.methods.base import Answer, passages_of
-from runtimes.methods.drafts import Draft, draft
-from runtimes.methods.requests import Run, generate, retrieve, sample, together
-from runtimes.methods.templates import numbered, template
+from wikidx.runtimes.llms.base import Chat, Decoding
+from wikidx.runtimes.methods.base import Answer, passages_of
+from wikidx.runtimes.methods.drafts import Draft, draft
+from wikidx.runtimes.methods.requests import Run, generate, retrieve, sample, together
+from wikidx.runtimes.methods.templates import numbered, template
 
 from .ensemble import Kept, ensemble
 from .options import RefeedOptions

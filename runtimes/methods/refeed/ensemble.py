@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runtimes.llms.base import Chat, Message
-from runtimes.methods.drafts import Draft, finite
-from runtimes.methods.requests import Run, mean_nll, note, together
+from wikidx.runtimes.llms.base import Chat, Message
+from wikidx.runtimes.methods.drafts import Draft, finite
+from wikidx.runtimes.methods.requests import Run, mean_nll, note, together
 
 from .options import RefeedOptions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from corpora.validation import options
-from retrievers.options import DedupRule, MergeRule
-from runtimes.methods.base import option
+from wikidx.corpora.validation import options
+from wikidx.retrievers.options import DedupRule, MergeRule
+from wikidx.runtimes.methods.base import option
 
 
 @options

@@ -4,7 +4,7 @@ algorithm  the rounds                   options  the options of the paper     in
 answerer   answers and their check      ellery   evidence: passages, inferences, the next query
 """
 
-from runtimes.methods.base import Method, Preset
+from wikidx.runtimes.methods.base import Method, Preset
 
 from .algorithm import retrorag
 from .options import RetroRAGOptions

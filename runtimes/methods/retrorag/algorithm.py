@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from runtimes.methods.base import Answer
-from runtimes.methods.requests import Run, named
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import Run, named
 
 from .answerer import Attempt, answered, assessed, judged
 from .ellery import collate, discover, next_query

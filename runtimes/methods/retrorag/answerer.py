@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from corpora.passage import Passage
-from runtimes.llms.base import Chat, Decoding, JsonSchema
-from runtimes.methods.model_output import json_object, labelled, plain
-from runtimes.methods.requests import Run, generate, together
-from runtimes.methods.templates import numbered, template
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Chat, Decoding, JsonSchema
+from wikidx.runtimes.methods.model_output import json_object, labelled, plain
+from wikidx.runtimes.methods.requests import Run, generate, together
+from wikidx.runtimes.methods.templates import numbered, template
 
 from .inquiry import Inquiry, scores
 

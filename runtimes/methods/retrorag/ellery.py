@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from corpora.passage import text_key
-from runtimes.methods.base import passages_of
-from runtimes.methods.model_output import first_line, listed
-from runtimes.methods.requests import Run, generate, retrieve, together
-from runtimes.methods.templates import template, unnumbered
+from wikidx.corpora.passage import text_key
+from wikidx.runtimes.methods.base import passages_of
+from wikidx.runtimes.methods.model_output import first_line, listed
+from wikidx.runtimes.methods.requests import Run, generate, retrieve, together
+from wikidx.runtimes.methods.templates import template, unnumbered
 
 from .answerer import Attempt
 from .inquiry import Inquiry, best, scores

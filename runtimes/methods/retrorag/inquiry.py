@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from corpora.passage import Passage
-from runtimes.llms.base import Decoding, Prompt, YesNo
-from runtimes.methods.requests import Run, together, yes_no
-from runtimes.methods.templates import Blocks, numbered
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Decoding, Prompt, YesNo
+from wikidx.runtimes.methods.requests import Run, together, yes_no
+from wikidx.runtimes.methods.templates import Blocks, numbered
 
 from .options import RetroRAGOptions
 

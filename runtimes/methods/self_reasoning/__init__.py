@@ -5,7 +5,7 @@ fields     what is asked for           trajectory  reading what was written     
 tasks      short answers, long ones, verdicts
 """
 
-from runtimes.methods.base import Method, Preset
+from wikidx.runtimes.methods.base import Method, Preset
 
 from .algorithm import self_reasoning
 from .options import SelfReasoningOptions

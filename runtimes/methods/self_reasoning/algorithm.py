@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from corpora.passage import Passage
-from runtimes.llms.base import Decoding
-from runtimes.methods.base import Answer
-from runtimes.methods.model_output import plain
-from runtimes.methods.requests import Run, generate
-from runtimes.methods.templates import numbered, template
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.model_output import plain
+from wikidx.runtimes.methods.requests import Run, generate
+from wikidx.runtimes.methods.templates import numbered, template
 
 from .checks import place_of, verbatim
 from .fields import fields_of, prompt_of, schema_of

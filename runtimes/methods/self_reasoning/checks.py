@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from corpora.passage import Passage
+from wikidx.corpora.passage import Passage
 
 Verbatim = Literal["exact", "folded", "elsewhere", "no"]
 LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")

@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corpora.passage import Passage
-from runtimes.llms.base import Chat, JsonSchema
-from runtimes.methods.templates import numbered, template
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Chat, JsonSchema
+from wikidx.runtimes.methods.templates import numbered, template
 
 from .options import SelfReasoningOptions
 
@@ -24,7 +24,7 @@ Fields = Mapping[str, Any]
 
 @functools.cache
 def _described() -> dict[str, Fields]:
-    file = importlib.resources.files("runtimes.methods") / "prompts" / "self_reasoning" / "fields.json"
+    file = importlib.resources.files("wikidx.runtimes.methods") / "prompts" / "self_reasoning" / "fields.json"
     described: dict[str, Fields] = json.loads(file.read_text(encoding="utf-8"))
     return described
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from corpora.errors import InputError
-from corpora.validation import options
-from runtimes.methods.base import option
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.validation import options
+from wikidx.runtimes.methods.base import option
 
 
 @options

@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from runtimes.methods.base import passages_of
-from runtimes.methods.requests import Run, retrieve, together
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.methods.base import passages_of
+from wikidx.runtimes.methods.requests import Run, retrieve, together
 
 from .options import SelfReasoningOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from runtimes.llms.base import Choice
+from wikidx.runtimes.llms.base import Choice
 
 from .checks import LABELS, cited_text, label_of
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from runtimes.methods.model_output import folded_keys, json_object, labelled, plain
+from wikidx.runtimes.methods.model_output import folded_keys, json_object, labelled, plain
 
 Parse = Literal["whole", "within", "cut", "labels", "none"]
 

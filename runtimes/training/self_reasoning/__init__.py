@@ -5,7 +5,7 @@ samples  what it wrote        quality  Algorithm 1                              
 files    all files from the samples
 """
 
-from runtimes.training.base import Builder
+from wikidx.runtimes.training.base import Builder
 
 from .asking import draw, method_of
 from .files import check, citations_of, make

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from corpora.errors import InputError
-from runtimes.llms.base import Decoding
-from runtimes.methods.base import Answer, Method, passages_of
-from runtimes.methods.requests import Run, generate, retrieve
-from runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions
-from runtimes.methods.self_reasoning.fields import fields_of, prompt_of, schema_of
-from runtimes.training.sets import QuestionSet, drawn_evenly, key_of
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.methods.base import Answer, Method, passages_of
+from wikidx.runtimes.methods.requests import Run, generate, retrieve
+from wikidx.runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions
+from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_of, schema_of
+from wikidx.runtimes.training.sets import QuestionSet, drawn_evenly, key_of
 
 from .options import SelfReasoningAsking
 from .tasks import Task, set_task

@@ -6,14 +6,14 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from corpora.errors import InputError
-from runtimes.evaluation.by_models.citations import AlceCitations
-from runtimes.evaluation.by_models.measured import RowMetric
-from runtimes.evaluation.by_models.nli import LazyNLI
-from runtimes.evaluation.by_models.sentence_splitting import splitter
-from runtimes.llms.options import EngineOptions
-from runtimes.training.base import Collected, Example, Made, Making, Tally
-from runtimes.training.sets import QuestionSet
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
+from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.evaluation.by_models.nli import LazyNLI
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
+from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.training.base import Collected, Example, Made, Making, Tally
+from wikidx.runtimes.training.sets import QuestionSet
 
 from .options import SelfReasoningAsking, SelfReasoningMaking
 from .quality import Thresholds, quality_control

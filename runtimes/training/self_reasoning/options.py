@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from corpora.validation import options
-from runtimes.methods.base import option
+from wikidx.corpora.validation import options
+from wikidx.runtimes.methods.base import option
 
 
 @options

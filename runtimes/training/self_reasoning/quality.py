@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from runtimes.evaluation.by_models.citations import PRECISION, RECALL
-from runtimes.evaluation.by_models.measured import RowMetric
-from runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL
+from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.evaluation.predictions import PredictionRow
 
 from .samples import Sample
 from .tasks import Graded

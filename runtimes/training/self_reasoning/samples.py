@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from corpora.passage import Passage
-from runtimes.methods.self_reasoning import SelfReasoningOptions
-from runtimes.methods.self_reasoning.checks import cited_text, label_of, place_of, verbatim
-from runtimes.methods.self_reasoning.fields import fields_of
-from runtimes.methods.self_reasoning.trajectory import Trajectory, parse_trajectory
-from runtimes.training.base import Collected
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions
+from wikidx.runtimes.methods.self_reasoning.checks import cited_text, label_of, place_of, verbatim
+from wikidx.runtimes.methods.self_reasoning.fields import fields_of
+from wikidx.runtimes.methods.self_reasoning.trajectory import Trajectory, parse_trajectory
+from wikidx.runtimes.training.base import Collected
 
 from .asking import method_options
 from .options import SelfReasoningAsking

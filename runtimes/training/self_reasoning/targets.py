@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from runtimes.llms.base import Chat
-from runtimes.methods.self_reasoning.fields import fields_of, prompt_for
-from runtimes.methods.templates import numbered, template
-from runtimes.training.base import Example
-from runtimes.training.chat import conversation
+from wikidx.runtimes.llms.base import Chat
+from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_for
+from wikidx.runtimes.methods.templates import numbered, template
+from wikidx.runtimes.training.base import Example
+from wikidx.runtimes.training.chat import conversation
 
 from .asking import method_options
 from .options import SelfReasoningAsking, SelfReasoningMaking

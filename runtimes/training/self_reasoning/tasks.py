@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from corpora.errors import InputError
-from runtimes.evaluation.answers.metrics import METRICS
-from runtimes.methods.self_reasoning.checks import LABELS, label_of
-from runtimes.questions import Question
-from runtimes.training.sets import QuestionSet
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.methods.self_reasoning.checks import LABELS, label_of
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.sets import QuestionSet
 
 Task = Literal["short", "long", "fever"]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-import indexer.build
-import indexer.embedding.cluster.embedding
-import indexer.machine.compiled
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.embedding.cluster.nodes import connected
-from indexer.embedding.options import ClusterOptions, EmbedOptions
-from indexer.encoders.spec import EncoderSpec, with_checkpoint
-from indexer.naming import encoder_spec
+import wikidx.indexer.build
+import wikidx.indexer.embedding.cluster.embedding
+import wikidx.indexer.machine.compiled
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.runtimes.command_line import Command
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
+from wikidx.indexer.encoders.spec import EncoderSpec, with_checkpoint
+from wikidx.indexer.naming import encoder_spec
 
 SHARD_ROWS = 8
 CLUSTER = EmbedOptions(cluster=ClusterOptions())
@@ -38,13 +38,13 @@ def on_cluster(cluster: Any) -> Iterator[Any]:  # noqa: ANN401 - Ray's own type
 
 @pytest.fixture
 def minilm(monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(indexer.build, "RANGE_ROWS", SHARD_ROWS)
+    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", SHARD_ROWS)
     return encoder_spec("minilm")
 
 
 @pytest.fixture
 def tiny(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(indexer.build, "RANGE_ROWS", 250)
+    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", 250)
     return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
 
 

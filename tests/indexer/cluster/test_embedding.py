@@ -21,28 +21,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-import indexer.build
-import indexer.embedding.cluster.embedding
-import indexer.machine.compiled
-from corpora.artifacts.building import staging_path
-from corpora.artifacts.manifest import Manifest
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known import sample
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_vectors
-from indexer.catalog import index_path
-from indexer.embedding.cluster.nodes import connected
-from indexer.embedding.embed import EmbedProgress, embed
-from indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
-from indexer.embedding.pipeline import Job
-from indexer.encoders.spec import EncoderSpec
-from indexer.naming import encoder_spec
-from indexer.vectors.file import VECTORS, VectorFile, finished_ranges
+import wikidx.indexer.build
+import wikidx.indexer.embedding.cluster.embedding
+import wikidx.indexer.machine.compiled
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
 from tests.runtimes.command_line import Command
+from wikidx.corpora.artifacts.building import staging_path
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known import sample
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_vectors
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from wikidx.indexer.embedding.pipeline import Job
+from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -121,7 +121,7 @@ def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
     build_store(sample.CORPUS, StoreOptions(limit=N))
     corpus = f"sample@{N}"
     store = open_store(corpus)
-    with caplog.at_level(logging.INFO, "indexer.embedding.cluster.watch"):
+    with caplog.at_level(logging.INFO, "wikidx.indexer.embedding.cluster.watch"):
         found = built_with_a_node_lost(on_cluster, corpus, dataclasses.replace(minilm, passage_text=unhurried), store, SHARD_ROWS)
     assert "was lost" in caplog.text
     assert_same(found, alone(corpus, minilm, store))
@@ -158,18 +158,18 @@ def test_through_an_exchange_and_with_shards_that_a_stopped_build_left_there(
 SCRIPT = """
 import sys
 from pathlib import Path
-import indexer.build
-from corpora.build import open_store
-from indexer.machine.devices import ClusterOptions, EmbedOptions
-from indexer.encoders.spec import with_checkpoint
-from indexer.naming import encoder_spec
-from indexer.embedding.cluster.nodes import connected
+import wikidx.indexer.build
+from wikidx.corpora.build import open_store
+from wikidx.indexer.machine.devices import ClusterOptions, EmbedOptions
+from wikidx.indexer.encoders.spec import with_checkpoint
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.embedding.cluster.nodes import connected
 
 address, checkpoint = sys.argv[1:]
-indexer.build.RANGE_ROWS = 250
+wikidx.indexer.build.RANGE_ROWS = 250
 with connected(address):
     spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
-    indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(cluster=ClusterOptions()))
+    wikidx.indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(cluster=ClusterOptions()))
 """
 
 
@@ -229,7 +229,7 @@ def test_real_passages_with_a_node_lost_half_way(
     shared_data: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexer.build, "RANGE_ROWS", 64)
+    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", 64)
     with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in islice(lines, N_REAL)]
     store = build([Passage(record["id"], record["title"], record["text"]) for record in records])

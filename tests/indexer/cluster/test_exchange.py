@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from corpora.errors import ArtifactDamaged, InputError, MissingExtraError, StorageError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.embedding.cluster.exchange import Exchange
-from indexer.embedding.cluster.places import Exchanged, SharedHome, exchanged, read_and_write
+from wikidx.corpora.errors import ArtifactDamaged, InputError, MissingExtraError, StorageError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.embedding.cluster.exchange import Exchange
+from wikidx.indexer.embedding.cluster.places import Exchanged, SharedHome, exchanged, read_and_write
 
 pytest.importorskip("fsspec", reason="needs the extra 'ray'")
 

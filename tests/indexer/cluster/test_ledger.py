@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.embedding.cluster.worker import Delivered, Ledger, Loss
+from wikidx.indexer.embedding.cluster.worker import Delivered, Ledger, Loss
 
 SHARDS = [range(0, 10), range(10, 20), range(20, 25)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.cluster.nodes import connected
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 

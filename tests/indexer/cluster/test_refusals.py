@@ -13,26 +13,26 @@ from typing import Any
 
 import pytest
 
-import indexer.build
-import indexer.embedding.cluster.embedding
-import indexer.machine.compiled
-from corpora.build import open_store
-from corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.build import build_vectors
-from indexer.catalog import index_path
-from indexer.embedding.cluster.embedding import check_cluster, measured_on_ray
-from indexer.embedding.cluster.nodes import check_versions
-from indexer.embedding.cluster.places import SharedHome
-from indexer.embedding.cluster.watch import Lost, Watch, translated
-from indexer.embedding.embed import EmbedProgress, resources
-from indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
-from indexer.embedding.pipeline import Job
-from indexer.encoders.spec import EncoderSpec
-from indexer.vectors.file import VectorFile
+import wikidx.indexer.build
+import wikidx.indexer.embedding.cluster.embedding
+import wikidx.indexer.machine.compiled
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_vectors
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.cluster.embedding import check_cluster, measured_on_ray
+from wikidx.indexer.embedding.cluster.nodes import check_versions
+from wikidx.indexer.embedding.cluster.places import SharedHome
+from wikidx.indexer.embedding.cluster.watch import Lost, Watch, translated
+from wikidx.indexer.embedding.embed import EmbedProgress, resources
+from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from wikidx.indexer.embedding.pipeline import Job
+from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.vectors.file import VectorFile
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -52,7 +52,7 @@ def test_a_shard_that_no_encoder_survives_is_named(
     store: PassageStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexer.build, "SHARD_ROWS", len(store))  # one shard, so that encoders are lost one after the other
+    monkeypatch.setattr(wikidx.indexer.build, "SHARD_ROWS", len(store))  # one shard, so that encoders are lost one after the other
     fatal = dataclasses.replace(tiny, passage_text=die)
     with pytest.raises(IdxError, match=r"3 encoders were lost over rows 0 to 2,999, the last one so: .* was lost \(.*the finished"):
         build_vectors("made", fatal, store, CLUSTER)
@@ -107,7 +107,7 @@ def test_timing_on_a_cluster_that_is_busy_ends(
     made_passages: list[Passage],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexer.embedding.cluster.embedding, "_TIMED_S", 1.0)
+    monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_TIMED_S", 1.0)
     others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(3)]
     assert len(set(ray.get([other.node.remote() for other in others], timeout=120))) == 3
     found = resources(CLUSTER, tiny)
@@ -163,7 +163,7 @@ def test_the_same_nodes_are_asked_once(
     exchange = ClusterOptions(exchange=f"file://{tmp_path}/exchange")
     check_cluster(exchange)
     assert not list((tmp_path / "exchange").iterdir())
-    monkeypatch.setattr(indexer.machine.compiled, "sources_hash", lambda *arguments: "another")
+    monkeypatch.setattr(wikidx.indexer.machine.compiled, "sources_hash", lambda *arguments: "another")
     check_cluster(exchange)
     with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx with code [0-9a-f]{16}, here is another: install the same"):
         check_cluster(ClusterOptions())

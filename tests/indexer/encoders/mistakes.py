@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from corpora.passage import Passage
-from indexer.base import Vectors
-from indexer.encoders.dpr import as_since_2021
-from indexer.encoders.model import Batch, Model
-from indexer.encoders.spec import Dtype, EncoderSpec, Pair, Side, Tokens
-from indexer.encoders.tokenizing import Ids, Tokenizer
 from tests.indexer.encoders.golden import Golden, in_batches, tokens_of
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.dpr import as_since_2021
+from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Pair, Side, Tokens
+from wikidx.indexer.encoders.tokenizing import Ids, Tokenizer
 
 # Tokenizers
 

@@ -15,13 +15,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, IdxError, InputError
-from indexer.encoders import contriever, dpr, gtr, simlm
-from indexer.encoders.model import Model
-from indexer.encoders.spec import EncoderSpec, Side, with_checkpoint
-from indexer.encoders.tokenizing import Tokenizer
-from indexer.encoders.transformer import TransformerEncoder
 from tests.indexer.encoders import tiny
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, IdxError, InputError
+from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders.model import Model
+from wikidx.indexer.encoders.spec import EncoderSpec, Side, with_checkpoint
+from wikidx.indexer.encoders.tokenizing import Tokenizer
+from wikidx.indexer.encoders.transformer import TransformerEncoder
 
 QUERIES = ["the river", "nile of a"]
 

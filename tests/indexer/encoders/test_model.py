@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from indexer.encoders import bge, contriever, dpr, gtr, simlm
-from indexer.encoders.model import Batch, Model
-from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 from tests.indexer.encoders import tiny
+from wikidx.indexer.encoders import bge, contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
 
 FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.as_since_2021(contriever.SPEC))
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from indexer.encoders import dpr
-from indexer.encoders.model import Model
-from indexer.encoders.spec import EncoderSpec, Side
-from indexer.encoders.tokenizing import Tokenizer
-from indexer.encoders.transformer import TransformerEncoder
 from tests.indexer.encoders.golden import MAX_ANGLE, MAX_DIFFERENCE, SPECS, Golden, angles, differences, in_batches, is_equal, tokens_of
+from wikidx.indexer.encoders import dpr
+from wikidx.indexer.encoders.model import Model
+from wikidx.indexer.encoders.spec import EncoderSpec, Side
+from wikidx.indexer.encoders.tokenizing import Tokenizer
+from wikidx.indexer.encoders.transformer import TransformerEncoder
 
 
 class Case(NamedTuple):

@@ -12,14 +12,14 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 
-from corpora.passage import Passage
-from indexer.base import Vectors
-from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
-from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
-from indexer.encoders.tokenizing import Tokenizer
-from indexer.encoders.transformer import TransformerEncoder
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.golden import MAX_ANGLE, MAX_DIFFERENCE, angles, differences
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.tokenizing import Tokenizer
+from wikidx.indexer.encoders.transformer import TransformerEncoder
 
 QUERIES = ["the river", "a", "", "of the nile's rivers: 1, 2", "Ünïcode naïve — “quotes”", "  spaces \u200b  \n", "the river of " * 300]
 PASSAGES = [

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.passage import Passage
-from indexer import ENCODERS
-from indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
-from indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
-from indexer.encoders.tokenizing import Tokenizer, kept
-from indexer.encoders.transformer import TransformerEncoder
-from indexer.naming import encoder_spec
 from tests.conftest import ROOT
 from tests.indexer.encoders import tiny
+from wikidx.corpora.passage import Passage
+from wikidx.indexer import ENCODERS
+from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.tokenizing import Tokenizer, kept
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.naming import encoder_spec
 
 CLS, SEP, UNKNOWN = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[UNK]"))
 FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, e5.SPEC, bge.SPEC, gtr.SPEC)
@@ -119,10 +119,10 @@ def test_the_tokens_do_not_depend_on_how_many_texts_are_split_at_a_time(
 _LONG = """
 import re, sys
 from pathlib import Path
-from corpora.passage import Passage
-from indexer.encoders import contriever
-from indexer.encoders.spec import with_checkpoint
-from indexer.encoders.tokenizing import Tokenizer
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.encoders import contriever
+from wikidx.indexer.encoders.spec import with_checkpoint
+from wikidx.indexer.encoders.tokenizing import Tokenizer
 
 def peak():
     return int(re.search("VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

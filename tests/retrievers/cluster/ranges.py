@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Generic
 
-from indexer.base import Hits, Scores
-from indexer.row_range import index_identity
-from retrievers.cluster.shard import Answer, Holding, OpenRange, Rescore, Search, Timed, key_of
-from retrievers.cluster.sharded import ShardedIndex
-from retrievers.errors import ShardUnavailable
+from wikidx.indexer.base import Hits, Scores
+from wikidx.indexer.row_range import index_identity
+from wikidx.retrievers.cluster.shard import Answer, Holding, OpenRange, Rescore, Search, Timed, key_of
+from wikidx.retrievers.cluster.sharded import ShardedIndex
+from wikidx.retrievers.errors import ShardUnavailable
 
 
 class LocalCall(Generic[Answer]):

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from corpora.errors import IdxError
-from retrievers import SearchOptions
-from retrievers.base import Searcher
-from retrievers.client import RemoteSearcher
-from retrievers.cluster.service import Layout, ShardService
-from retrievers.server.limits import Limits
-from retrievers.server.metrics import Metrics
-from retrievers.server.running import Service
-from retrievers.server.settings import Settings, listen, url_of
 from tests.retrievers.server.serving import ask, wait_until
+from wikidx.corpora.errors import IdxError
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Searcher
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.cluster.service import Layout, ShardService
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.settings import Settings, listen, url_of
 
 Found = list[tuple[int, str]]  # rows and texts
 

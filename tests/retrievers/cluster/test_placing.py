@@ -9,17 +9,17 @@ from collections import Counter
 
 import pytest
 
-from corpora.errors import InputError
-from indexer.embedding.cluster.nodes import Node
-from indexer.machine.threads import limit_threads, n_threads
-from retrievers.base import Ranking
-from retrievers.cluster.placing import check_device, needs_gpus, placed
-from retrievers.cluster.replicas import Replica, ReplicatedShard
-from retrievers.errors import ShardUnavailable
-from retrievers.options import SearchOptions
-from retrievers.server.batcher import Search, _outcomes
-from retrievers.server.metrics import Metrics
 from tests.conftest import ROOT
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.embedding.cluster.nodes import Node
+from wikidx.indexer.machine.threads import limit_threads, n_threads
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.cluster.placing import check_device, needs_gpus, placed
+from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
+from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.server.batcher import Search, _outcomes
+from wikidx.retrievers.server.metrics import Metrics
 
 A, B, C = Node("a", "10.0.0.1:1", 8, 4), Node("b", "10.0.0.2:1", 8, 1), Node("c", "10.0.0.3:1", 8, 0)
 
@@ -73,7 +73,7 @@ def test_what_is_lost_or_unavailable_is_counted() -> None:
 
 def test_actors_on_a_node_share_its_processors() -> None:
     code = (
-        "import os\nfrom retrievers.cluster.shard import ShardActor\nfrom indexer.base import n_threads\n"
+        "import os\nfrom wikidx.retrievers.cluster.shard import ShardActor\nfrom wikidx.indexer.base import n_threads\n"
         "all_of_them = n_threads()\nShardActor([], '/nowhere', all_of_them)\n"
         "print(all_of_them, n_threads(), os.environ['OMP_NUM_THREADS'])"
     )

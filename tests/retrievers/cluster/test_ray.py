@@ -13,23 +13,6 @@ from typing import Any
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
-from corpora.passage import Passage
-from indexer.build import build_index
-from indexer.catalog import index_path
-from indexer.embedding.cluster.nodes import check_readable, check_versions, connected, nodes
-from indexer.row_range import index_identity
-from retrievers import SearchOptions
-from retrievers.base import NotSearched, Searcher
-from retrievers.client import RemoteSearcher
-from retrievers.cluster.replicas import Replica
-from retrievers.cluster.service import Layout, ShardService, describe
-from retrievers.cluster.shard import Holding, start_actor
-from retrievers.errors import ShardUnavailable
-from retrievers.opening import open_searcher
-from retrievers.server.metrics import Metrics
-from retrievers.server.settings import Settings
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.indexer.made_vectors import clustered, put_vectors
@@ -48,6 +31,23 @@ from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all s
     test_what_cannot_be_searched_raises_the_same,
 )
 from tests.runtimes.test_serve import idx_serve
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.build import build_index
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.cluster.nodes import check_readable, check_versions, connected, nodes
+from wikidx.indexer.row_range import index_identity
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import NotSearched, Searcher
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.cluster.replicas import Replica
+from wikidx.retrievers.cluster.service import Layout, ShardService, describe
+from wikidx.retrievers.cluster.shard import Holding, start_actor
+from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.settings import Settings
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -213,7 +213,7 @@ def test_other_versions_are_refused(cluster: Any) -> None:  # noqa: ANN401
     ],
 )
 def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> None:
-    code = f"from indexer.embedding.cluster.nodes import connected\nwith connected({address!r}): pass"
+    code = f"from wikidx.indexer.embedding.cluster.nodes import connected\nwith connected({address!r}): pass"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert message in done.stderr.splitlines()[-1]
 
@@ -227,7 +227,7 @@ def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  #
 
 
 def test_without_ray_the_extra_is_named(home: None) -> None:
-    code = "import sys\nsys.modules['ray'] = None\nfrom indexer.embedding.cluster.nodes import connected\nwith connected(): pass"
+    code = "import sys\nsys.modules['ray'] = None\nfrom wikidx.indexer.embedding.cluster.nodes import connected\nwith connected(): pass"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert "needs the extra 'ray': pip install 'wikidx[ray]'" in done.stderr.splitlines()[-1]
 
@@ -253,7 +253,7 @@ def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN40
     ],
 )
 def test_the_command_refuses_what_cannot_be(home: None, arguments: tuple[str, ...], message: str) -> None:
-    code = "from runtimes.cli import main; main()"
+    code = "from wikidx.runtimes.cli import main; main()"
     command = [sys.executable, "-c", code, "serve", "made", "--port", "0", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert (done.returncode, message in done.stderr.splitlines()[-1]) == (2, True)

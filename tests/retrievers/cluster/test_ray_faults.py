@@ -14,29 +14,29 @@ import numpy as np
 import orjson
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import ArtifactMismatch, IdxError, InputError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Hits
-from indexer.catalog import index_path
-from indexer.embedding.cluster.nodes import connected, nodes
-from retrievers.base import Retriever
-from retrievers.cancellation import while_wanted
-from retrievers.client import RemoteSearcher
-from retrievers.cluster.replicas import Replica, ReplicatedShard
-from retrievers.cluster.service import Layout, ShardService
-from retrievers.cluster.shard import Search, Timed
-from retrievers.errors import DeadlineExceeded, ShardUnavailable
-from retrievers.opening import open_searcher
-from retrievers.server.metrics import Metrics
-from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.indexer.made_vectors import clustered, put_vectors
 from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, found_by, is_running, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, send_raw, wait_until
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Hits
+from wikidx.indexer.catalog import index_path
+from wikidx.indexer.embedding.cluster.nodes import connected, nodes
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.cancellation import while_wanted
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
+from wikidx.retrievers.cluster.service import Layout, ShardService
+from wikidx.retrievers.cluster.shard import Search, Timed
+from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.settings import Settings
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")

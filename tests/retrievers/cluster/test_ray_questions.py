@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.known import sample
-from indexer.build import build_index
-from indexer.embedding.cluster.nodes import connected
-from retrievers import SearchOptions
-from retrievers.base import Ranking
-from retrievers.client import RemoteSearcher
-from retrievers.opening import open_searcher
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.retrievers.cluster.sharded_server import serving_shards
 from tests.retrievers.test_searchers import clearly_in
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known import sample
+from wikidx.indexer.build import build_index
+from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.opening import open_searcher
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.errors import ArtifactMismatch, InputError
-from corpora.passage import Passage
-from corpora.store import PassageStore
-from indexer.base import Hits, SearchParams
-from indexer.build import build_index, open_rescorer, open_vector_index
-from indexer.machine.threads import equal_ranges
-from indexer.row_range import check_identity, index_identity
-from retrievers.base import NotSearched
-from retrievers.cluster.sharded import ShardedIndex, merge
-from retrievers.errors import ShardUnavailable
 from tests.conftest import corpus_of
 from tests.indexer.made_vectors import clustered, put_vectors
 from tests.retrievers.cluster.ranges import local_shards, sharded_vectors
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Hits, SearchParams
+from wikidx.indexer.build import build_index, open_rescorer, open_vector_index
+from wikidx.indexer.machine.threads import equal_ranges
+from wikidx.indexer.row_range import check_identity, index_identity
+from wikidx.retrievers.base import NotSearched
+from wikidx.retrievers.cluster.sharded import ShardedIndex, merge
+from wikidx.retrievers.errors import ShardUnavailable
 
 N = 150
 borders = st.lists(st.integers(0, N), max_size=4)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.passage import Passage
-from indexer.build import build_index
-from retrievers.server.limits import Limits
-from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.serving import serving
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.build import build_index
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.settings import Settings
 
 WORDS = ["river", "mountain", "whale", "fox", "ocean", "planet", "metal", "book", "ship", "king", "café", "naïve"]
 LIMITS = Limits(body_bytes=1 << 20, k=100, depth=1_000, queries=2_000, query_characters=1_000, ids=50, deadline_s=10, linger_s=0.05)

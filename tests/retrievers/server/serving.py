@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from retrievers.base import Retriever
-from retrievers.opening import OpenRetriever
-from retrievers.server.metrics import Metrics
-from retrievers.server.running import Service
-from retrievers.server.settings import Settings, listen, url_of
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.opening import OpenRetriever
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.settings import Settings, listen, url_of
 
 
 class Answer(NamedTuple):
@@ -115,7 +115,7 @@ def gated_stages(opened: dict[str, Gated]) -> OpenRetriever:
     """Return an opener of first stages that can be held up; what it opens is put into ``opened``."""
 
     def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        from retrievers.opening import open_retriever
+        from wikidx.retrievers.opening import open_retriever
 
         opened[name] = Gated(open_retriever(corpus, name, store, device=device))
         return opened[name]

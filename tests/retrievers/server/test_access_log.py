@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from retrievers.server import access_log
-from retrievers.server.access_log import AccessLog
+from wikidx.retrievers.server import access_log
+from wikidx.retrievers.server.access_log import AccessLog
 
 SCOPE = {"method": "GET", "path": "/" + "x" * 200, "client": ("127.0.0.1", 1)}
 

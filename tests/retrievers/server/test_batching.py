@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from corpora.passage import Passage
-from retrievers.base import Ranking
-from retrievers.cancellation import check_wanted, while_wanted
-from retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
-from retrievers.errors import DeadlineExceeded
-from retrievers.options import SearchOptions
-from retrievers.server.batcher import Batcher, Search, take
-from retrievers.server.limits import Limits
-from retrievers.server.metrics import Metrics
 from tests.retrievers.test_cross_encoder import save_bert
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.cancellation import check_wanted, while_wanted
+from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
+from wikidx.retrievers.errors import DeadlineExceeded
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.server.batcher import Batcher, Search, take
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.metrics import Metrics
 
 MADE = ("made", "bm25")
 DEFAULTS = SearchOptions()

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retrievers.server.settings import Settings
 from tests.retrievers.server.conftest import LIMITS
 from tests.retrievers.server.serving import Gated, ask, gated_stages, send_raw, serving, wait_until
+from wikidx.retrievers.server.settings import Settings
 
 FOX = json.dumps({"queries": ["fox"], "k": 3}).encode()
 

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retrievers import SearchOptions
-from retrievers.client import RemoteSearcher
-from retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed
-from retrievers.opening import open_searcher
-from retrievers.server.limits import Limits
-from retrievers.server.settings import Settings
 from tests.retrievers.server.serving import Gated, ask, gated_stages, serving, wait_until
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.settings import Settings
 
 LIMITS = Limits(waiting=8, joined=6, deadline_s=20, linger_s=0.0)
 

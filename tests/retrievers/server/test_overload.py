@@ -9,16 +9,16 @@ from pathlib import Path
 
 from benchmarks.serve.load import Order, Report
 from benchmarks.serve.processes import Load
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from retrievers.base import Retriever
-from retrievers.opening import open_retriever, open_searcher
-from retrievers.options import SearchOptions
-from retrievers.server.limits import Limits
-from retrievers.server.searching import pieces_of
-from retrievers.server.settings import Settings
-from retrievers.wire import ranking_from_json, ranking_to_json
 from tests.retrievers.server.serving import ask, serving
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.opening import open_retriever, open_searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.searching import pieces_of
+from wikidx.retrievers.server.settings import Settings
+from wikidx.retrievers.wire import ranking_from_json, ranking_to_json
 
 QUERY_S = 0.004
 LIMITS = Limits(waiting=64, joined=16, linger_s=0.0)

@@ -11,17 +11,17 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.passage import Passage
-from indexer.analysis import english
-from indexer.build import build_index, build_vectors
-from indexer.embedding.options import EmbedOptions
-from indexer.naming import encoder_spec
-from retrievers.server.settings import Settings
 from tests.conftest import corpus_of
 from tests.retrievers.server.browsing import answered, chromium, close_to, link_to, searched
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import Gated, gated_stages, serving
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.analysis import english
+from wikidx.indexer.build import build_index, build_vectors
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.naming import encoder_spec
+from wikidx.retrievers.server.settings import Settings
 
 pytestmark = pytest.mark.slow  # a browser: twenty seconds
 

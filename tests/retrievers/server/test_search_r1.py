@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.store import PassageStore, Rows
-from indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from retrievers import SearchOptions
-from retrievers.base import Retriever
-from retrievers.opening import open_retriever, open_searcher
-from retrievers.server.settings import Settings
 from tests.retrievers.server.conftest import LIMITS
 from tests.retrievers.server.serving import ask, serving
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.opening import open_retriever, open_searcher
+from wikidx.retrievers.server.settings import Settings
 
 QUERIES = ["whale ocean", "fox", "planet metal book"]
 
@@ -88,7 +88,7 @@ def test_what_is_found_of_an_approximate_index_is_what_a_search_finds(made: Path
     def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         return Coarse(open_retriever(corpus, name, store, device=device))
 
-    monkeypatch.setattr("retrievers.server.searching.INDEXES", {})  # as if bm25 were an index over vectors
+    monkeypatch.setattr("wikidx.retrievers.server.searching.INDEXES", {})  # as if bm25 were an index over vectors
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_stage) as url:
         searched = ask(url, "/v1/search", {"queries": QUERIES, "k": 3}).json["rankings"]
         retrieved = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json["result"]

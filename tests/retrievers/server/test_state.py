@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from corpora.build import open_store
-from corpora.errors import InputError
-from indexer.build import build_index
-from retrievers.client import RemoteSearcher
-from retrievers.opening import open_searcher
-from retrievers.server.metrics import Metrics
-from retrievers.server.running import Service
-from retrievers.server.settings import Settings, listen
 from tests.retrievers.server.serving import ask, serving, wait_until
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.build import build_index
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.settings import Settings, listen
 
 Counts = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from runtimes.questions import Question
-from runtimes.questions.multi_hop import with_aliases
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions.multi_hop import with_aliases
 
 HAND_MADE = Path(__file__).parents[2] / "data" / "golden_metrics"
 

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.errors import InputError
-from runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations, claims_of
-from runtimes.evaluation.by_models.measured import Measured
-from runtimes.evaluation.by_models.nli import Pair
-from runtimes.evaluation.by_models.sentence_splitting import SIMPLE, Splitter
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.execution.records import prediction_json
-from runtimes.execution.results import Prediction
-from runtimes.methods.base import Answer
-from runtimes.methods.rag import RagOptions, rag
-from runtimes.questions import Question
 from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import FOUND, Q, one_pass, trajectory
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations, claims_of
+from wikidx.runtimes.evaluation.by_models.measured import Measured
+from wikidx.runtimes.evaluation.by_models.nli import Pair
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE, Splitter
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.rag import RagOptions, rag
+from wikidx.runtimes.questions import Question
 
 Case = dict[str, Any]
 HAND = ROOT / "tests" / "data" / "golden_metrics" / "alce_citations.jsonl"

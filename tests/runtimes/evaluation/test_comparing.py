@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtimes.evaluation.asked import Asked
-from runtimes.evaluation.comparing import Run, differences, quoted
-from runtimes.evaluation.predictions import PredictionRow, Predictions
-from runtimes.evaluation.reports.answers_report import answers_report
-from runtimes.evaluation.reports.comparison_report import compare, comparison_json, comparison_report, question_records
-from runtimes.evaluation.reports.report import as_text
-from runtimes.evaluation.run_facts import RunFacts
-from runtimes.evaluation.scoring import COSTS, Scored
-from runtimes.questions import Question
+from wikidx.runtimes.evaluation.asked import Asked
+from wikidx.runtimes.evaluation.comparing import Run, differences, quoted
+from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
+from wikidx.runtimes.evaluation.reports.answers_report import answers_report
+from wikidx.runtimes.evaluation.reports.comparison_report import compare, comparison_json, comparison_report, question_records
+from wikidx.runtimes.evaluation.reports.report import as_text
+from wikidx.runtimes.evaluation.run_facts import RunFacts
+from wikidx.runtimes.evaluation.scoring import COSTS, Scored
+from wikidx.runtimes.questions import Question
 
 
 def run(name: str, values: Sequence[float], *, dataset: str = "NQ", ids: str = "abcd", method: str = "rag", metric: str = "dpr_em") -> Run:

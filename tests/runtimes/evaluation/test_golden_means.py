@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runtimes.evaluation.answers.metrics import METRICS
-from runtimes.questions import Question
 from tests.runtimes.evaluation.golden_cases import Case, alias_question, read_aggregate, read_cases
+from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.questions import Question
 
 
 def _short(answer: str, golds: str) -> Callable[[Case], tuple[str, Question]]:

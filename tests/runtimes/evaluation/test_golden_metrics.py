@@ -8,11 +8,24 @@ from typing import Any
 
 import pytest
 
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers import asqa, dpr, fever, flashrag, hotpotqa, kilt, popqa, rouge, selfrag, squad, strategyqa, triviaqa
-from runtimes.evaluation.answers.metrics import METRICS
-from runtimes.questions import Question
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, alias_question, read_cases
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers import (
+    asqa,
+    dpr,
+    fever,
+    flashrag,
+    hotpotqa,
+    kilt,
+    popqa,
+    rouge,
+    selfrag,
+    squad,
+    strategyqa,
+    triviaqa,
+)
+from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.questions import Question
 
 Inputs = Mapping[str, Any]
 

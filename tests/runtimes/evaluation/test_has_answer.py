@@ -16,12 +16,12 @@ import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.errors import UnknownNameError
-from runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
-from runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer
-from runtimes.evaluation.retrieval.rankings import hit_values
-from runtimes.questions import read_questions
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, read_aggregate, read_cases
+from wikidx.corpora.errors import UnknownNameError
+from wikidx.runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
+from wikidx.runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer
+from wikidx.runtimes.evaluation.retrieval.rankings import hit_values
+from wikidx.runtimes.questions import read_questions
 
 LETTERS = "aAbZée\u0301ßİıΣσς\u0300\u200d\u00ad\ud800 \u00a0\n.,'’-_½²Ⅷ٣東京𝔸ÅÅﬁ"
 

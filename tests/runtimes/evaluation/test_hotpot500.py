@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtimes.evaluation.retrieval.rankings import gold_values
-from runtimes.evaluation.uncertainty import FloatArray
-from runtimes.questions import read_questions
+from wikidx.runtimes.evaluation.retrieval.rankings import gold_values
+from wikidx.runtimes.evaluation.uncertainty import FloatArray
+from wikidx.runtimes.questions import read_questions
 
 CUTS = (2, 5, 10)
 N_PAGES = 2  # that support each question

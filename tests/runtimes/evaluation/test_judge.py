@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtimes.errors import LLMError
-from runtimes.evaluation.by_models.judge import RULES, Judge, JudgeOptions, Vote, prompt_of, read_vote, rule_for
-from runtimes.evaluation.by_models.measured import Measured
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.llms.base import Call, Generate, text_of
-from runtimes.llms.cache import ReplyCache
-from runtimes.llms.naming import Settings, open_llms
-from runtimes.llms.scripted import ScriptedLLM
-from runtimes.questions import Question
 from tests.runtimes.llms.endpoint import Endpoint, serving
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, JudgeOptions, Vote, prompt_of, read_vote, rule_for
+from wikidx.runtimes.evaluation.by_models.measured import Measured
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.llms.base import Call, Generate, text_of
+from wikidx.runtimes.llms.cache import ReplyCache
+from wikidx.runtimes.llms.naming import Settings, open_llms
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.questions import Question
 
 HALLUQA, RETRORAG = RULES["halluqa"], RULES["retrorag"]
 ONE = JudgeOptions(votes=1, tries=1)

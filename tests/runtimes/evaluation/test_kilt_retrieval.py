@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, read_aggregate, read_cases
+from wikidx.runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
 
 PAGE_FIGURES = ("Rprec", "precision@", "recall@", "success_rate@")
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from runtimes.evaluation import normalizing
-from runtimes.evaluation.answers import flashrag
-from runtimes.evaluation.answers.alce_text import remove_citations
-from runtimes.evaluation.answers.metrics import METRICS, default_metrics
-from runtimes.questions import Question
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers import flashrag
+from wikidx.runtimes.evaluation.answers.alce_text import remove_citations
+from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
+from wikidx.runtimes.questions import Question
 
 PATTERNS = {"flashrag_pattern_em", "flashrag_pattern_acc"}  # golds are regular expressions
 FIRST_GOLD = {"hotpotqa_em", "hotpotqa_f1", "hotpotqa_precision", "hotpotqa_recall", "selfrag_accuracy"}

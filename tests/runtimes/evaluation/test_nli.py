@@ -10,15 +10,15 @@ import pytest
 import torch
 import transformers
 
-from corpora.errors import ArtifactMismatch, InputError
-from runtimes.evaluation.by_models.citations import RECALL, AlceCitations
-from runtimes.evaluation.by_models.nli import LazyNLI, Pair, entailment_label, open_nli
-from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.execution.identity import folder_digest
-from runtimes.llms.options import EngineOptions
-from runtimes.questions import Question
 from tests.runtimes.evaluation.tiny_nli import pairs, save_tiny_classifier, save_tiny_t5
+from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.runtimes.evaluation.by_models.citations import RECALL, AlceCitations
+from wikidx.runtimes.evaluation.by_models.nli import LazyNLI, Pair, entailment_label, open_nli
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.execution.identity import folder_digest
+from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.questions import Question
 
 THREE = ["CONTRADICTION", "Entailment", "neutral"]
 PAIRS = pairs(40)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from corpora.errors import ArtifactDamaged, InputError
-from runtimes.evaluation.predictions import (
+from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.runtimes.evaluation.predictions import (
     ASKED_AGAIN,
     DUPLICATE,
     FAILED,
@@ -24,8 +24,8 @@ from runtimes.evaluation.predictions import (
     Predictions,
     read,
 )
-from runtimes.execution.runs import open_run
-from runtimes.questions import Question
+from wikidx.runtimes.execution.runs import open_run
+from wikidx.runtimes.questions import Question
 
 PAIRS = {"a": "Paris", "7": "42 °C"}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.evaluation.answers.metrics import METRICS
-from runtimes.evaluation.published import beside, dataset_of, published
-from runtimes.methods import METHODS
-from runtimes.training.self_reasoning.tasks import PROGRAM
+from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.evaluation.published import beside, dataset_of, published
+from wikidx.runtimes.methods import METHODS
+from wikidx.runtimes.training.self_reasoning.tasks import PROGRAM
 
 METHODS_ALONE = {"ReAct", "RECOMP"}  # where the table says no more than a method
 ROW_METRICS = {"alce_citation_recall", "alce_citation_precision", "retrorag_judge", "halluqa_judge", "seconds"}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.evaluation.retrieval.query_groups import read_groups
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
 
 
 def test_groups_are_read(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
-from runtimes.evaluation.retrieval.trec import in_trec_order
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
+from wikidx.runtimes.evaluation.retrieval.trec import in_trec_order
 
 PASSAGES = st.sampled_from("abcdef")
 MEASURES = ["Success@1", "Success@3", "R@2", "R@5", "P@2", "P@5", "RR", "RR@2", "AP", "AP@2", "nDCG", "nDCG@3", "Rprec"]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from runtimes.evaluation.reports.plots import Mark, Point, bars, curves, spread, svg, tradeoffs
-from runtimes.evaluation.reports.report import Drawing, Report, Section, as_html, as_markdown, as_text
-from runtimes.evaluation.reports.tables import Column, Table, percent
-from runtimes.evaluation.uncertainty import Interval
+from wikidx.runtimes.evaluation.reports.plots import Mark, Point, bars, curves, spread, svg, tradeoffs
+from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section, as_html, as_markdown, as_text
+from wikidx.runtimes.evaluation.reports.tables import Column, Table, percent
+from wikidx.runtimes.evaluation.uncertainty import Interval
 
 NASTY = '<script src="http://x.example/a.js">alert(1)</script> & "q" | *b*'
 

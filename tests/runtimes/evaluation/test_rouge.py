@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtimes.evaluation.answers.rouge import Rouge, rouge_l, rouge_l_f, rouge_lsum
+from wikidx.runtimes.evaluation.answers.rouge import Rouge, rouge_l, rouge_l_f, rouge_lsum
 
 WORDS = st.lists(st.sampled_from(["the", "The", "cat", "sat", "on", "a", "mat", "cat,", "é"]), max_size=9)
 TEXTS = st.lists(WORDS.map(" ".join), max_size=4).map(". ".join) | st.text(alphabet="ab. \n", max_size=30)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpora.errors import InputError
-from runtimes.evaluation.answers.metrics import METRICS, Metric
-from runtimes.evaluation.asked import Asked, asked_of
-from runtimes.evaluation.by_models.measured import Measured
-from runtimes.evaluation.predictions import PredictionRow, Predictions, read
-from runtimes.evaluation.run_facts import dataset_name, run_facts
-from runtimes.evaluation.scoring import (
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
+from wikidx.runtimes.evaluation.asked import Asked, asked_of
+from wikidx.runtimes.evaluation.by_models.measured import Measured
+from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, read
+from wikidx.runtimes.evaluation.run_facts import dataset_name, run_facts
+from wikidx.runtimes.evaluation.scoring import (
     EMPTY,
     EMPTY_GOLD,
     NO_ALIASES,
@@ -31,10 +31,10 @@ from runtimes.evaluation.scoring import (
     Odd,
     score,
 )
-from runtimes.evaluation.uncertainty import FloatArray
-from runtimes.execution.identity import questions_digest
-from runtimes.questions import Question
-from runtimes.questions.base import gold
+from wikidx.runtimes.evaluation.uncertainty import FloatArray
+from wikidx.runtimes.execution.identity import questions_digest
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions.base import gold
 
 QUESTIONS = (
     Question("1", "one?", ("Paris",), gold(type="bridge")),
@@ -204,7 +204,7 @@ def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path
 
 
 def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
-    from runtimes.questions import sample
+    from wikidx.runtimes.questions import sample
 
     drawn = sample(numbered(6), 3, seed=5)
     run = a_run(tmp_path / "run", file, drawn, 3, sample={"n": 3, "seed": 5})
@@ -213,7 +213,7 @@ def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path, tmp_path: Path) -> None:
-    from runtimes.questions import sample
+    from wikidx.runtimes.questions import sample
 
     drawn = sample(numbered(6), 2, seed=5)
     run = a_run(tmp_path / "run", file, drawn, 2, sample={"n": 2, "seed": 5})

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import InputError, UnknownNameError
-from runtimes.evaluation.by_models.sentence_splitting import splitter
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
 
 nltk = pytest.importorskip("nltk", reason="punkt needs nltk, of the extra eval")
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 import math
 
-from runtimes.evaluation.reports.tables import Column, Table, markdown, percent, records, signed_percent, text
-from runtimes.evaluation.uncertainty import Interval
+from wikidx.runtimes.evaluation.reports.tables import Column, Table, markdown, percent, records, signed_percent, text
+from wikidx.runtimes.evaluation.uncertainty import Interval
 
 TABLE = Table(
     (Column("retriever"), Column("R@5", percent), Column("change", signed_percent), Column("questions")),

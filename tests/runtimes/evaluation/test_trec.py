@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from runtimes.evaluation.retrieval.trec import in_trec_order, read_qrels, read_run, write_qrels, write_run
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.retrieval.trec import in_trec_order, read_qrels, read_run, write_qrels, write_run
 
 RUN = {"q1": {"b": 2.5, "a": 2.5, "infobox:7": 0.032522473484277725}, "q 2".replace(" ", "\u0301"): {"é": -1e-9}}
 QRELS = {"q1": {"a": 1, "b": 0, "c": 2}, "q2": {"x": -1}}

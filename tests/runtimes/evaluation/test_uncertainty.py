@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from runtimes.evaluation.uncertainty import interval, paired
+from wikidx.runtimes.evaluation.uncertainty import interval, paired
 
 SCORES = np.random.default_rng(5).random(200)
 HITS = (np.random.default_rng(6).random(1000) < 0.3).astype(np.float64)
@@ -32,7 +32,7 @@ def test_the_interval_covers_the_true_mean_as_often_as_it_says() -> None:
 
 def test_draws_in_pieces_are_the_draws_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = interval(SCORES), paired(SCORES, SCORES[::-1])
-    monkeypatch.setattr("runtimes.evaluation.uncertainty._AT_ONCE", 1400)  # seven resamples
+    monkeypatch.setattr("wikidx.runtimes.evaluation.uncertainty._AT_ONCE", 1400)  # seven resamples
     assert interval(SCORES) == whole[0]
     # An odd piece of one-byte draws leaves part of a random word unused: the test is another sample of the same distribution.
     assert paired(SCORES, SCORES[::-1]).p == pytest.approx(whole[1].p, abs=0.03)

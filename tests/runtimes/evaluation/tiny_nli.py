@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from runtimes.evaluation.by_models.nli import Pair
+from wikidx.runtimes.evaluation.by_models.nli import Pair
 
 _WORDS = "premise hypothesis the cat sleeps dog barks loudly river flows through old city a poet wrote many letters in spring".split()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from runtimes.llms.transformers_engine import TransformersEngine
 from tests.runtimes.llms.tiny import save_tiny_llama
+from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from runtimes.errors import PromptTooLong
-from runtimes.llms.base import LLM, Choice, Decoding, Gen, Generate, JsonSchema, Message, Prompt, Reply, Schema, TokenIds
-from runtimes.llms.transformers_decoding import _logits, _padded, next_token_probabilities
-from runtimes.llms.transformers_engine import TransformersEngine
+from wikidx.runtimes.errors import PromptTooLong
+from wikidx.runtimes.llms.base import LLM, Choice, Decoding, Gen, Generate, JsonSchema, Message, Prompt, Reply, Schema, TokenIds
+from wikidx.runtimes.llms.transformers_decoding import _logits, _padded, next_token_probabilities
+from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 NO_HEADERS: Mapping[str, str] = {}
 

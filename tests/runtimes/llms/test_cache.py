@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import StorageError
-from runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, MeanNll, Message, Nll, Regex, Reply, TokenIds, YesNo
-from runtimes.llms.cache import ReplyCache, key_of
+from wikidx.corpora.errors import StorageError
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, MeanNll, Message, Nll, Regex, Reply, TokenIds, YesNo
+from wikidx.runtimes.llms.cache import ReplyCache, key_of
 
 DIFFERENT: list[Call] = [
     Generate(prompt="a"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runtimes.errors import PromptTooLong
-from runtimes.llms.base import Chat, Message, TokenIds, text_of
-from runtimes.llms.fitting import cut, fit
-from runtimes.methods.templates import Blocks, Template, parse
+from wikidx.runtimes.errors import PromptTooLong
+from wikidx.runtimes.llms.base import Chat, Message, TokenIds, text_of
+from wikidx.runtimes.llms.fitting import cut, fit
+from wikidx.runtimes.methods.templates import Blocks, Template, parse
 
 QA = Template(
     "qa",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import IdxError, InputError, UnknownNameError
-from runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Reply
-from runtimes.llms.naming import Spec, choose, close_llms, open_llms, parse_spec
+from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Reply
+from wikidx.runtimes.llms.naming import Spec, choose, close_llms, open_llms, parse_spec
 
 URL = "http://127.0.0.1:8000/v1"
 SAMPLED = Decoding(temperature=1.0)

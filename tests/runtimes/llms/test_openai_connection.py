@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.errors import LLMError
-from runtimes.llms.openai_connection import Connection, Unreachable
-from runtimes.llms.options import ConnectionOptions
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.llms.openai_connection import Connection, Unreachable
+from wikidx.runtimes.llms.options import ConnectionOptions
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "http://a b/v1", "ftp://host"])

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.errors import LLMError, PromptTooLong
-from runtimes.llms.base import (
+from tests.runtimes.llms.endpoint import Endpoint, serving, tiny_endpoint
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.errors import LLMError, PromptTooLong
+from wikidx.runtimes.llms.base import (
     AskYesNo,
     Call,
     Choice,
@@ -28,13 +29,12 @@ from runtimes.llms.base import (
     TokenIds,
     YesNo,
 )
-from runtimes.llms.cache import ReplyCache
-from runtimes.llms.openai_http import OpenAIHttp
-from runtimes.llms.options import ConnectionOptions
-from runtimes.llms.scripted import ScriptedLLM
-from runtimes.llms.transformers_engine import TransformersEngine
-from runtimes.llms.words import BY_WORD
-from tests.runtimes.llms.endpoint import Endpoint, serving, tiny_endpoint
+from wikidx.runtimes.llms.cache import ReplyCache
+from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.llms.transformers_engine import TransformersEngine
+from wikidx.runtimes.llms.words import BY_WORD
 
 Open = Callable[..., OpenAIHttp]
 FAST = ConnectionOptions(retries=2, first_pause=0.01, timeout=10.0)

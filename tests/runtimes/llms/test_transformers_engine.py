@@ -10,12 +10,26 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from corpora.errors import InputError
-from runtimes.errors import LLMError, PromptTooLong
-from runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, JsonSchema, MeanNll, Message, Nll, Reply, TokenIds, YesNo
-from runtimes.llms.options import EngineOptions
-from runtimes.llms.transformers_engine import TransformersEngine
 from tests.runtimes.llms.tiny import CONTEXT, save_tiny_llama
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.errors import LLMError, PromptTooLong
+from wikidx.runtimes.llms.base import (
+    AskYesNo,
+    Call,
+    Choice,
+    Decoding,
+    Gen,
+    Generate,
+    JsonSchema,
+    MeanNll,
+    Message,
+    Nll,
+    Reply,
+    TokenIds,
+    YesNo,
+)
+from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 PROMPTS = ["Question: who wrote the play?", "The river", "Is the passage relevant to the question? Yes or No.", "[1]", "no no no"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corpora.passage import Passage
-from retrievers.base import ScoredPassage
-from runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, text_of
-from runtimes.methods.base import Answer
-from runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import ScoredPassage
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, text_of
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
 
 Canned = Any
 """A text or texts for ``Generate``, a probability of yes for ``AskYesNo``, a mean for ``MeanNll``, passages for searches; or the result."""

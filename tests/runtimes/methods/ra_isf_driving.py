@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, YesNo
-from runtimes.methods.ra_isf import RaIsfOptions, ra_isf
-from runtimes.methods.requests import Request, Retrieve
-from runtimes.methods.templates import template
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, YesNo
+from wikidx.runtimes.methods.ra_isf import RaIsfOptions, ra_isf
+from wikidx.runtimes.methods.requests import Request, Retrieve
+from wikidx.runtimes.methods.templates import template
 
 MISSING = YesNo(p_positive=0.0, p_negative=0.0)
 FIVE = passages("one", "two", "three", "four", "five")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from runtimes.llms.base import Gen, Generate, Nll
-from runtimes.methods.refeed import RefeedOptions, refeed
-from runtimes.methods.requests import Request, Retrieve
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.runtimes.llms.base import Gen, Generate, Nll
+from wikidx.runtimes.methods.refeed import RefeedOptions, refeed
+from wikidx.runtimes.methods.requests import Request, Retrieve
 
 FOUND = passages("one", "two")
 NO_NLL = Nll(total=None, n_tokens=0)

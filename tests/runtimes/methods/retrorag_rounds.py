@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from corpora.passage import Passage
-from runtimes.llms.base import YesNo
-from runtimes.methods.retrorag import RetroRAGOptions, retrorag
 from tests.runtimes.methods.driving import Driven, drive
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import YesNo
+from wikidx.runtimes.methods.retrorag import RetroRAGOptions, retrorag
 
 Q = "Who was Ada's father?"
 A, B, C, D = (Passage(name.lower(), f"Title {name}", f"text {name}.") for name in "ABCD")

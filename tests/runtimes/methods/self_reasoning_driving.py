@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from corpora.passage import Passage
-from runtimes.llms.base import Gen, Generate, Message
-from runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 from tests.runtimes.methods.driving import Driven, drive
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Gen, Generate, Message
+from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 
 Q = "Who was Ada's father?"
 BYRON = Passage("b", "Lord Byron", "George Gordon Byron was an English poet. His only legitimate child was Ada Lovelace.")

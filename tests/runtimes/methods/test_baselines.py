@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from runtimes.llms.base import Generate, Message
-from runtimes.methods.direct import DirectOptions, direct
-from runtimes.methods.rag import RagOptions, rag
 from tests.runtimes.methods.driving import drive, passages
+from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.methods.direct import DirectOptions, direct
+from wikidx.runtimes.methods.rag import RagOptions, rag
 
 
 def test_direct_asks_once_and_retrieves_nothing() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import Generate, Message
-from runtimes.methods.cot import CotOptions, cot
 from tests.runtimes.methods.driving import Driven, drive
+from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.methods.cot import CotOptions, cot
 
 
 def run(canned: list[Any], question: str = "Who?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtimes.llms.base import Gen, Generate, Message
-from runtimes.methods.genread import GenReadOptions, genread
 from tests.runtimes.methods.driving import Driven, drive
+from wikidx.runtimes.llms.base import Gen, Generate, Message
+from wikidx.runtimes.methods.genread import GenReadOptions, genread
 
 
 def run(canned: list[Any], question: str = "Who?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values

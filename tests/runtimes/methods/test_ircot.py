@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from corpora.passage import Passage
-from runtimes.llms.base import Generate, Message
-from runtimes.methods.ircot import IrcotOptions, ircot
-from runtimes.methods.requests import Retrieve
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.methods.ircot import IrcotOptions, ircot
+from wikidx.runtimes.methods.requests import Retrieve
 
 FOUND = passages("one", "two")
 

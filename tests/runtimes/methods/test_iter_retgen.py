@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtimes.methods.iter_retgen import IterRetGenOptions, iter_retgen
-from runtimes.methods.requests import Retrieve
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.runtimes.methods.iter_retgen import IterRetGenOptions, iter_retgen
+from wikidx.runtimes.methods.requests import Retrieve
 
 ONE, TWO, THREE = passages("one"), passages("two", "zwei"), passages("three")
 

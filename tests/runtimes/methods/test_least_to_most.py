@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import Gen, Generate
-from runtimes.methods.least_to_most import LeastToMostOptions, least_to_most
 from tests.runtimes.methods.driving import Driven, drive
+from wikidx.runtimes.llms.base import Gen, Generate
+from wikidx.runtimes.methods.least_to_most import LeastToMostOptions, least_to_most
 
 
 def run(canned: list[Any], question: str = "Where was she born?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from corpora import CORPORA
-from corpora.errors import UnknownNameError
-from indexer.naming import parse_index_name
-from retrievers.options import SearchOptions
-from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import list_options
-from runtimes.methods.templates import prompt_hashes
+from wikidx.corpora import CORPORA
+from wikidx.corpora.errors import UnknownNameError
+from wikidx.indexer.naming import parse_index_name
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.templates import prompt_hashes
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from runtimes.methods.model_output import first_line, json_object, labelled, listed, plain, strings
+from wikidx.runtimes.methods.model_output import first_line, json_object, labelled, listed, plain, strings
 
 KEYS = ("answer", "note")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from corpora.passage import Passage
-from runtimes.llms.base import Choice, Generate, Message
-from runtimes.methods.requests import Retrieve
 from tests.runtimes.methods.ra_isf_driving import FIVE, MISSING, NOT_RELEVANT, asked, run, tree
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Choice, Generate, Message
+from wikidx.runtimes.methods.requests import Retrieve
 
 # Self-knowledge
 

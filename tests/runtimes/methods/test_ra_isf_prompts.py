@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import AskYesNo, Gen, Generate
-from runtimes.methods.base import list_options
-from runtimes.methods.ra_isf import METHOD, RaIsfOptions
-from runtimes.methods.requests import Request, Retrieve
-from runtimes.methods.templates import template
 from tests.runtimes.methods.ra_isf_driving import FIVE, MISSING, asked, form, run, tree, walk
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.ra_isf import METHOD, RaIsfOptions
+from wikidx.runtimes.methods.requests import Request, Retrieve
+from wikidx.runtimes.methods.templates import template
 
 # The form of the answer
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import Gen
 from tests.runtimes.methods.driving import Driven, passages
 from tests.runtimes.methods.ra_isf_driving import FIVE, NOT_RELEVANT, asked, by_role, run, tree, walk
+from wikidx.runtimes.llms.base import Gen
 
 # Decomposition
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from corpora import CORPORA
-from corpora.build import StoreOptions, build_store, open_store
-from corpora.passage import Passage
-from corpora.registry import load
-from indexer.build import build_index
-from retrievers.opening import open_searcher
-from runtimes.execution.executor import execute
-from runtimes.execution.wave import Services
-from runtimes.llms.base import Generate, Message
-from runtimes.llms.scripted import ScriptedLLM
-from runtimes.methods.react import METHOD, ReactOptions, react
-from runtimes.methods.requests import LookUpTitle, Retrieve
-from runtimes.questions import Question
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.corpora import CORPORA
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import load
+from wikidx.indexer.build import build_index
+from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.methods.react import METHOD, ReactOptions, react
+from wikidx.runtimes.methods.requests import LookUpTitle, Retrieve
+from wikidx.runtimes.questions import Question
 
 ULM = [
     Passage("u1", "Ulm", "Ulm is a city. It lies on the"),

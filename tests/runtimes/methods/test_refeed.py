@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtimes.llms.base import Gen, MeanNll, Message, text_of
 from tests.runtimes.methods.refeed_driving import FOUND, basic, calls, run, said, searches
+from wikidx.runtimes.llms.base import Gen, MeanNll, Message, text_of
 
 # The basic pipeline (section 3.1.1)
 

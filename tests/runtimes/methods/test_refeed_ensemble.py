@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import Gen, Generate, MeanNll, Message
-from runtimes.methods.base import list_options
-from runtimes.methods.refeed import METHOD, RefeedOptions
-from runtimes.methods.requests import Request, Retrieve
-from runtimes.methods.templates import template
 from tests.runtimes.methods.refeed_driving import FOUND, NO_NLL, basic, calls, run, said
+from wikidx.runtimes.llms.base import Gen, Generate, MeanNll, Message
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.refeed import METHOD, RefeedOptions
+from wikidx.runtimes.methods.requests import Request, Retrieve
+from wikidx.runtimes.methods.templates import template
 
 # The ensemble over diverse answers
 

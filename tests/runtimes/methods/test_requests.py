@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runtimes.methods.base import Answer
-from runtimes.methods.requests import Run, generate, named, note, retrieve, together, truncate, yes_no
 from tests.runtimes.methods.driving import drive, passages
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import Run, generate, named, note, retrieve, together, truncate, yes_no
 
 
 def test_together_asks_for_everything_at_once_and_keeps_the_order() -> None:

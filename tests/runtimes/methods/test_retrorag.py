@@ -8,14 +8,6 @@ from typing import Any
 
 import pytest
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from retrievers import RERANKERS
-from retrievers.options import SearchOptions
-from runtimes.llms.base import AskYesNo, Generate, JsonSchema
-from runtimes.methods.base import list_options
-from runtimes.methods.requests import Request
-from runtimes.methods.retrorag import METHOD, RetroRAGOptions, retrorag
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.retrorag_rounds import (
     FIRST,
@@ -32,6 +24,14 @@ from tests.runtimes.methods.retrorag_rounds import (
     rejected,
     two_rounds,
 )
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers import RERANKERS
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.llms.base import AskYesNo, Generate, JsonSchema
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.requests import Request
+from wikidx.runtimes.methods.retrorag import METHOD, RetroRAGOptions, retrorag
 
 
 def test_an_answer_that_agrees_with_itself_ends_the_first_round() -> None:

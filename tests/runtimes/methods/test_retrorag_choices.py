@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from runtimes.llms.base import Gen, Generate, Message, YesNo, text_of
-from runtimes.methods.retrorag import RetroRAGOptions, retrorag
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.retrorag_rounds import (
     FIRST,
@@ -22,6 +20,8 @@ from tests.runtimes.methods.retrorag_rounds import (
     reasoned,
     rejected,
 )
+from wikidx.runtimes.llms.base import Gen, Generate, Message, YesNo, text_of
+from wikidx.runtimes.methods.retrorag import RetroRAGOptions, retrorag
 
 # --- choices that the paper leaves open (section 3.6)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import Generate, Message
-from runtimes.methods.requests import Retrieve
-from runtimes.methods.self_ask import SelfAskOptions, self_ask
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.methods.requests import Retrieve
+from wikidx.runtimes.methods.self_ask import SelfAskOptions, self_ask
 
 NEEDED = "Are follow up questions needed here:"
 ONE, TWO = passages("one", "first"), passages("one", "second", "third")

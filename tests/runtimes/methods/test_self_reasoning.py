@@ -7,10 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.llms.base import JsonSchema, Message, text_of
-from runtimes.methods.base import list_options
-from runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions, self_reasoning
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import (
     FIELDS,
@@ -22,6 +18,10 @@ from tests.runtimes.methods.self_reasoning_driving import (
     system_of,
     trajectory,
 )
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.llms.base import JsonSchema, Message, text_of
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions, self_reasoning
 
 # --- the pass
 

@@ -9,10 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from runtimes.llms.base import Choice, Gen, text_of
-from runtimes.methods.self_reasoning import METHOD, self_reasoning
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import (
     FOUND,
@@ -22,6 +18,10 @@ from tests.runtimes.methods.self_reasoning_driving import (
     options,
     trajectory,
 )
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Choice, Gen, text_of
+from wikidx.runtimes.methods.self_reasoning import METHOD, self_reasoning
 
 # --- the snippets
 

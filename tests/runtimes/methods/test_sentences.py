@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from runtimes.methods.sentences import sentences, spans, words
+from wikidx.runtimes.methods.sentences import sentences, spans, words
 
 
 @pytest.mark.parametrize(

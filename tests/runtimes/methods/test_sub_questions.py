@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtimes.methods.sub_questions import sub_questions
+from wikidx.runtimes.methods.sub_questions import sub_questions
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import pytest
 
-from corpora.errors import OptionError
-from corpora.validation import options
-from runtimes.methods import METHODS, find_method
-from runtimes.methods.base import list_options, option
+from wikidx.corpora.errors import OptionError
+from wikidx.corpora.validation import options
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods.base import list_options, option
 
 
 @options

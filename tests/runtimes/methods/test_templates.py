@@ -6,11 +6,11 @@ import hashlib
 
 import pytest
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from runtimes.llms.base import Message
-from runtimes.methods import METHODS, templates
-from runtimes.methods.templates import Blocks, Template, numbered, parse, prompt_hashes, template
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Message
+from wikidx.runtimes.methods import METHODS, templates
+from wikidx.runtimes.methods.templates import Blocks, Template, numbered, parse, prompt_hashes, template
 
 TEXT = """
 [system]

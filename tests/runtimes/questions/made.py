@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from runtimes.questions import Question
+from wikidx.runtimes.questions import Question
 
 
 class Made(NamedTuple):

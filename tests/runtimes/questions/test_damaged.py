@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from runtimes.questions import FORMATS, Question, read_questions
 from tests.runtimes.questions.made import MADE, Made
 from tests.runtimes.questions.test_records import JSON
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.questions import FORMATS, Question, read_questions
 
 NAMES = sorted({name for made in MADE for line in made.content.splitlines() for name in line.split('"') if name.isidentifier()})
 

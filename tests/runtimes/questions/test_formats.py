@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from corpora.errors import InputError, UnknownNameError
-from runtimes.questions import FORMATS, Question, detect_format, read_questions
 from tests.runtimes.questions.made import MADE, Made, array, lines
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.runtimes.questions import FORMATS, Question, detect_format, read_questions
 
 _COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, bz2.compress, zstandard.compress)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtimes.questions import PROTOCOLS, Question, Selection, detect_format, read_questions, sample, select
+from wikidx.runtimes.questions import PROTOCOLS, Question, Selection, detect_format, read_questions, sample, select
 
 SIZES = [
     ("datasets/2wiki_dev_questions.jsonl.gz", "nq-open", 12_576),

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError
-from runtimes.questions import json_text, read_questions
-from runtimes.questions.json_text import JsonText
-from runtimes.questions.records import read_records
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.questions import json_text, read_questions
+from wikidx.runtimes.questions.json_text import JsonText
+from wikidx.runtimes.questions.records import read_records
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from corpora.known import sample as sample_corpus
-from runtimes.execution.identity import questions_digest
-from runtimes.execution.runs import read_predictions
-from runtimes.questions import read_questions, sample, sample_questions
 from tests.runtimes.command_line import Command
 from tests.runtimes.questions.made import array, lines
+from wikidx.corpora.known import sample as sample_corpus
+from wikidx.runtimes.execution.identity import questions_digest
+from wikidx.runtimes.execution.runs import read_predictions
+from wikidx.runtimes.questions import read_questions, sample, sample_questions
 
 Script = Callable[..., str]
 

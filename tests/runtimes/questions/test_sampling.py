@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import InputError, UnknownNameError
-from runtimes.questions import PROTOCOLS, Question, Selection, sample, select
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.runtimes.questions import PROTOCOLS, Question, Selection, sample, select
 
 
 def made(n: int, **gold: object) -> list[Question]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from runtimes.methods.base import Answer
-from runtimes.questions import Question
-from runtimes.training.base import Collected, Example
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.base import Collected, Example
 
 
 def collected(question: Question, answer: Answer, name: str = "nq") -> Collected:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runtimes.llms.base import Message
-from runtimes.training.base import Example, Provenance
-from runtimes.training.chat import check_lines, conversation, line_of, written
+from wikidx.runtimes.llms.base import Message
+from wikidx.runtimes.training.base import Example, Provenance
+from wikidx.runtimes.training.chat import check_lines, conversation, line_of, written
 
 PROMPT = (Message("system", "Be brief."), Message("user", "Who? “Ähre”\n", ((0, 3),)))
 

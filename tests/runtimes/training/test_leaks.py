@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.questions import Question
-from runtimes.training.leaks import checked, find_leaks
-from runtimes.training.sets import QuestionSet, question_set, words_of
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.leaks import checked, find_leaks
+from wikidx.runtimes.training.sets import QuestionSet, question_set, words_of
 
 
 def made(name: str, *texts: str) -> QuestionSet:

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from runtimes.llms.base import Chat, Gen, Generate, Message
-from runtimes.methods.base import Answer
-from runtimes.methods.ra_isf import RaIsfOptions, ra_isf
-from runtimes.methods.ra_isf.replies import verdict
-from runtimes.methods.sub_questions import sub_questions
-from runtimes.questions import Question
-from runtimes.training.base import Made, Making
-from runtimes.training.ra_isf import BUILDER, RaIsfAsking, RaIsfMaking, check, collect, draw
-from runtimes.training.sets import question_set
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.collected import collected, field_of, targets
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Chat, Gen, Generate, Message
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.ra_isf import RaIsfOptions, ra_isf
+from wikidx.runtimes.methods.ra_isf.replies import verdict
+from wikidx.runtimes.methods.sub_questions import sub_questions
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.base import Made, Making
+from wikidx.runtimes.training.ra_isf import BUILDER, RaIsfAsking, RaIsfMaking, check, collect, draw
+from wikidx.runtimes.training.sets import question_set
 
 Q = Question("7", "Who wrote Hamlet?", ("Shakespeare", "William Shakespeare"))
 FOUND = [Passage("a", "Hamlet", "A play by Shakespeare."), Passage("b", "Elsinore", "A town in Denmark.")]

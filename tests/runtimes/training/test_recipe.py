@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from runtimes.training import recipes
 from tests.conftest import ROOT
+from wikidx.runtimes.training import recipes
 
 RECIPE = (ROOT / "runtimes" / "training" / "RECIPE.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"^```python\n(.*?)^```", RECIPE, flags=re.MULTILINE | re.DOTALL)

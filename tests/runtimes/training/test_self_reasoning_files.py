@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from corpora.errors import InputError
-from corpora.passage import Passage
-from runtimes.evaluation.by_models.citations import AlceCitations
-from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
-from runtimes.llms.base import Gen, Generate, JsonSchema
-from runtimes.methods.base import list_options
-from runtimes.methods.templates import template
-from runtimes.questions import Question
-from runtimes.training.base import Collected, Made, Making
-from runtimes.training.self_reasoning import BUILDER, SelfReasoningAsking, SelfReasoningMaking
-from runtimes.training.self_reasoning.asking import other_question
-from runtimes.training.sets import QuestionSet, question_set
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.collected import field_of, targets
 from tests.runtimes.training.trajectories import CLAIM, LONG, SHORT, Containing, reply, trajectory
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
+from wikidx.runtimes.llms.base import Gen, Generate, JsonSchema
+from wikidx.runtimes.methods.base import list_options
+from wikidx.runtimes.methods.templates import template
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.base import Collected, Made, Making
+from wikidx.runtimes.training.self_reasoning import BUILDER, SelfReasoningAsking, SelfReasoningMaking
+from wikidx.runtimes.training.self_reasoning.asking import other_question
+from wikidx.runtimes.training.sets import QuestionSet, question_set
 
 DOCUMENTS = [Passage(f"d{number}", f"T{number}", "x") for number in range(5)]
 SET = question_set("nq", [SHORT, *(Question(f"{number}", f"Question {number}?", ("x",)) for number in range(200))])

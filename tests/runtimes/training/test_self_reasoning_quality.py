@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.evaluation.by_models.citations import AlceCitations
-from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
-from runtimes.methods.base import Answer
-from runtimes.questions import Question
-from runtimes.training.self_reasoning.options import SelfReasoningAsking
-from runtimes.training.self_reasoning.quality import Thresholds, Verdict, quality_control
-from runtimes.training.self_reasoning.samples import Sample, read_sample
-from runtimes.training.self_reasoning.tasks import Graded, graded, set_task, task_of
-from runtimes.training.sets import question_set
 from tests.runtimes.training.collected import collected
 from tests.runtimes.training.trajectories import CLAIM, FIELDS, LONG, SHORT, Containing, reply, sample, trajectory
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking
+from wikidx.runtimes.training.self_reasoning.quality import Thresholds, Verdict, quality_control
+from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
+from wikidx.runtimes.training.self_reasoning.tasks import Graded, graded, set_task, task_of
+from wikidx.runtimes.training.sets import question_set
 
 LEAST = Thresholds(0.8, 0.8)
 

@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 import pytest
 
-from runtimes.llms.base import Chat, Generate, Message
-from runtimes.methods.rag import RagOptions, rag
-from runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
-from runtimes.methods.self_reasoning.fields import fields_of
-from runtimes.methods.self_reasoning.trajectory import parse_trajectory
-from runtimes.questions import Question
-from runtimes.training.self_reasoning.options import SelfReasoningAsking, SelfReasoningMaking
-from runtimes.training.self_reasoning.samples import Sample
-from runtimes.training.self_reasoning.targets import STAGES, Stage, plain_example, stage_example, stages_of
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.trajectories import BYRON, CLAIM, FIELDS, LONDON, LONG, SHORT, sample
+from wikidx.runtimes.llms.base import Chat, Generate, Message
+from wikidx.runtimes.methods.rag import RagOptions, rag
+from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
+from wikidx.runtimes.methods.self_reasoning.fields import fields_of
+from wikidx.runtimes.methods.self_reasoning.trajectory import parse_trajectory
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking, SelfReasoningMaking
+from wikidx.runtimes.training.self_reasoning.samples import Sample
+from wikidx.runtimes.training.self_reasoning.targets import STAGES, Stage, plain_example, stage_example, stages_of
 
 ASKING = SelfReasoningAsking()
 RAP = '{"relevant": true, "relevant_reason": "It names her “father”."'

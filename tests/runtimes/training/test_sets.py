@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from corpora.errors import InputError
-from runtimes.questions import Question
-from runtimes.training.sets import drawn, drawn_evenly, named_sets, question_set, without, words_of
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.sets import drawn, drawn_evenly, named_sets, question_set, without, words_of
 
 
 def made(name: str, n: int) -> list[Question]:

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from corpora.known import sample
-from corpora.passage import Passage
-from runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
-from runtimes.evaluation.by_models.nli import open_nli
-from runtimes.evaluation.by_models.sentence_splitting import SIMPLE
-from runtimes.evaluation.predictions import PredictionRow
-from runtimes.execution.runs import PREDICTIONS
-from runtimes.llms.options import EngineOptions
-from runtimes.questions import Question, read_questions
-from runtimes.training.leaks import find_leaks
-from runtimes.training.self_reasoning.tasks import set_task
-from runtimes.training.sets import question_set
 from tests.runtimes.command_line import Command
 from tests.runtimes.evaluation.tiny_nli import save_tiny_classifier
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.training.trajectories import trajectory
+from wikidx.corpora.known import sample
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
+from wikidx.runtimes.evaluation.by_models.nli import open_nli
+from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
+from wikidx.runtimes.evaluation.predictions import PredictionRow
+from wikidx.runtimes.execution.runs import PREDICTIONS
+from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.questions import Question, read_questions
+from wikidx.runtimes.training.leaks import find_leaks
+from wikidx.runtimes.training.self_reasoning.tasks import set_task
+from wikidx.runtimes.training.sets import question_set
 
 Script = Callable[..., str]
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corpora.passage import Passage
-from runtimes.evaluation.by_models.nli import Pair
-from runtimes.methods.base import Answer
-from runtimes.questions import Question
-from runtimes.training.base import Collected
-from runtimes.training.self_reasoning.options import SelfReasoningAsking
-from runtimes.training.self_reasoning.samples import Sample, read_sample
 from tests.runtimes.training.collected import collected
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.evaluation.by_models.nli import Pair
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.questions import Question
+from wikidx.runtimes.training.base import Collected
+from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking
+from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
 
 BYRON = Passage("b", "Lord Byron", "George Gordon Byron was an English poet. His only legitimate child was Ada Lovelace.")
 LONDON = Passage("l", "London", "London is a city on the Thames.")
