@@ -6,7 +6,7 @@ embedding/ passages -> vectors, on one device, several or a cluster   vectors/  
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of others
 catalog    paths and manifests of indexes, and which are usable       build      build_index() and open_index()
 planning   a whole build: what it needs, and its steps                estimate   disk, memory and time of each step
-page_checks  checksums of pages, compared before they are read        row_range  some rows of an index over vectors
+page_checks  checksums of pages, compared before they are read
 recall/    recall of indexes against exact search                     machine/   memory, threads, processes, devices, compiling
 """
 

@@ -17,7 +17,7 @@ from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 
 from .base import LexicalIndex, VectorIndex
-from .catalog import PACKAGES, IndexRef, index_ref, kept_index, refuse_other_pieces
+from .catalog import PACKAGES, IndexIdentity, IndexRef, index_ref, kept_index, refuse_other_pieces
 from .embedding.embed import EmbedProgress, embed, resources
 from .embedding.options import EmbedOptions
 from .embedding.pipeline import Job
@@ -165,37 +165,40 @@ def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIn
     return index
 
 
-def open_vector_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> VectorIndex:
+def open_vector_index(
+    corpus: str, name: str, store: PassageStore | IndexIdentity, *, device: str = "cpu", rows: range | None = None
+) -> VectorIndex:
     """Open a built index that is searched by vectors: exact search for an encoder's name, or an index made of its vectors.
 
     Args:
         corpus: the corpus's name.
         name: the index's.
-        store: the corpus's store.
+        store: the corpus's store, or what tells the index of it.
         device: where it is searched; see ``devices.check_devices``.
+        rows: search these alone, copied into memory but for exact search on a CPU; rows and scores are those of the whole index. None: all.
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
-        InputError: the device cannot be used, or the index does not fit there.
+        InputError: the device cannot be used, or the index does not fit there, or cannot be searched in parts.
         MissingExtraError: a package that it needs is not installed.
     """
     ref = index_ref(corpus, name)
     manifest = ref.manifest(store.fingerprint)
     if not ref.name.kind:
-        return open_exact(ref.path, manifest, device=device)
+        return open_exact(ref.path, manifest, device=device, rows=rows)
     vectors = _corpus_vectors(ref.vectors, store.fingerprint) if ref.vectors.is_built else None
-    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors)
+    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)
     index: VectorIndex = ref.kind.open(ref.path, manifest, options)
     return index
 
 
-def open_rescorer(corpus: str, encoder: str, store: PassageStore) -> Rescorer | None:
-    """Map the vectors of an encoder over a corpus, for scoring given rows exactly; None if only an index made of them is left.
+def open_rescorer(corpus: str, name: str, store: PassageStore | IndexIdentity) -> Rescorer | None:
+    """Map the vectors that an index searches or was made of, for scoring given rows exactly; None if they are not there any more.
 
     Raises:
         ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
     """
-    ref = index_ref(corpus, encoder).vectors
+    ref = index_ref(corpus, name).vectors
     if not ref.is_built:
         return None
     vectors = _corpus_vectors(ref, store.fingerprint)

@@ -145,3 +145,42 @@ def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None
 def built_indexes(corpus: str) -> list[str]:
     """Return the names of the indexes that a corpus has, usable or not."""
     return [name for name in index_names() if index_ref(corpus, name).is_built]
+
+
+class IndexIdentity(NamedTuple):
+    """What tells an index from all others that may come to lie at its place.
+
+    Attributes:
+        fingerprint: of the corpus.
+        files: sha256 of the checksums of its files.
+        vectors: the same of the vectors that rows are scored again from; empty if there are none.
+        n_rows: rows of the corpus.
+    """
+
+    fingerprint: str
+    files: str
+    vectors: str
+    n_rows: int
+
+
+def index_identity(corpus: str, name: str) -> IndexIdentity:
+    """Return what index is there.
+
+    Raises:
+        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
+    """
+    ref = index_ref(corpus, name)
+    manifest = ref.manifest(None)
+    vectors = vectors_identity(ref.vectors.manifest(manifest.fingerprint)) if ref.vectors.is_built else ""
+    return IndexIdentity(manifest.fingerprint, vectors_identity(manifest), vectors, manifest.count("rows"))
+
+
+def check_identity(corpus: str, name: str, expected: IndexIdentity) -> None:
+    """Raise ``ArtifactMismatch`` unless the index that is here is the one that was expected."""
+    path, found = index_ref(corpus, name).path, index_identity(corpus, name)
+    for what, here, there in zip(("passages", "files", "vectors", "rows"), found, expected, strict=True):
+        if here != there:
+            raise ArtifactMismatch(
+                f"{path} is another index than the one that is served: its {what} are {here!s:.12}, not {there!s:.12}: "
+                "let all machines see the same data home, and start again"
+            )

@@ -144,9 +144,7 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
     logger.info("%s: %s", name, index.placement.reason)
-    return DenseRetriever(
-        open_query_encoder(corpus, name, device=device), index, open_rescorer(corpus, parse_index_name(name).encoder, store)
-    )
+    return DenseRetriever(open_query_encoder(corpus, name, device=device), index, open_rescorer(corpus, name, store))
 
 
 def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder:

@@ -18,10 +18,9 @@ from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import INDEXES
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity, index_path
 from wikidx.indexer.embedding.cluster.nodes import check_readable, load_ray
 from wikidx.indexer.machine.threads import equal_ranges
-from wikidx.indexer.row_range import IndexIdentity, check_identity, index_identity
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import open_query_encoder, open_retriever

@@ -14,9 +14,10 @@ import numpy as np
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
+from wikidx.indexer.build import open_rescorer, open_vector_index
+from wikidx.indexer.catalog import IndexIdentity, check_identity
 from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pinned
 from wikidx.indexer.machine.threads import limit_threads, n_threads
-from wikidx.indexer.row_range import IndexIdentity, check_identity, open_range_rescorer, open_vector_range
 
 Answer = TypeVar("Answer")
 
@@ -99,14 +100,14 @@ class OpenRange:
     Raises:
         ArtifactMismatch: the index that is here is another one than that which is served.
         InputError: it cannot be searched in parts, or has no room.
-        ArtifactError, MissingExtraError: see ``indexer.row_range``.
+        ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
 
     def __init__(self, holding: Holding) -> None:
         corpus, name, identity, rows, device = holding
         check_identity(corpus, name, identity)
-        self._index = open_vector_range(corpus, name, identity.fingerprint, rows, device=device)
-        self._exact = open_range_rescorer(corpus, name, identity.fingerprint)
+        self._index = open_vector_index(corpus, name, identity, device=device, rows=rows)
+        self._exact = open_rescorer(corpus, name, identity)
         check_identity(corpus, name, identity)  # it was that one all the while
         self.description = Description(self._index.dim, dict(self._index.parameters))
         self._warm_up(holding)

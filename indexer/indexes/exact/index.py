@@ -12,6 +12,7 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import (
     DEFAULT_PARAMS,
+    NO_ROW,
     ON_CPU,
     Hits,
     Placement,
@@ -37,14 +38,15 @@ class ExactIndex:
     """All vectors of a corpus, float32 or float16 of shape (rows, dim).
 
     ``missing`` are rows that have no vector, ascending: they are never found. ``placement`` says where the vectors are searched, and why.
-    Several threads may search at once; on GPUs their searches take turns.
+    ``first_row`` is the number of the first, where the vectors are those of some rows. Several threads may search at once; on GPUs their
+    searches take turns.
     """
 
     parameters: Mapping[str, SearchParam] = {}
 
-    def __init__(self, vectors: ReadableArray, *, missing: Rows | None = None, placement: Placement = ON_CPU) -> None:
+    def __init__(self, vectors: ReadableArray, *, missing: Rows | None = None, placement: Placement = ON_CPU, first_row: int = 0) -> None:
         self._n_rows, self.dim = len(vectors), int(vectors.shape[1])
-        self.placement = placement
+        self.placement, self._first_row = placement, first_row
         if self._n_rows > LARGEST_ROW:
             raise ValueError(f"{self._n_rows:,} rows: at most {LARGEST_ROW:,} can be searched")
         self._engine = _engine(vectors, np.empty(0, dtype=np.int64) if missing is None else missing, placement)
@@ -68,7 +70,8 @@ class ExactIndex:
             return no_hits(len(queries), k)
         found = self._engine.search(queries, min(k, self._n_rows))
         rest = no_hits(len(queries), k - found.rows.shape[1])
-        return Hits(np.concatenate([found.rows, rest.rows], axis=1), np.concatenate([found.scores, rest.scores], axis=1))
+        rows = np.where(found.rows == NO_ROW, NO_ROW, found.rows + self._first_row)
+        return Hits(np.concatenate([rows, rest.rows], axis=1), np.concatenate([found.scores, rest.scores], axis=1))
 
 
 def _engine(vectors: ReadableArray, missing: Rows, placement: Placement) -> CpuEngine | TorchEngine:
@@ -86,7 +89,7 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
         path: the directory.
         manifest: its manifest.
         device: as ``placement.place`` has it; the index's ``placement`` says which device it came to, and why.
-        rows: search these alone, counted from the first of them; None: all.
+        rows: search these alone; None: all.
 
     Raises:
         ArtifactDamaged: they do not hold what their manifest says.
@@ -98,4 +101,5 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
     rows = range(vectors.n_rows) if rows is None else rows
     placement = place(VectorsSize(len(rows), vectors.dim, vectors.stored), device)
     low, high = np.searchsorted(vectors.missing, (rows.start, rows.stop))
-    return ExactIndex(vectors.array.part(rows), missing=vectors.missing[low:high] - rows.start, placement=placement)
+    missing = vectors.missing[low:high] - rows.start
+    return ExactIndex(vectors.array.part(rows), missing=missing, placement=placement, first_row=rows.start)

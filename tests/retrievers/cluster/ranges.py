@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Generic
 
 from wikidx.indexer.base import Hits, Scores
-from wikidx.indexer.row_range import index_identity
+from wikidx.indexer.catalog import index_identity
 from wikidx.retrievers.cluster.shard import Answer, Holding, OpenRange, Rescore, Search, Timed, key_of
 from wikidx.retrievers.cluster.sharded import ShardedIndex
 from wikidx.retrievers.errors import ShardUnavailable

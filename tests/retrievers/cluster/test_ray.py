@@ -35,9 +35,8 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_identity, index_path
 from wikidx.indexer.embedding.cluster.nodes import check_readable, check_versions, connected, nodes
-from wikidx.indexer.row_range import index_identity
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import NotSearched, Searcher
 from wikidx.retrievers.client import RemoteSearcher

@@ -18,8 +18,8 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
 from wikidx.indexer.build import build_index, open_rescorer, open_vector_index
+from wikidx.indexer.catalog import check_identity, index_identity
 from wikidx.indexer.machine.threads import equal_ranges
-from wikidx.indexer.row_range import check_identity, index_identity
 from wikidx.retrievers.base import NotSearched
 from wikidx.retrievers.cluster.sharded import ShardedIndex, merge
 from wikidx.retrievers.errors import ShardUnavailable
