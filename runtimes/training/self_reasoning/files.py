@@ -12,14 +12,14 @@ from wikidx.runtimes.evaluation.by_models.measured import RowMetric
 from wikidx.runtimes.evaluation.by_models.nli import LazyNLI
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
 from wikidx.runtimes.llms.options import EngineOptions
-from wikidx.runtimes.training.base import Collected, Example, Made, Making, Tally
+from wikidx.runtimes.training.base import Collected, Made, Making, Tally
 from wikidx.runtimes.training.sets import QuestionSet
 
 from .options import SelfReasoningAsking, SelfReasoningMaking
 from .quality import Thresholds, quality_control
 from .samples import Sample, read_sample
 from .targets import Stage, check_shots, plain_example, stage_example, stages_of
-from .tasks import PROGRAM, Graded, graded, set_task
+from .tasks import PROGRAM, set_task
 
 _FILES: dict[Stage, str] = {"rap": "stage1_rap", "rap_eap": "stage2_rap_eap", "rap_eap_tap": "stage3_rap_eap_tap"}
 _ABOUT = {
@@ -38,71 +38,29 @@ def make(collected: Sequence[Collected], making: Making) -> Made:
     """Make all files: the three stages of what quality control keeps, the same without it, and the baseline."""
     asking: SelfReasoningAsking = making.asking
     options: SelfReasoningMaking = making.options
-    samples, readable = _readable(collected, asking)
-    kept, controlled = _controlled(samples, making)
+    read = [read_sample(one, asking) for one in collected]
+    samples = [one for one in read if isinstance(one, Sample)]
+    rules = quality_control(
+        samples, making.citations, Thresholds(options.least_str_em, options.citation_recall, options.citation_precision)
+    )
+    kept = [sample for sample, rule in zip(samples, rules, strict=True) if rule is None]
     chosen = _at_most(kept, options.size, making.seed, "kept")
-    sized = Tally(len(kept), _kinds(chosen), Counter({"over the size": len(kept) - len(chosen)}))
-    unfiltered = samples if options.unfiltered == "all" else _at_most(samples, len(chosen), making.seed, "unfiltered")
-    files: dict[str, list[Example]] = {}
+    tallies = {
+        "readable": Tally(len(read), _kinds(samples), Counter(one for one in read if isinstance(one, str))),
+        "quality control": Tally(len(samples), _kinds(kept), Counter(filter(None, rules))),
+        "size": Tally(len(kept), _kinds(chosen), Counter({"over the size": len(kept) - len(chosen)})),
+    }
+    unfiltered = _at_most(samples, len(chosen), making.seed, "unfiltered")
     stages = stages_of(options)
-    for stage in stages:
-        files[_FILES[stage]] = [stage_example(sample, stage, asking, options) for sample in chosen]
+    files = {_FILES[stage]: [stage_example(sample, stage, asking, options) for sample in chosen] for stage in stages}
     files["wo_gl"] = list(files[_FILES["rap_eap_tap"]])
-    for stage in stages:
-        files[f"wo_qc_{_FILES[stage]}"] = [stage_example(sample, stage, asking, options) for sample in unfiltered]
-    plain = chosen if options.plain_samples == "kept" else samples
-    files["llama2_ft"] = [plain_example(sample, asking, options) for sample in plain]
-    return Made(files, {name: _ABOUT[name] for name in files}, {"readable": readable, "quality control": controlled, "size": sized})
-
-
-def _readable(collected: Sequence[Collected], asking: SelfReasoningAsking) -> tuple[list[Sample], Tally]:
-    """Return the samples that can be targets; the others are counted by the reason."""
-    tally = Tally(len(collected))
-    samples: list[Sample] = []
-    for one in collected:
-        read = read_sample(one, asking)
-        if isinstance(read, str):
-            tally.dropped[read] += 1
-        else:
-            samples.append(read)
-    tally.kept = _kinds(samples)
-    return samples, tally
-
-
-def _controlled(samples: Sequence[Sample], making: Making) -> tuple[list[Sample], Tally]:
-    """Return what Algorithm 1 keeps, and what the switches beyond it leave of that; what is dropped is counted by rule."""
-    options: SelfReasoningMaking = making.options
-
-    def program(sample: Sample) -> Graded:
-        undecided = sample.task == "fever" and sample.is_negative and options.negative_claims == "undecided"
-        question = sample.collected.question
-        return graded(sample.task, sample.graded_text, question, undecided=undecided, least_str_em=options.least_str_em)
-
-    least = Thresholds(options.citation_recall, options.citation_precision)
-    verdicts = quality_control(samples, program, making.citations, least)
-    tally = Tally(len(samples))
-    kept: list[Sample] = []
-    for sample, verdict in zip(samples, verdicts, strict=True):
-        dropped = verdict.dropped or _beyond(sample, options)
-        if dropped is None:
-            kept.append(sample)
-        else:
-            tally.dropped[dropped] += 1
-    tally.kept = _kinds(kept)
-    return kept, tally
+    files |= {f"wo_qc_{_FILES[stage]}": [stage_example(one, stage, asking, options) for one in unfiltered] for stage in stages}
+    files["llama2_ft"] = [plain_example(sample, asking, options) for sample in chosen]
+    return Made(files, {name: _ABOUT[name] for name in files}, tallies)
 
 
 def _kinds(samples: Sequence[Sample]) -> Counter[str]:
     return Counter(f"{sample.task}, {'negative' if sample.is_negative else 'positive'}" for sample in samples)
-
-
-def _beyond(sample: Sample, options: SelfReasoningMaking) -> str | None:
-    """Return which rule that Algorithm 1 does not have drops a sample; None: none does."""
-    if options.relevant_negatives == "drop" and sample.is_negative and sample.is_relevant:
-        return "another question's documents called relevant"
-    if options.unverified_snippets == "drop" and not sample.is_verbatim:
-        return "snippet not in its document"
-    return None
 
 
 def _at_most(samples: Sequence[Sample], n: int, seed: int, what: str) -> list[Sample]:

@@ -47,22 +47,6 @@ class SelfReasoningMaking:
         1.0, "proposed", "least STR-EM of a long answer that is correct; the paper gives the metric, not the figure that is correct", most=1
     )
     size: int = option(2000, "paper", "examples of a training set at most, drawn at random from what is kept", least=1)
-    negative_claims: Literal["label", "undecided"] = option(
-        "label",
-        "paper",
-        "what is correct for a claim with another's documents: the set's label, as Algorithm 1 has it; or NOT ENOUGH INFO, as the method "
-        "answers when nothing is relevant",
-    )
-    relevant_negatives: Literal["keep", "drop"] = option(
-        "keep",
-        "paper",
-        "another question's documents that the teacher calls relevant: its label counts, or the sample is dropped",
-    )
-    unverified_snippets: Literal["keep", "drop"] = option(
-        "keep",
-        "paper",
-        "samples that cite a snippet which is not in its document: Algorithm 1 does not ask for that, or drop them",
-    )
     stages: Literal["asked", "cut"] = option(
         "asked",
         "proposed",
@@ -74,20 +58,4 @@ class SelfReasoningMaking:
         "paper",
         "w/o RAP, w/o EAP, w/o TAP: the process that no stage learns; the method's switch of that name is false later",
     )
-    unfiltered: Literal["matched", "all"] = option(
-        "matched",
-        "proposed",
-        "w/o QC: as many samples as are kept, drawn at random from all that could be read, or all of these; the paper draws 2,000",
-    )
     prompt_shots: int = option(0, "proposed", "demonstrations in the prompts that are trained on: the method's switch 'shots' later")
-    plain_samples: Literal["kept", "all"] = option(
-        "kept",
-        "proposed",
-        "LLaMA2-FT: the samples that are kept, or all that could be read; the paper: all the training samples but for the trajectories",
-    )
-    plain_form: Literal["field", "text"] = option(
-        "field",
-        "proposed",
-        "LLaMA2-FT: self_reasoning's prompt and the answer's field alone, to be run with rap=false eap=false, and tap=false unless answers "
-        "are long; or the prompt of the method rag, and the answer as plain text",
-    )

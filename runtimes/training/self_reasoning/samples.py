@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions
-from wikidx.runtimes.methods.self_reasoning.checks import cited_text, label_of, place_of, verbatim
+from wikidx.runtimes.methods.self_reasoning.checks import cited_text, label_of, place_of
 from wikidx.runtimes.methods.self_reasoning.fields import fields_of
 from wikidx.runtimes.methods.self_reasoning.trajectory import Trajectory, parse_trajectory
 from wikidx.runtimes.training.base import Collected
@@ -24,26 +24,17 @@ class Sample(NamedTuple):
         task: the question's.
         documents: as the teacher saw them.
         fields: the trajectory, name -> value, in the order in which it is written.
-        is_verbatim: whether all snippets stand in their documents, case and spacing aside.
     """
 
     collected: Collected
     task: Task
     documents: tuple[Passage, ...]
     fields: dict[str, Any]
-    is_verbatim: bool
 
     @property
     def is_negative(self) -> bool:
         """Whether the documents are another question's."""
         return bool(self.collected.detail["is_negative"])
-
-    @property
-    def is_relevant(self) -> bool:
-        """Whether the teacher found any document relevant."""
-        if "relevant" in self.fields:
-            return bool(self.fields["relevant"])
-        return any(item["relevant"] for item in self.fields["relevance"])
 
     @property
     def graded_text(self) -> str:
@@ -65,13 +56,7 @@ def read_sample(collected: Collected, asking: SelfReasoningAsking) -> Sample | s
         return "unreadable"
     documents = collected.passages
     fields = _whole_fields(trajectory, documents, options)
-    if fields is None:
-        return "incomplete"
-    is_verbatim = all(
-        1 <= item["cite"] <= len(documents) and verbatim(item["cite_content"], item["cite"] - 1, documents) in ("exact", "folded")
-        for item in fields["cite_list"]
-    )
-    return Sample(collected, task, documents, fields, is_verbatim)
+    return "incomplete" if fields is None else Sample(collected, task, documents, fields)
 
 
 def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], options: SelfReasoningOptions) -> dict[str, Any] | None:

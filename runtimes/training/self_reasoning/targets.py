@@ -11,7 +11,7 @@ from typing import Literal
 
 from wikidx.runtimes.llms.base import Chat
 from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_for
-from wikidx.runtimes.methods.templates import numbered, template
+from wikidx.runtimes.methods.templates import template
 from wikidx.runtimes.training.base import Example
 from wikidx.runtimes.training.chat import conversation
 
@@ -55,15 +55,9 @@ def stage_example(sample: Sample, stage: Stage, asking: SelfReasoningAsking, mak
 
 def plain_example(sample: Sample, asking: SelfReasoningAsking, making: SelfReasoningMaking) -> Example:
     """Return what LLaMA2-FT learns from a sample: the answer without a trajectory; of a long answer the analysis is the answer."""
-    if making.plain_form == "text":
-        prompt = template("rag", "answer")(
-            passages=numbered(sample.documents), question=sample.collected.question.text, shots=making.prompt_shots
-        )
-        target = sample.graded_text  # as the method rag returns it
-    else:
-        learned = list(_TAP) if sample.task == "long" else ["answer"]
-        prompt, target = _prompt(sample, learned, asking, making.prompt_shots), written(sample, learned)
-    return Example(sample.collected.id, conversation(prompt, target), _provenance(sample, "answer"))
+    learned = list(_TAP) if sample.task == "long" else ["answer"]
+    messages = conversation(_prompt(sample, learned, asking, making.prompt_shots), written(sample, learned))
+    return Example(sample.collected.id, messages, _provenance(sample, "answer"))
 
 
 def check_shots(task: Task, making: SelfReasoningMaking) -> None:

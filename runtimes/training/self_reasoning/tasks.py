@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
@@ -14,15 +14,6 @@ Task = Literal["short", "long", "fever"]
 
 PROGRAM: dict[Task, str] = {"short": "popqa_accuracy", "long": "alce_str_em", "fever": "fever_label_accuracy"}
 """The paper's metrics: accuracy by containment after Mallen et al., EM recall of ALCE, accuracy of the three labels of FEVER."""
-
-UNDECIDED = LABELS[-1]
-
-
-class Graded(NamedTuple):
-    """What the metric program says: whether the answer is correct, and its figure; both None: there is nothing to compare with."""
-
-    is_correct: bool | None
-    score: float | None
 
 
 def task_of(question: Question) -> Task:
@@ -54,24 +45,9 @@ def set_task(one: QuestionSet, said: str) -> Task:
     return next(iter(tasks), "short")
 
 
-def graded(task: Task, text: str, question: Question, *, undecided: bool, least_str_em: float) -> Graded:
-    """Grade an answer by the task's program.
-
-    Args:
-        task: the question's.
-        text: the answer: of a long one the analysis.
-        question: with its gold.
-        undecided: of claims: NOT ENOUGH INFO is correct, whatever the set's label.
-        least_str_em: of long answers.
-    """
+def score_of(task: Task, text: str, question: Question) -> float | None:
+    """Return the figure of an answer, of a long one the analysis, by the task's program; None: there is no gold to compare with."""
     metric = METRICS[PROGRAM[task]]
-    if task == "fever":
-        text = label_of(text)[0]
-        if undecided:
-            return Graded(text == UNDECIDED, float(text == UNDECIDED))
     if not (question.golden_answers if metric.needs == "golden_answers" else question.gold.get(metric.needs)):
-        return Graded(None, None)
-    score = metric.score(text, question)
-    if score is None:
-        return Graded(None, None)
-    return Graded(score >= (least_str_em if task == "long" else 1), score)
+        return None
+    return metric.score(label_of(text)[0] if task == "fever" else text, question)

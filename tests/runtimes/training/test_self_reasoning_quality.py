@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from tests.runtimes.training.collected import collected
 from tests.runtimes.training.trajectories import CLAIM, FIELDS, LONG, SHORT, Containing, reply, sample, trajectory
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
+from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking
-from wikidx.runtimes.training.self_reasoning.quality import Thresholds, Verdict, quality_control
+from wikidx.runtimes.training.self_reasoning.quality import Thresholds, quality_control, row_of
 from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
-from wikidx.runtimes.training.self_reasoning.tasks import Graded, graded, set_task, task_of
+from wikidx.runtimes.training.self_reasoning.tasks import score_of, set_task, task_of
 from wikidx.runtimes.training.sets import question_set
 
-LEAST = Thresholds(0.8, 0.8)
+LEAST = Thresholds(1.0, 0.8, 0.8)
 
 
-def program(one: Sample) -> Graded:
-    return graded(one.task, one.graded_text, one.collected.question, undecided=False, least_str_em=1.0)
-
-
-def control(samples: list[Sample], nli: Containing | None = None, least: Thresholds = LEAST) -> list[Verdict]:
-    return quality_control(samples, program, AlceCitations(nli or Containing(), SIMPLE), least)
-
-
-def dropped(samples: list[Sample]) -> list[str | None]:
-    return [verdict.dropped for verdict in control(samples)]
+def dropped(samples: list[Sample], nli: Containing | None = None, least: Thresholds = LEAST) -> list[str | None]:
+    return quality_control(samples, AlceCitations(nli or Containing(), SIMPLE), least)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +50,6 @@ def test_without_gold_nothing_is_correct() -> None:
     tasks = ["short", "long", "fever"]
     samples = [sample(question, task, answer="SUPPORTS") for question, task in zip(questions, tasks, strict=True)]
     assert dropped(samples) == ["no gold answer"] * 3
-    assert all(math.isnan(verdict.score) for verdict in control(samples))
 
 
 IS_CHILD = "His only legitimate child was Ada Lovelace"  # stands in document 1
@@ -72,7 +61,7 @@ ANNABELLA = "Byron and Annabella"  # stands nowhere
     ("analysis", "recall", "precision", "rule"),
     [
         # One reading of the question is Byron, the other Annabella: without both the answer is wrong, and its citations are not looked at.
-        (f"{IS_CHILD} [1].", math.nan, math.nan, "wrong answer"),
+        (f"{IS_CHILD} [1].", 1.0, 1.0, "wrong answer"),
         (f"{IS_CHILD} [1]. {ANNABELLA} [1].", 1 / 2, 1 / 2, "citation recall"),
         (f"{IS_CHILD} [1]. {ANNABELLA}.", 1 / 2, 1.0, "citation recall"),
         (f"{IS_CHILD} [1]. {ON_THAMES} [2]. {IS_CHILD} [1]. {ON_THAMES} [2]. {ANNABELLA} [1].", 4 / 5, 4 / 5, None),  # both exactly 0.8
@@ -89,24 +78,24 @@ ANNABELLA = "Byron and Annabella"  # stands nowhere
 def test_a_long_answer_is_kept_if_it_is_correct_and_its_citations_hold(
     analysis: str, recall: float, precision: float, rule: str | None
 ) -> None:
-    (verdict,) = control([sample(LONG, "long", analysis=analysis)])
-    assert verdict.dropped == rule
-    assert (verdict.recall, verdict.precision) == pytest.approx((recall, precision), nan_ok=True)
+    one = sample(LONG, "long", analysis=analysis)
+    assert dropped([one]) == [rule]
+    values = AlceCitations(Containing(), SIMPLE).measure([row_of(one)], [LONG]).values
+    assert (values[RECALL][0], values[PRECISION][0]) == pytest.approx((recall, precision))
 
 
 @pytest.mark.parametrize(
     ("least", "rule"),
     [
-        (Thresholds(4 / 5, 4 / 9), None),
-        (Thresholds(4 / 5, 0.5), "citation precision"),
-        (Thresholds(0.81, 0.0), "citation recall"),
-        (Thresholds(0.0, 0.0), None),
+        (Thresholds(1.0, 4 / 5, 4 / 9), None),
+        (Thresholds(1.0, 4 / 5, 0.5), "citation precision"),
+        (Thresholds(1.0, 0.81, 0.0), "citation recall"),
+        (Thresholds(1.0, 0.0, 0.0), None),
     ],
 )
 def test_both_thresholds_are_least_values(least: Thresholds, rule: str | None) -> None:
     analysis = f"{IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {ANNABELLA} [1]."
-    (verdict,) = control([sample(LONG, "long", analysis=analysis)], least=least)
-    assert verdict.dropped == rule
+    assert dropped([sample(LONG, "long", analysis=analysis)], least=least) == [rule]
 
 
 def test_citations_of_short_answers_are_not_looked_at() -> None:
@@ -117,7 +106,7 @@ def test_citations_of_short_answers_are_not_looked_at() -> None:
         sample(CLAIM, "fever", answer="SUPPORTS", analysis="Nothing [9]."),
         sample(LONG, "long", analysis="Nothing [1]."),
     ]
-    assert [verdict.dropped for verdict in control(samples, nli)] == [None, None, "wrong answer"]
+    assert dropped(samples, nli) == [None, None, "wrong answer"]
     assert nli.n_pairs == 0
 
 
@@ -129,24 +118,19 @@ def test_the_union_keeps_the_order() -> None:
 
 def test_a_long_answer_is_graded_on_one_line_and_without_its_citations() -> None:
     """As the method returns it and ALCE scores it: "Byr[1]on" in the model's text is no Byron, a second line counts."""
-    assert program(sample(LONG, "long", analysis="Byron [1, 2].\n\nAnnabella [1]")).is_correct is True
-    assert program(sample(LONG, "long", analysis="Byron [1]")) == Graded(False, 0.5)
-    one = sample(LONG, "long", analysis="Byron [1, 2].\nAnnabella [1]")
+    one = sample(LONG, "long", analysis="Byron [1, 2].\n\nAnnabella [1]")
     assert one.graded_text == "Byron [1][2]. Annabella [1]"
-    assert graded("long", one.graded_text, LONG, undecided=False, least_str_em=0.5) == Graded(True, 1.0)
-    assert graded("long", "Byron", LONG, undecided=False, least_str_em=0.5) == Graded(True, 0.5)
-
-
-@pytest.mark.parametrize(("answer", "expected"), [("NOT ENOUGH INFO", True), ("SUPPORTS", False)])
-def test_a_claim_with_anothers_documents_may_be_undecided_by_rule(answer: str, expected: bool) -> None:
-    assert graded("fever", answer, CLAIM, undecided=True, least_str_em=1.0).is_correct is expected
+    assert score_of("long", one.graded_text, LONG) == 1
+    half = sample(LONG, "long", analysis="Byron [1]")
+    assert score_of("long", half.graded_text, LONG) == 0.5
+    assert [dropped([half], least=Thresholds(least, 0.0, 0.0)) for least in (0.5, 0.51)] == [[None], ["wrong answer"]]
 
 
 def test_long_answers_without_anything_that_scores_citations() -> None:
     correct = sample(LONG, "long", analysis="Byron, Annabella")
     with pytest.raises(ValueError, match="1 long answers are correct, and nothing scores their citations"):
-        quality_control([correct], program, None, LEAST)
-    assert [one.dropped for one in quality_control([sample(SHORT, "short")], program, None, LEAST)] == [None]
+        quality_control([correct], None, LEAST)
+    assert quality_control([sample(SHORT, "short")], None, LEAST) == [None]
 
 
 @pytest.mark.parametrize(
@@ -189,23 +173,6 @@ def test_documents_are_named_by_numbers() -> None:
     assert read == [1, 2, 1, 9, 0]  # numbers beyond the documents stay: Algorithm 1 has no rule for them
 
 
-@pytest.mark.parametrize(
-    ("snippets", "expected"),
-    [
-        ([(1, "His only legitimate child was Ada Lovelace.")], True),
-        ([(1, "his ONLY  legitimate child")], True),
-        ([(2, "His only legitimate child")], False),  # in another document
-        ([(1, "His only child")], False),
-        ([(1, "His only"), (9, "His only")], False),
-        ([(0, "London")], False),
-        ([], True),
-    ],
-)
-def test_snippets_are_looked_for(snippets: list[tuple[int, str]], expected: bool) -> None:
-    written = [{"cite": cite, "cite_content": text, "reason_for_cite": "y"} for cite, text in snippets]
-    assert sample(SHORT, "short", cite_list=written).is_verbatim is expected
-
-
 def test_relevance_may_be_judged_for_each_document() -> None:
     asking = SelfReasoningAsking(relevance="passage")
     verdicts = [
@@ -215,7 +182,6 @@ def test_relevance_may_be_judged_for_each_document() -> None:
     one = sample(SHORT, "short", asking=asking, relevant=..., relevant_reason=..., relevance=verdicts)
     assert list(one.fields) == ["relevance", "cite_list", "analysis", "answer"]
     assert [item["document"] for item in one.fields["relevance"]] == [1, 2]
-    assert one.is_relevant is True
     none = [{**verdict, "relevant": None} for verdict in verdicts]
     assert read_sample(reply(SHORT, "short", trajectory(relevance=none)), asking) == "incomplete"
 
@@ -232,4 +198,4 @@ def test_no_documents_at_all() -> None:
     nothing = collected(SHORT, Answer(trajectory(), (), {"task": "short", "documents_of": "x", "is_negative": False, "is_cut": False}))
     read = read_sample(nothing, SelfReasoningAsking())
     assert isinstance(read, Sample)
-    assert (read.documents, read.is_verbatim) == ((), False)
+    assert read.documents == ()

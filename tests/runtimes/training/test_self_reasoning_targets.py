@@ -11,7 +11,6 @@ import pytest
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.trajectories import BYRON, CLAIM, FIELDS, LONDON, LONG, SHORT, sample
 from wikidx.runtimes.llms.base import Chat, Generate, Message
-from wikidx.runtimes.methods.rag import RagOptions, rag
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 from wikidx.runtimes.methods.self_reasoning.fields import fields_of
 from wikidx.runtimes.methods.self_reasoning.trajectory import parse_trajectory
@@ -120,13 +119,6 @@ def test_the_baseline_learns_the_answer_without_a_trajectory(question: Question,
     assert list(fields_of(options)) == list(learned)
     assert driven.answer.text == ("Byron [1][2]." if task == "long" else one.fields["answer"])
     assert example.provenance["learned"] == "answer"
-
-
-def test_the_baseline_may_be_the_method_rag() -> None:
-    example = plain_example(sample(SHORT, "short"), ASKING, SelfReasoningMaking(plain_form="text"))
-    driven = drive(rag(SHORT.text, RagOptions()), [[BYRON, LONDON], example.messages[-1].content])
-    assert prompt_of(driven) == example.messages[:-1]
-    assert driven.answer.text == "Lord Byron"
 
 
 @pytest.mark.parametrize(
