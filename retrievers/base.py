@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
@@ -90,24 +90,6 @@ class Searcher(Protocol):
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = ...) -> list[Ranking]:
         """Return one ranking for each group of queries."""
-        ...
-
-
-@runtime_checkable
-class PartialSearcher(Searcher, Protocol):
-    """A searcher that can do without the rows of a cluster that nobody can search just now."""
-
-    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = ...) -> PartialAnswer:
-        """Return what ``search_groups`` does, without these rows, and which they are."""
-        ...
-
-
-@runtime_checkable
-class PartialRetriever(Retriever, Protocol):
-    """A first stage over a cluster."""
-
-    def partial(self, lost: set[NotSearched]) -> Retriever:
-        """Return the same, whose searches leave out rows that nobody can search, and add these to ``lost``."""
         ...
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParam, SearchParams, no_hits
 
-from .base import NotSearched, PartialRetriever, Retriever
+from .base import Retriever
+from .cancellation import lost_rows
 
 _ENTRY_BYTES = 500  # of an entry besides its numbers and its query: two arrays, a key, its place in the order
 _Key = tuple[str, int, SearchParams]
@@ -54,7 +55,8 @@ class CachedRetriever:
             found = self._retriever.retrieve(missing, depth, params)
             for line, query in enumerate(missing):
                 known[query] = Hits(*(_filled(part[line], found.rows[line]) for part in found))
-            self._remember({(query, depth, params): known[query] for query in missing})
+            if lost_rows() is None:  # otherwise rows may have been left out
+                self._remember({(query, depth, params): known[query] for query in missing})
         hits = no_hits(len(queries), depth)
         for line, query in enumerate(queries):
             rows, scores = known[query]
@@ -64,10 +66,6 @@ class CachedRetriever:
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         """Return what some rows score for each query; nothing of that is remembered."""
         return self._retriever.rescore(queries, rows)
-
-    def partial(self, lost: set[NotSearched]) -> Retriever:
-        """Return what searches without rows that nobody can search; nothing of that is remembered. See ``PartialRetriever``."""
-        return self._retriever.partial(lost) if isinstance(self._retriever, PartialRetriever) else self
 
     def _known(self, queries: Sequence[str], depth: int, params: SearchParams) -> dict[str, Hits]:
         known = {}

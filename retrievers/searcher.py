@@ -21,7 +21,7 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
-from .base import Found, NotSearched, PartialAnswer, PartialRetriever, Ranking, Reranker, Retriever, ScoredPassage, check_groups
+from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, check_groups
 from .fusion import Fusion, as_lists, fuse, merge, targets_of
 from .kernels import Lists, Targets
 from .options import SearchOptions
@@ -85,13 +85,6 @@ class LocalSearcher:
         hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # ScoredPassage(*...) without a Python frame
         return [list(itertools.islice(hits, n)) for n in (best.ends - best.starts).tolist()]
 
-    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> PartialAnswer:
-        """Return what ``search_groups`` does, without the rows of a cluster that nobody can search just now, and which these are."""
-        lost = set[NotSearched]()
-        stages = {name: stage.partial(lost) if isinstance(stage, PartialRetriever) else stage for name, stage in self._retrievers.items()}
-        rankings = LocalSearcher(self._store, stages, self._reranker).search_groups(groups, options)
-        return PartialAnswer(rankings, sorted(lost))
-
     def _check(self, options: SearchOptions) -> None:
         for name in options.weights or ():
             if canonical_name(name) not in self._retrievers:
@@ -113,7 +106,7 @@ class LocalSearcher:
         retrievers = list(self._retrievers.values())
         if len(retrievers) == 1:
             return [retrievers[0].retrieve(queries, depth, params)]
-        contexts = [copy_context() for _ in retrievers]  # whether the search is still wanted
+        contexts = [copy_context() for _ in retrievers]  # the bounds of the search
         with ThreadPoolExecutor(len(retrievers)) as pool:
             return list(pool.map(lambda context, stage: context.run(stage.retrieve, queries, depth, params), contexts, retrievers))
 

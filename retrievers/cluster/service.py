@@ -22,6 +22,7 @@ from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity
 from wikidx.indexer.embedding.cluster.nodes import check_readable, load_ray
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.dense import DenseRetriever
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import open_query_encoder, open_retriever
 from wikidx.retrievers.server.metrics import Metrics
@@ -30,7 +31,7 @@ from wikidx.retrievers.server.settings import Settings
 from .placing import check_device, needs_gpus, placed, working_nodes
 from .replicas import Replica, ReplicatedShard, watch
 from .shard import Description, Holding, key_of, start_actor
-from .sharded import ShardedIndex, ShardedRetriever
+from .sharded import ShardedIndex
 
 _LOG = logging.getLogger("idx.server")
 
@@ -183,7 +184,7 @@ class ShardService:
         check_identity(corpus, name, identity)
         key = key_of(corpus, name)
         index = ShardedIndex(key, generation.shards, generation.descriptions[key], self.observe)
-        return ShardedRetriever(open_query_encoder(corpus, name, device=device), index)
+        return DenseRetriever(open_query_encoder(corpus, name, device=device), index, index)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return how each shard is, with each replica's node, process, searches, and bytes of memory."""

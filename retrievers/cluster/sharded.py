@@ -6,7 +6,6 @@ request is answered, and all that follows is the same as on one machine.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -14,10 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Placement, Scores, SearchParams, Vectors
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, Scores, SearchParams, Vectors
 from wikidx.indexer.indexes.exact.best_keys import best_hits, keys_of
 from wikidx.retrievers.base import NotSearched
-from wikidx.retrievers.dense import DenseRetriever
+from wikidx.retrievers.cancellation import lost_rows
 from wikidx.retrievers.errors import ShardUnavailable
 
 from .shard import Answer, Description, Rescore, Search, Timed
@@ -77,16 +76,9 @@ class ShardedIndex:
         self.placement = Placement((), f"'{key}' in {len(shards)} shards")
         self._shards = [(rows, shard) for shard in shards if len(rows := shard.range_of(key))]
         self._n_rows = max((rows.stop for rows, _ in self._shards), default=0)
-        self._lost: set[NotSearched] | None = None
 
     def __len__(self) -> int:
         return self._n_rows
-
-    def partial(self, lost: set[NotSearched]) -> ShardedIndex:
-        """Return the same index, whose searches leave out ranges that nobody can search, and add these to ``lost``."""
-        other = copy.copy(self)
-        other._lost = lost  # noqa: SLF001 - its own kind
-        return other
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k best rows that were found for each of the (Q, dim) query vectors.
@@ -139,32 +131,19 @@ class ShardedIndex:
 
     def _answers(self, calls: dict[range, Call[Answer]]) -> dict[range, Timed[Answer]]:
         """Wait for all answers; where the search may be partial, those that cannot be had are left out and noted."""
-        found = {}
+        found, lost = {}, lost_rows()
         try:
             for rows, call in calls.items():
                 try:
                     found[rows] = call.answer()
                 except ShardUnavailable:
-                    if self._lost is None:
+                    if lost is None:
                         raise
-                    self._lost.add(NotSearched(self._key.rpartition("/")[2], rows.start, rows.stop))
+                    lost.add(NotSearched(self._key.rpartition("/")[2], rows.start, rows.stop))
         finally:
             for call in calls.values():
                 call.cancel()
         return found
-
-
-class ShardedRetriever(DenseRetriever):
-    """Encodes queries here and searches their vectors where the ranges are; see ``retrievers.base.PartialRetriever``."""
-
-    def __init__(self, encoder: Encoder, index: ShardedIndex) -> None:
-        super().__init__(encoder, index, index)
-        self._parts = encoder, index
-
-    def partial(self, lost: set[NotSearched]) -> ShardedRetriever:
-        """Return the same, whose searches leave out ranges that nobody can search, and add these to ``lost``."""
-        encoder, index = self._parts
-        return ShardedRetriever(encoder, index.partial(lost))
 
 
 def merge(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:

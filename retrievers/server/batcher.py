@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 from wikidx.corpora.errors import IdxError
-from wikidx.retrievers.base import NotSearched, PartialSearcher, Ranking, Searcher
+from wikidx.retrievers.base import NotSearched, Ranking, Searcher
 from wikidx.retrievers.cancellation import while_wanted
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
 from wikidx.retrievers.options import SearchOptions
@@ -158,8 +158,13 @@ class Batcher:
         if not batch:
             return
         started = time.monotonic()
-        with while_wanted(lambda: not all(search.answer.cancelled() for search in batch), min(search.deadline for search in batch)):
+        lost = None if batch[0].lost is None else set[NotSearched]()
+        deadline = min(search.deadline for search in batch)
+        with while_wanted(lambda: not all(search.answer.cancelled() for search in batch), deadline, lost):
             outcomes = _outcomes(batch)
+        for search in batch:
+            if search.lost is not None:
+                search.lost.update(lost or ())
         self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, time.monotonic() - started)
 
     def _drop(self, searches: Sequence[Search]) -> None:
@@ -189,7 +194,7 @@ def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
     """Search for all at once; if that fails, for one after the other, so that each fails for itself only."""
     first = searches[0]
     try:
-        rankings = _rankings(searches)
+        found = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))
     except Exception as error:  # whatever a search raises is its request's answer: the thread has to live
         if isinstance(error, DeadlineExceeded | ShardUnavailable):  # which the others would meet, too, and wait for as long
             return [error] * len(searches)
@@ -199,17 +204,4 @@ def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
             return [error]
         _LOG.exception("a search failed: %s", first.name)
         return [SearchFailed("the search failed: the server's log says why")]
-    found = iter(rankings)
     return [[next(found) for _ in search.groups] for search in searches]
-
-
-def _rankings(searches: Sequence[Search]) -> list[Ranking]:
-    """Search for all at once."""
-    first, groups = searches[0], [group for search in searches for group in search.groups]
-    if first.lost is None or not isinstance(first.searcher, PartialSearcher):
-        return first.searcher.search_groups(groups, first.options)
-    rankings, not_searched = first.searcher.search_partial(groups, first.options)
-    for search in searches:
-        if search.lost is not None:
-            search.lost.update(not_searched)
-    return rankings

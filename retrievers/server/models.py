@@ -124,7 +124,6 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (HTTPStatus.BAD_REQUEST, "The body is no JSON."),
         (HTTPStatus.UNAUTHORIZED, "The API key is missing or wrong."),
         (HTTPStatus.NOT_FOUND, "That corpus or retriever is not served."),
-        (HTTPStatus.REQUEST_TIMEOUT, "The body did not come in time."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
         (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is wrong, or asks for more than the server allows."),
         (HTTPStatus.INTERNAL_SERVER_ERROR, "The search failed."),

@@ -73,7 +73,7 @@ def test_what_is_lost_or_unavailable_is_counted() -> None:
 
 def test_actors_on_a_node_share_its_processors() -> None:
     code = (
-        "import os\nfrom wikidx.retrievers.cluster.shard import ShardActor\nfrom wikidx.indexer.base import n_threads\n"
+        "import os\nfrom wikidx.retrievers.cluster.shard import ShardActor\nfrom wikidx.indexer.machine.threads import n_threads\n"
         "all_of_them = n_threads()\nShardActor([], '/nowhere', all_of_them)\n"
         "print(all_of_them, n_threads(), os.environ['OMP_NUM_THREADS'])"
     )

@@ -100,7 +100,7 @@ def test_a_replica_that_is_killed_under_load_loses_no_request(sharded: Sharded) 
     wait_until(lambda: all(replica["state"] == "ready" for shard in range(3) for replica in sharded.replicas(shard)), 60)
     text = ask(sharded.url, "/metrics").body.decode()
     assert 'idx_shard_replicas{shard="2"} 2.0' in text
-    assert 'idx_shard_overhead_seconds_count{of="searches"}' in text
+    assert "idx_shard_overhead_seconds_count " in text
 
 
 def rows_of(asked: Searcher) -> list[int]:
