@@ -1,17 +1,16 @@
-"""Names of devices: which of them are there, and how much of their memory is free."""
+"""Names of devices: which of them are there, how much of their memory is free, and on which of them something fits."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from wikidx.corpora.errors import IdxError, InputError
+from wikidx.indexer.base import Placement
 
 from .failures import first_line
-
-if TYPE_CHECKING:
-    pass
-
 
 _DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
 
@@ -112,3 +111,78 @@ def n_gpus_seen() -> int:
     except ImportError:  # said when the model is loaded
         return 0
     return torch.cuda.device_count()
+
+
+class Load(NamedTuple):
+    """Vectors, or an index of them, that are to be searched on a CPU, or on GPUs that share them.
+
+    Attributes:
+        searcher: what searches them, for messages.
+        description: what they are and how large, for messages.
+        n_bytes: of all.
+        work_bytes: further memory on each GPU.
+        advice: what else can be done where they do not fit.
+        library: what sees the GPUs, for messages.
+        without_gpus: what can be done where it sees none.
+    """
+
+    searcher: str
+    description: str
+    n_bytes: float
+    work_bytes: float
+    advice: tuple[str, ...] = ()
+    library: str = "torch"
+    without_gpus: str = "say cpu, or auto"
+
+    def fits(self, free: Sequence[int]) -> bool:
+        """Return whether GPUs with so much free memory each can share it."""
+        return bool(free) and min(free) >= math.ceil(self.n_bytes / len(free)) + self.work_bytes
+
+    def need(self, free: Sequence[int]) -> str:
+        """Say what GPUs with so much free memory each would have to hold."""
+        share = math.ceil(self.n_bytes / len(free))
+        whole, parts = share + self.work_bytes, f"{share / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each"
+        return f"{parts}, {whole / 1e9:.1f} GB, where {_listed(free)} GB are free"
+
+
+def place(load: Load, device: str, free: Sequence[int]) -> Placement:
+    """Return where a load goes, and why.
+
+    Args:
+        load: what it is.
+        device: "auto" (GPUs if there are any and it fits, as few as will do; else the CPU), "cpu", "mps" (the CPU as well), "cuda",
+            "cuda:1", several as "cuda:0,1", or "all" GPUs.
+        free: memory that is free on each GPU.
+
+    Raises:
+        InputError: the device has no such name, is not there, or has too little memory free.
+    """
+    numbers = gpus_of(device, len(free), load.library, load.without_gpus)
+    why = {"cpu": "the CPU, as was said", "mps": "the CPU, whose memory mps shares"}.get(device)
+    if device == "auto":
+        by_memory = sorted(range(len(free)), key=lambda number: -free[number])
+        choices = (by_memory[:n_gpus] for n_gpus in range(1, len(free) + 1))
+        numbers = tuple(sorted(next((some for some in choices if load.fits([free[number] for number in some])), ())))
+        no_room = f"GPUs would have to hold {load.need(free)}" if free else f"there is no GPU that {load.library} can use"
+        why = None if numbers else f"the CPU, because {no_room}"
+    if why:
+        return Placement(("cpu",), f"{load.searcher} on {why}: {load.description}")
+    names, there = tuple(f"cuda:{number}" for number in numbers), [free[number] for number in numbers]
+    if load.fits(there):
+        return Placement(names, f"{load.searcher} on {', '.join(names)}: {load.description}, {_listed(there)} GB free")
+    room = min(there) - load.work_bytes
+    ways = (f"name {math.ceil(load.n_bytes / room)} such GPUs (--device cuda:0,1,…)",) if room > 0 else ()
+    raise InputError(
+        f"{load.description} do not fit on {', '.join(names)}, which would have to hold {load.need(there)}: "
+        f"{', '.join([*ways, *load.advice])}, or --device cpu"
+    )
+
+
+def free_on_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "say cpu, or auto") -> list[int]:
+    """Return how much memory is free on each GPU, see ``free_memory``; the device, of which ``gpus_of`` tells, may name some."""
+    named = () if device == "auto" else gpus_of(device, n_gpus, library, advice)
+    return [free_memory(number, is_named=number in named) for number in range(n_gpus)]
+
+
+def _listed(n_bytes: Sequence[int]) -> str:
+    return " and ".join(f"{n / 1e9:.1f}" for n in n_bytes)

@@ -9,10 +9,10 @@ import pytest
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.embedding.embed import resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
-from wikidx.indexer.machine import devices
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 
+EMBED = "wikidx.indexer.embedding.embed"
 CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")
 
 
@@ -56,12 +56,12 @@ def test_what_is_computed_and_what_is_stored(encoder: str, device: str, dtype: s
 def test_devices_are_named_as_torch_names_them(
     device: str, n_gpus: int, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "_n_gpus", lambda: n_gpus)
+    monkeypatch.setattr(EMBED + ".n_gpus_seen", lambda: n_gpus)
     assert resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
 
 
 def test_all_gpus_of_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_n_gpus", lambda: 0)
+    monkeypatch.setattr(EMBED + ".n_gpus_seen", lambda: 0)
     with pytest.raises(InputError, match="--device all: there is no GPU that torch can use"):
         resources(EmbedOptions(device="all"), CONTRIEVER)
 
@@ -73,7 +73,7 @@ def test_all_gpus_of_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_threads_that_the_devices_leave_tokenise(
     device: str, n_threads: int, n_tokenizing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "n_threads", lambda: n_threads)
+    monkeypatch.setattr(EMBED + ".n_threads", lambda: n_threads)
     assert resources(EmbedOptions(device=device), CONTRIEVER).n_tokenizing == n_tokenizing
 
 

@@ -17,10 +17,10 @@ from wikidx.indexer.indexes.faiss.gpu import (
     LARGEST_K,
     _failures_named,
     _list_shares,
+    _placed,
     merged,
     only_lists,
     open_flat_anywhere,
-    refusal,
 )
 from wikidx.indexer.indexes.faiss.index import Contents, FaissIndex
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE
@@ -67,19 +67,30 @@ def test_gpus_that_are_not_there_are_refused(device: str, n_gpus: int, message: 
 def test_a_faiss_without_gpus_says_so_when_one_is_named(tmp_path: Path) -> None:
     manifest = write("flat-fp16", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     opened = open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="auto"))
-    assert opened.placement == (("cpu",), "FAISS on the CPU, because this FAISS sees no GPU: 54.0 kB")
+    assert opened.placement == (("cpu",), "FAISS on the CPU, because there is no GPU that this FAISS can use: 54.0 kB of 'e-flat-fp16'")
     with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):
         open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="cuda:0"))
 
 
-def test_what_does_not_fit_is_refused_with_the_arithmetic() -> None:
-    wiki2018 = 21_015_324 * (768 * 2 + 4)
-    assert refusal("contriever-flat-fp16", wiki2018, [80_000_000_000]) is None
-    assert refusal("contriever-flat-fp16", wiki2018, [24_000_000_000] * 2) is None
-    assert refusal("contriever-flat-fp16", wiki2018, [80_000_000_000, 10_000_000_000]) is not None
-    assert refusal("contriever-flat-fp16", wiki2018, [24_000_000_000]) == (
-        "'contriever-flat-fp16' does not fit: on each of 1 GPU(s) it needs 35.6 GB (32.4 of the index, 1.1 for a page on its way, "
-        "2.2 to work in), and 24.0 GB are free: name more GPUs (--device cuda:0,1 or all), or --device cpu"
+def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def placed(device: str, *free: int) -> tuple[int, ...]:
+        monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_on_gpus", lambda *_: list(free))
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda: len(free))
+        options = OpenOptions(name="contriever-flat-fp16", device=device)
+        return _placed(options, 21_015_324 * (768 * 2 + 4))[0]
+
+    assert placed("cuda", 80_000_000_000) == (0,)
+    assert placed("cuda:1,0", 24_000_000_000, 24_000_000_000) == (1, 0)
+    assert placed("auto", 24_000_000_000, 40_000_000_000) == (1,)
+    assert placed("auto", 24_000_000_000) == ()
+    assert placed("cpu", 80_000_000_000) == ()
+    with pytest.raises(InputError, match="where 80.0 and 10.0 GB are free: name 5 such GPUs"):
+        placed("all", 80_000_000_000, 10_000_000_000)
+    with pytest.raises(InputError) as raised:
+        placed("cuda", 24_000_000_000)
+    assert str(raised.value) == (
+        "32.4 GB of 'contriever-flat-fp16' do not fit on cuda:0, which would have to hold 32.4 GB of vectors and 3.3 GB to work in each, "
+        "35.6 GB, where 24.0 GB are free: name 2 such GPUs (--device cuda:0,1,…), or --device cpu"
     )
 
 

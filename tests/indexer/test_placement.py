@@ -32,10 +32,10 @@ TOLD16, TOLD32 = (f"{size} GB of {kind} vectors (21,015,324 × 768)" for size, k
             WIKI16,
             "auto",
             [],
-            Placement(("cpu",), f"exact search on the CPU, because there is no GPU that torch can use: {TOLD16}, memory-mapped"),
+            Placement(("cpu",), f"exact search on the CPU, because there is no GPU that torch can use: {TOLD16}"),
         ),
-        (WIKI16, "cpu", [138], Placement(("cpu",), f"exact search on the CPU, as was said: {TOLD16}, memory-mapped")),
-        (WIKI16, "mps", [], Placement(("cpu",), f"exact search on the CPU, whose memory mps shares: {TOLD16}, memory-mapped")),
+        (WIKI16, "cpu", [138], Placement(("cpu",), f"exact search on the CPU, as was said: {TOLD16}")),
+        (WIKI16, "mps", [], Placement(("cpu",), f"exact search on the CPU, whose memory mps shares: {TOLD16}")),
         (WIKI16, "cuda", [50, 90], Placement(("cuda:0",), f"exact search on cuda:0: {TOLD16}, 50.0 GB free")),
         (
             WIKI16,
@@ -55,7 +55,7 @@ def test_what_fits_nowhere_stays_on_the_cpu_with_the_arithmetic() -> None:
     assert placement.devices == ("cpu",)
     assert placement.reason == (
         f"exact search on the CPU, because GPUs would have to hold 32.3 GB of vectors and 3.2 GB to work in each, 35.5 GB, "
-        f"where 24.0 and 24.0 GB are free: {TOLD32}, memory-mapped"
+        f"where 24.0 and 24.0 GB are free: {TOLD32}"
     )
 
 
@@ -118,4 +118,4 @@ def test_a_gpu_that_fails_counts_as_full_unless_it_is_named(monkeypatch: pytest.
     assert place(WIKI16, "cuda:0").devices == ("cuda:0",)
     with pytest.raises(IdxError, match=r"cuda:1 does not say what memory is free \(CUDA error: uncorrectable ECC error\): name another"):
         place(WIKI16, "cuda:1")
-    assert place(VectorsSize(1000, 100, "float32"), "cpu").reason.endswith("400.0 kB of float32 vectors (1,000 × 100), memory-mapped")
+    assert place(VectorsSize(1000, 100, "float32"), "cpu").reason.endswith("400.0 kB of float32 vectors (1,000 × 100)")

@@ -8,6 +8,7 @@ by two threads at once, so that one search runs at a time.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
+from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.corpora.progress import amount
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import free_memory, gpus_of
+from wikidx.indexer.machine.devices import Load, free_on_gpus, gpu_numbers, place
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
@@ -33,7 +34,7 @@ from .row_range import with_vectors, without_lists
 
 LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
 _PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a flat index
-_WORKSPACE_BYTES = 2.2e9  # FAISS's temporary memory (1.5 GB) and what CUDA itself takes
+_WORK_BYTES = _PAGE_BYTES + 2.2e9  # on each GPU: that block, FAISS's temporary memory (1.5 GB) and what CUDA itself takes
 _LIST_PADDING = 1.05  # lists are filled up to multiples of 32 vectors
 
 Places = Rows
@@ -88,20 +89,6 @@ def _n_vectors(manifest: Manifest, opening: OpenOptions) -> int:
     """Return how many vectors are opened, at most."""
     n_vectors = manifest.count("vectors")
     return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
-
-
-def refusal(name: str, n_bytes: float, free_bytes: Sequence[int]) -> str | None:
-    """Return why an index of so many bytes does not go on GPUs with so much free memory each, with the arithmetic; None if it does."""
-    share = n_bytes / len(free_bytes)
-    needed = share + _PAGE_BYTES + _WORKSPACE_BYTES
-    if needed <= min(free_bytes):
-        return None
-    page, workspace, free = _PAGE_BYTES / 1e9, _WORKSPACE_BYTES / 1e9, min(free_bytes) / 1e9
-    return (
-        f"'{name}' does not fit: on each of {len(free_bytes)} GPU(s) it needs {needed / 1e9:.1f} GB ({share / 1e9:.1f} of the index, "
-        f"{page:.1f} for a page on its way, {workspace:.1f} to work in), and {free:.1f} GB are free: "
-        "name more GPUs (--device cuda:0,1 or all), or --device cpu"
-    )
 
 
 def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -220,29 +207,15 @@ _WITHOUT_GPUS = (
 
 
 def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
-    """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; with "auto" it goes where it fits."""
+    """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; see ``devices.place``."""
     n_gpus = load_faiss().get_num_gpus()
-    gpus = gpus_of(opening.device, n_gpus, "this FAISS", _WITHOUT_GPUS)
-    if not gpus:
-        why = "as was said" if n_gpus or opening.device != "auto" else "because this FAISS sees no GPU"
-        return (), Placement(("cpu",), f"FAISS on the CPU, {why}: {amount(n_bytes)}")
-    free = [_free_bytes(gpu, is_named=opening.device != "auto") for gpu in gpus]
-    problem = refusal(opening.name, n_bytes, free)
-    if problem is None:
-        devices = tuple(f"cuda:{gpu}" for gpu in gpus)
-        return gpus, Placement(devices, f"FAISS on {', '.join(devices)}: {amount(n_bytes)}, where {min(free) / 1e9:.1f} GB are free")
-    if opening.device != "auto":
-        raise InputError(problem)
-    return (), Placement(("cpu",), f"FAISS on the CPU, because {problem.partition(': name more')[0]}")
-
-
-def _free_bytes(gpu: int, *, is_named: bool) -> int:
-    """Return how much memory a GPU has left; see ``devices.free_memory``."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("a FAISS index on a GPU", "gpu") from error
-    return free_memory(gpu, is_named=is_named)
+    if n_gpus and importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("a FAISS index on a GPU", "gpu")
+    seen_by = ("this FAISS", _WITHOUT_GPUS)
+    free = [] if opening.device in ("cpu", "mps") else free_on_gpus(opening.device, n_gpus, *seen_by)
+    load = Load("FAISS", f"{amount(n_bytes)} of '{opening.name}'", n_bytes, _WORK_BYTES, (), *seen_by)
+    placement = place(load, opening.device, free)
+    return gpu_numbers(",".join(placement.devices).replace(",cuda:", ","), n_gpus), placement
 
 
 def _code_bytes(manifest: Manifest) -> int:
