@@ -178,12 +178,14 @@ def _row_metrics(how: Scoring) -> Iterator[list[RowMetric]]:
         step = closing.enter_context(steps())
         if how.citations is not None:
             from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
-            from wikidx.runtimes.evaluation.by_models.nli import open_nli
+            from wikidx.runtimes.evaluation.by_models.nli import Checkpoint
             from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
             from wikidx.runtimes.llms.options import EngineOptions
 
             cut = splitter(how.sentences)
-            found.append(AlceCitations(open_nli(how.citations, EngineOptions(device=how.device)), cut, progress=step("citations", "pairs")))
+            found.append(
+                AlceCitations(Checkpoint(how.citations, EngineOptions(device=how.device)).open(), cut, progress=step("citations", "pairs"))
+            )
         if how.judge is not None:
             from wikidx.runtimes.evaluation.by_models.judge import Judge, JudgeOptions
             from wikidx.runtimes.llms.naming import Settings, close_llms, open_llms

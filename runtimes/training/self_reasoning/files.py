@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
 from wikidx.runtimes.evaluation.by_models.measured import RowMetric
-from wikidx.runtimes.evaluation.by_models.nli import LazyNLI
+from wikidx.runtimes.evaluation.by_models.nli import Checkpoint
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
 from wikidx.runtimes.llms.options import EngineOptions
 from wikidx.runtimes.training.base import Collected, Made, Making, Tally
@@ -101,4 +101,4 @@ def citations_of(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, makin
     """
     if not any(set_task(one, asking.task) == "long" for one in sets):
         return None
-    return AlceCitations(LazyNLI(making.nli, EngineOptions(device=device)), splitter(making.sentences))
+    return AlceCitations(Checkpoint(making.nli, EngineOptions(device=device)), splitter(making.sentences))

@@ -17,7 +17,7 @@ from tests.runtimes.training.trajectories import trajectory
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
-from wikidx.runtimes.evaluation.by_models.nli import open_nli
+from wikidx.runtimes.evaluation.by_models.nli import Checkpoint
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.execution.runs import PREDICTIONS
@@ -236,7 +236,9 @@ def test_long_answers_are_held_against_a_model_of_inference(idx: Command, script
     records = lines(out / PREDICTIONS)
     rows = [PredictionRow(record["id"], answers[int(record["id"][-1])], tuple(record["passages"])) for record in records]
     values = (
-        AlceCitations(open_nli(str(nli), EngineOptions(device="cpu")), SIMPLE).measure(rows, [Question(row.id, "") for row in rows]).values
+        AlceCitations(Checkpoint(str(nli), EngineOptions(device="cpu")).open(), SIMPLE)
+        .measure(rows, [Question(row.id, "") for row in rows])
+        .values
     )
     good = (values[RECALL] >= 0.8) & (values[PRECISION] >= 0.8)
     assert good.tolist()[5:] == [False]  # the last answer cites a sixth passage of five
