@@ -3,8 +3,7 @@
 base        what a builder is              sets        sets of questions, and drawing from them
 leaks       evaluation questions among     collecting  models' replies, written down as they come, resumed
             those trained on               chat        the lines that trainers read
-making      replies -> files, manifest     recipes     the papers' learning rates, epochs, batches
-running     all of it, one after the other
+running     all of it, files, manifest     recipes     the papers' learning rates, epochs, batches
 
 ra_isf           the sets of RA-ISF's three sub-models
 self_reasoning/  a teacher's trajectories, their quality control, stages and ablations

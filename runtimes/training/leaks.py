@@ -9,12 +9,13 @@ with 1 only the order and repetition of words are levelled.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from wikidx.corpora.errors import InputError
+from wikidx.runtimes.questions import Question
 
 from .sets import QuestionSet, key_of, without, words_of
 
@@ -41,18 +42,6 @@ class Leak(NamedTuple):
     kind: Literal["equal", "near"]
     overlap: float
 
-    def told(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return self._asdict()
-
-
-class _Asked(NamedTuple):
-    set: str
-    id: str
-    text: str
-    key: str
-    words: frozenset[str]
-
 
 def find_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], near: float) -> list[Leak]:
     """Return the questions that leak, in the order of the sets.
@@ -67,56 +56,45 @@ def find_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], near
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is {near}: it must be above 0 and at most 1")
-    index = _Index(_asked(against), Fraction(str(near)))
-    return [leak for one in _asked(sets) if (leak := index.most_like(one)) is not None]
-
-
-def _asked(sets: Iterable[QuestionSet]) -> list[_Asked]:
-    return [
-        _Asked(one.name, asked.id, asked.text, key_of(asked.text), frozenset(words_of(asked.text)))
-        for one in sets
-        for asked in one.questions
-    ]
+    index = _Index([(one.name, other) for one in against for other in one.questions], Fraction(str(near)))
+    return [leak for one in sets for asked in one.questions if (leak := index.most_like(one.name, asked)) is not None]
 
 
 class _Index:
-    """Evaluation questions by their words."""
+    """Evaluation questions, each with its set's name, by their words."""
 
-    def __init__(self, asked: Sequence[_Asked], near: Fraction) -> None:
-        self._asked, self._near = asked, near
+    def __init__(self, others: Sequence[tuple[str, Question]], near: Fraction) -> None:
+        self._others, self._near = others, near
+        self._words = [frozenset(words_of(other.text)) for _, other in others]
         self._equal: dict[str, int] = {}
-        self._places: dict[str, list[int]] = {}
-        for place, one in enumerate(asked):
-            self._equal.setdefault(one.key, place)
-            for word in one.words:
-                self._places.setdefault(word, []).append(place)
-        self._frequency = Counter({word: len(places) for word, places in self._places.items()})
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, (_, other) in enumerate(others):
+            self._equal.setdefault(key_of(other.text), place)
+            for word in self._words[place]:
+                self._places[word].append(place)
 
-    def most_like(self, one: _Asked) -> Leak | None:
-        """Return the leak of a question, if it is one."""
-        if one.key in self._equal:
-            return self._leak(one, self._equal[one.key], "equal", Fraction(1))
-        overlaps = {place: self._overlap(one.words, self._asked[place].words) for place in self._candidates(one.words)}
-        near = {place: overlap for place, overlap in overlaps.items() if overlap >= self._near}
-        if not near:
+    def most_like(self, name: str, asked: Question) -> Leak | None:
+        """Return the leak of a question of the set of this name, if it is one."""
+        place, overlap = self._equal.get(key_of(asked.text)), Fraction(1)
+        kind: Literal["equal", "near"] = "near" if place is None else "equal"
+        if place is None:
+            overlap, place = max(
+                self._near_ones(frozenset(words_of(asked.text))), key=lambda one: (one[0], -one[1]), default=(Fraction(0), 0)
+            )
+        if not overlap:
             return None
-        place = min(near, key=lambda place: (-near[place], place))
-        return self._leak(one, place, "near", near[place])
+        against, other = self._others[place]
+        return Leak(name, asked.id, asked.text, against, other.id, other.text, kind, round(float(overlap), 4))
 
-    def _candidates(self, words: frozenset[str]) -> set[int]:
-        """Return all that may be near: these share at least ``near`` of the words, so one of any few that leave fewer than that over."""
+    def _near_ones(self, words: frozenset[str]) -> Iterator[tuple[Fraction, int]]:
+        """Yield overlap and place of each near question: these share ``near`` of the words, so one of any few that leave less over."""
         n_shared = math.ceil(self._near * len(words))
-        rarest = sorted(words, key=lambda word: (self._frequency[word], word))[: len(words) - n_shared + 1]
-        return {place for word in rarest for place in self._places.get(word, ())}
-
-    @staticmethod
-    def _overlap(one: frozenset[str], other: frozenset[str]) -> Fraction:
-        n_shared = len(one & other)
-        return Fraction(n_shared, len(one) + len(other) - n_shared)
-
-    def _leak(self, one: _Asked, place: int, kind: Literal["equal", "near"], overlap: Fraction) -> Leak:
-        other = self._asked[place]
-        return Leak(one.set, one.id, one.text, other.set, other.id, other.text, kind, round(float(overlap), 4))
+        rarest = sorted(words, key=lambda word: (len(self._places.get(word, ())), word))[: len(words) - n_shared + 1]
+        for place in {place for word in rarest for place in self._places.get(word, ())}:
+            n_common = len(words & self._words[place])
+            overlap = Fraction(n_common, len(words) + len(self._words[place]) - n_common)
+            if overlap >= self._near:
+                yield overlap, place
 
 
 class Checked(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from wikidx.corpora.errors import InputError
@@ -251,14 +252,8 @@ def check(sets: Sequence[QuestionSet], asking: RaIsfAsking, making: RaIsfMaking)
 
 def method_of(one: QuestionSet, seed: int) -> Method:
     """Return the method that asks; it draws nothing, and is the same for all sets."""
-    return Method(
-        name=RA_ISF.name,
-        summary="answers, judges and breaks down each question for the sub-models' training sets",
-        source=RA_ISF.source,
-        roles=RA_ISF.roles,
-        options=RaIsfAsking,
-        run=collect,
-        presets=RA_ISF.presets,
+    return replace(
+        RA_ISF, summary="answers, judges and breaks down each question for the sub-models' training sets", options=RaIsfAsking, run=collect
     )
 
 

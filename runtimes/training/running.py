@@ -1,10 +1,20 @@
-"""A whole making: sets checked and drawn, models asked in a folder that can be resumed, files made from what they replied."""
+"""A whole making: sets checked and drawn, models asked in a folder that can be resumed, files made from what they replied.
+
+    data/<name>.jsonl         the examples; ``chat`` has the form
+    data/dataset_info.json    the table by which LLaMA-Factory finds them: ``dataset_dir`` is this folder
+    leaks.jsonl               evaluation questions among those to train on
+    manifest.json             written last: counts, rules, models, prompts, seeds, checksums, how the papers train
+
+Each file is replaced whole; equal replies and switches give equal bytes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +31,16 @@ from wikidx.runtimes.execution.runs import PREDICTIONS, open_run, refuse_other_s
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 
-from . import making
 from .base import Builder, Made, Making
-from .chat import json_lines
+from .chat import json_lines, line_of
 from .collecting import Asking, Replies, ask, replies
 from .leaks import Checked
+from .recipes import RECIPES, Recipe
+from .recipes import told as recipe_json
 from .sets import QuestionSet
 
-LEAKS = "leaks.jsonl"
+DATA, INFO, MANIFEST, LEAKS = "data", "dataset_info.json", "manifest.json", "leaks.jsonl"
+FORMAT = 1
 
 
 class Task(NamedTuple):
@@ -134,7 +146,7 @@ def make(task: Task, out: Path, decided: dict[str, Any], citations: RowMetric | 
     """
     builder, asked = task.asking.builder, replies(out, task.sets)
     made = builder.make(asked.collected, Making(task.making, task.asking.options, task.asking.seed, citations))
-    write_durably(out / LEAKS, json_lines([leak.told() for leak in task.leaks.leaks]))
+    write_durably(out / LEAKS, json_lines(leak._asdict() for leak in task.leaks.leaks))
     about = {
         "replies": {"asked": len(asked.collected) + len(asked.errors), "failed": len(asked.errors), "not_asked": asked.n_unasked},
         "sets": {
@@ -155,7 +167,7 @@ def make(task: Task, out: Path, decided: dict[str, Any], citations: RowMetric | 
         "versions": versions(),
     }
     filled = {name: examples for name, examples in made.files.items() if examples}
-    manifest = making.write(out, builder, made._replace(files=filled), about)
+    manifest = _write(out, builder, made._replace(files=filled), about)
     if len(filled) < len(made.files):
         raise InputError(_refusal(made, asked, out))
     return manifest
@@ -173,3 +185,51 @@ def _refusal(made: Made, asked: Replies, out: Path) -> str:
         f"no examples for {', '.join(f'{name}.jsonl' for name in empty)}: the most frequent reason is '{why}', {n:,} times; see "
         f"{out / PREDICTIONS}, and change the model, with another --out, or the switch that decides; --retry-failed asks failed ones again"
     )
+
+
+def _write(folder: Path, builder: Builder, made: Made, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files and the manifest, and return it; files of an earlier making that are not made any more are deleted."""
+    data = folder / DATA
+    data.mkdir(exist_ok=True)
+    files: dict[str, Any] = {}
+    for name, examples in made.files.items():
+        content = json_lines(map(line_of, examples))
+        write_durably(data / f"{name}.jsonl", content)
+        files[name] = {
+            "about": made.about[name],
+            "examples": len(examples),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "training": recipe_json(_begun(name, RECIPES[builder.name], made.files)),
+        }
+    for file in data.glob("*.jsonl"):
+        if file.stem not in files:
+            file.unlink()
+    write_durably(data / INFO, _json({name: _info(name) for name in files}))
+    manifest = {
+        "format": FORMAT,
+        "method": builder.name,
+        "source": builder.source,
+        "counts": {what: tally.told() for what, tally in made.tallies.items()},
+        "files": files,
+        **about,
+    }
+    write_durably(folder / MANIFEST, _json(manifest))
+    return manifest
+
+
+def _begun(name: str, recipes: Mapping[str, Recipe], files: Collection[str]) -> Recipe:
+    """Return a file's recipe; where the stage that it goes on from is not made, it begins from where that stage would."""
+    begins_from = recipes[name]["begins_from"]
+    while begins_from.value in recipes and begins_from.value not in files:
+        begins_from = recipes[begins_from.value]["begins_from"]
+    return {**recipes[name], "begins_from": begins_from}
+
+
+def _info(name: str) -> dict[str, Any]:
+    """Return how LLaMA-Factory is to read a file."""
+    roles = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
+    return {"file_name": f"{name}.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": roles}
+
+
+def _json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.llms.base import Decoding
@@ -83,12 +84,4 @@ def method_of(one: QuestionSet, seed: int) -> Method:
     def run(question: str, asking: SelfReasoningAsking) -> Run[Answer]:
         return trajectory(question, asking, one, seed)
 
-    return Method(
-        name=METHOD.name,
-        summary="writes trajectories to train on",
-        source=METHOD.source,
-        roles=("teacher",),
-        options=SelfReasoningAsking,
-        run=run,
-        presets=METHOD.presets,
-    )
+    return replace(METHOD, summary="writes trajectories to train on", roles=("teacher",), options=SelfReasoningAsking, run=run)

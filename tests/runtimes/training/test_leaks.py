@@ -94,7 +94,7 @@ def test_leaks_are_dropped_or_kept_and_told() -> None:
     assert kept.sets == SETS
     assert dropped.told() == {"leaks": "drop", "near": 0.8, "against": {"nq_test": 2}, "found": {"equal": 1, "near": 1}}
     assert kept.leaks == dropped.leaks
-    assert dropped.leaks[1].told()["overlap"] == 0.8
+    assert dropped.leaks[1].overlap == 0.8
 
 
 def test_no_leak_is_no_matter() -> None:

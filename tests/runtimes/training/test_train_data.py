@@ -59,10 +59,27 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def files(out: Path) -> dict[str, bytes]:
+    for file in (out / "data").glob("*.jsonl"):
+        check_lines(lines(file))
     return {file.name: file.read_bytes() for file in sorted((out / "data").iterdir())}
 
 
+def check_lines(some: list[dict[str, Any]]) -> None:
+    """What TRL and LLaMA-Factory take, and what the package ``datasets`` needs to read a file as one table."""
+    for line in some:
+        assert set(line) == {"messages", "id", "provenance"}
+        roles = [message["role"] for message in line["messages"]]
+        turns = roles[1:] if roles[0] == "system" else roles
+        assert turns == ["user", "assistant"] * (len(turns) // 2), roles
+        assert all(set(message) == {"role", "content"} and message["content"].strip() for message in line["messages"])
+        for value in line["provenance"].values():
+            assert isinstance(value, str | bool | int | float) or all(isinstance(item, str) for item in value)
+    assert len({line["id"] for line in some}) == len(some)
+    assert len({tuple((name, type(value)) for name, value in line["provenance"].items()) for line in some}) == 1
+
+
 def manifest(out: Path) -> dict[str, Any]:
+    files(out)
     found: dict[str, Any] = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     return found
 
