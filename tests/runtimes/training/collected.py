@@ -27,3 +27,17 @@ def targets(examples: list[Example]) -> list[str]:
 
 def field_of(examples: list[Example], name: str) -> list[Any]:
     return [example.provenance[name] for example in examples]
+
+
+def check_lines(some: list[dict[str, Any]]) -> None:
+    """What TRL and LLaMA-Factory take, and what the package ``datasets`` needs to read a file as one table."""
+    for line in some:
+        assert set(line) == {"messages", "id", "provenance"}
+        roles = [message["role"] for message in line["messages"]]
+        turns = roles[1:] if roles[0] == "system" else roles
+        assert turns == ["user", "assistant"] * (len(turns) // 2), roles
+        assert all(set(message) == {"role", "content"} and message["content"].strip() for message in line["messages"])
+        for value in line["provenance"].values():
+            assert isinstance(value, str | bool | int | float) or all(isinstance(item, str) for item in value)
+    assert len({line["id"] for line in some}) == len(some)
+    assert len({tuple((name, type(value)) for name, value in line["provenance"].items()) for line in some}) == 1

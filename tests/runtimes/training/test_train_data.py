@@ -13,6 +13,7 @@ import pytest
 from tests.runtimes.command_line import Command
 from tests.runtimes.evaluation.tiny_nli import save_tiny_classifier
 from tests.runtimes.llms.tiny import save_tiny_llama
+from tests.runtimes.training.collected import check_lines
 from tests.runtimes.training.trajectories import trajectory
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
@@ -62,20 +63,6 @@ def files(out: Path) -> dict[str, bytes]:
     for file in (out / "data").glob("*.jsonl"):
         check_lines(lines(file))
     return {file.name: file.read_bytes() for file in sorted((out / "data").iterdir())}
-
-
-def check_lines(some: list[dict[str, Any]]) -> None:
-    """What TRL and LLaMA-Factory take, and what the package ``datasets`` needs to read a file as one table."""
-    for line in some:
-        assert set(line) == {"messages", "id", "provenance"}
-        roles = [message["role"] for message in line["messages"]]
-        turns = roles[1:] if roles[0] == "system" else roles
-        assert turns == ["user", "assistant"] * (len(turns) // 2), roles
-        assert all(set(message) == {"role", "content"} and message["content"].strip() for message in line["messages"])
-        for value in line["provenance"].values():
-            assert isinstance(value, str | bool | int | float) or all(isinstance(item, str) for item in value)
-    assert len({line["id"] for line in some}) == len(some)
-    assert len({tuple((name, type(value)) for name, value in line["provenance"].items()) for line in some}) == 1
 
 
 def manifest(out: Path) -> dict[str, Any]:
