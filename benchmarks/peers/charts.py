@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.peers.groups import GROUPS
-from wikidx.runtimes.evaluation.reports.plots import COLORS, STYLE, spread
+from wikidx.runtimes.evaluation.reports.plots import COLORS, STYLE
 
 OURS = COLORS[0]
 PEERS = (COLORS[1], COLORS[2], COLORS[3])
@@ -158,3 +158,29 @@ def _save(figure: Figure, path: Path) -> None:
     figure.savefig(pixels, format="png", dpi=_DPI)
     with Image.open(pixels) as image:
         image.convert("RGB").quantize(_COLORS_IN_FILE).save(path, optimize=True)
+
+
+def spread(heights: Sequence[float], least: float) -> list[float]:
+    """Return heights for labels at these heights: at least ``least`` apart, in the same order, and as near as that allows.
+
+    Labels too near one another become a pile around their mean; piles that meet are joined.
+    """
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    piles = list[list[int]]()
+    for place in order:
+        piles.append([place])
+        while len(piles) > 1 and _bottom(piles[-1], heights, least) - _top(piles[-2], heights, least) < least:
+            piles[-2:] = [piles[-2] + piles[-1]]
+    placed = dict[int, float]()
+    for pile in piles:
+        bottom = _bottom(pile, heights, least)
+        placed |= {place: bottom + step * least for step, place in enumerate(pile)}
+    return [placed[place] for place in range(len(heights))]
+
+
+def _bottom(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
+    return sum(heights[place] for place in pile) / len(pile) - least * (len(pile) - 1) / 2
+
+
+def _top(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
+    return _bottom(pile, heights, least) + least * (len(pile) - 1)

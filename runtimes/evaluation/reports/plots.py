@@ -1,6 +1,7 @@
 """Plots of results: recall curves, bars with intervals and the papers' marks, cost against accuracy.
 
-Lines and points are labelled where they are, colours (Okabe and Ito's) can be told apart by the colour-blind, and shapes differ as well.
+Points are labelled where they are and lines in the order of their ends; colours (Okabe and Ito's) can be told apart by the colour-blind,
+and shapes differ as well.
 Figures are drawn without a display.
 """
 
@@ -40,8 +41,6 @@ STYLE: dict[Any, Any] = {  # of rcParams
     "svg.hashsalt": "idx",  # the same figure is the same file
 }
 _ROW = 0.34  # inches a bar
-_LINE = 0.17  # inches a label needs
-_AXES_HEIGHT = 3.8  # inches, of curves
 _LONGEST = 36  # characters of a label
 _FOUR = 4  # panels make a square
 _MUCH = 8  # times: costs that differ more are drawn on a logarithmic axis
@@ -71,15 +70,15 @@ def curves(title: str, of: Mapping[str, Mapping[int, Interval]], *, measure: str
         measure: what the share is; the axis is called "measure@k, %".
     """
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, _AXES_HEIGHT + 1), layout="constrained")
+        figure = Figure(figsize=(8, 4.8), layout="constrained")
         axes = figure.subplots()
         depths = sorted({k for curve in of.values() for k in curve})
-        for number, curve in enumerate(of.values()):
+        for number, (name, curve) in enumerate(of.items()):
             ks = sorted(curve)
             means, lows, highs = ([100 * end for end in ends] for ends in zip(*(curve[k][:3] for k in ks), strict=True))
             color = COLORS[number % len(COLORS)]
             axes.fill_between(ks, lows, highs, color=color, alpha=0.13, linewidth=0)
-            axes.plot(ks, means, color=color, marker=_SHAPES[number % len(_SHAPES)], markersize=5, linewidth=1.6)
+            axes.plot(ks, means, color=color, marker=_SHAPES[number % len(_SHAPES)], markersize=5, linewidth=1.6, label=_short(name))
         axes.set_xscale("log")
         axes.set_xticks(depths, [str(k) for k in depths])
         axes.minorticks_off()
@@ -87,7 +86,8 @@ def curves(title: str, of: Mapping[str, Mapping[int, Interval]], *, measure: str
         axes.set_ylabel(f"{measure}@k, %")
         axes.set_title(title)
         axes.grid(visible=True, axis="y", alpha=0.25)
-        _label_ends(axes, {name: (max(curve), 100 * curve[max(curve)].mean) for name, curve in of.items()})
+        by_end = sorted(zip(of.values(), axes.get_lines(), strict=True), key=lambda one: -one[0][max(one[0])].mean)
+        axes.legend(handles=[line for _, line in by_end], loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor="linecolor")
         return figure
 
 
@@ -156,52 +156,6 @@ def svg(figure: Figure) -> str:
 def _short(name: str) -> str:
     """Return a name that leaves room for the plot: its beginning and its end."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 + 1 :]}"
-
-
-def spread(heights: Sequence[float], least: float) -> list[float]:
-    """Return heights for labels at these heights: at least ``least`` apart, in the same order, and as near as that allows.
-
-    Labels too near one another become a pile around their mean; piles that meet are joined.
-    """
-    order = sorted(range(len(heights)), key=lambda place: heights[place])
-    piles = list[list[int]]()
-    for place in order:
-        piles.append([place])
-        while len(piles) > 1 and _bottom(piles[-1], heights, least) - _top(piles[-2], heights, least) < least:
-            piles[-2:] = [piles[-2] + piles[-1]]
-    placed = dict[int, float]()
-    for pile in piles:
-        bottom = _bottom(pile, heights, least)
-        placed |= {place: bottom + step * least for step, place in enumerate(pile)}
-    return [placed[place] for place in range(len(heights))]
-
-
-def _bottom(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
-    return sum(heights[place] for place in pile) / len(pile) - least * (len(pile) - 1) / 2
-
-
-def _top(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
-    return _bottom(pile, heights, least) + least * (len(pile) - 1)
-
-
-def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
-    """Write each line's name right of the axes, as high as its end (k, height) or as near to it as its neighbours allow."""
-    low, high = axes.get_ylim()
-    least = (high - low) * _LINE / _AXES_HEIGHT
-    heights = spread([height for _, height in ends.values()], least)
-    for number, ((name, end), height) in enumerate(zip(ends.items(), heights, strict=True)):
-        color = COLORS[number % len(COLORS)]
-        axes.annotate(
-            _short(name),
-            end,
-            xytext=(1.04, height),
-            textcoords=axes.get_yaxis_transform(),
-            color=color,
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4, "relpos": (0, 0.5)},
-            annotation_clip=False,
-        )
-    axes.set_ylim(low, high)
 
 
 def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval]) -> None:

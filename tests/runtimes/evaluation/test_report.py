@@ -9,12 +9,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from wikidx.runtimes.evaluation.reports.plots import Mark, Point, bars, curves, spread, svg, tradeoffs
+from wikidx.runtimes.evaluation.reports.plots import Mark, Point, bars, curves, svg, tradeoffs
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section, as_html, as_markdown, as_text
 from wikidx.runtimes.evaluation.reports.tables import Column, Table, percent
 from wikidx.runtimes.evaluation.uncertainty import Interval
@@ -141,26 +138,12 @@ def test_labels_of_points_do_not_cover_one_another(seed: int) -> None:
         assert all(Bbox.intersection(one, other) is None for one, other in itertools.combinations(boxes, 2))
 
 
-def test_curves_that_end_together_have_labels_apart() -> None:
+def test_curves_are_named_in_the_order_of_their_ends() -> None:
     figure = curves("R@k", {name: {1: share(0.3), 100: share(0.8 + at / 1000)} for at, name in enumerate(names(7))})
     figure.draw_without_rendering()
-    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the lines to their ends
-    assert len(boxes) == 7
-    assert all(Bbox.intersection(one, other) is None for one, other in itertools.combinations(boxes, 2))
-
-
-@given(st.lists(st.floats(-50, 50), max_size=8), st.floats(0.1, 10))
-def test_spread_heights_keep_their_order_and_distance(heights: list[float], least: float) -> None:
-    placed = spread(heights, least)
-    order = sorted(range(len(heights)), key=lambda at: heights[at])
-    assert all(placed[later] - placed[earlier] >= least - 1e-9 for earlier, later in itertools.pairwise(order))
-    apart = all(heights[later] - heights[earlier] >= least for earlier, later in itertools.pairwise(order))
-    if apart:
-        assert placed == pytest.approx(heights)
-    assert sum(placed) == pytest.approx(sum(heights), abs=1e-6)
-
-
-def test_heights_too_near_are_moved_evenly() -> None:
-    assert spread([5, 5, 20], 2) == [4, 6, 20]
-    assert spread([0, 1, 2.5], 2) == pytest.approx([-5 / 6, 7 / 6, 19 / 6])
-    assert spread([], 1) == []
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == names(7)[::-1]
+    assert [text.get_color() for text in legend.get_texts()] == [line.get_color() for line in figure.axes[0].get_lines()][::-1]
+    assert legend.get_window_extent().x0 >= figure.axes[0].get_window_extent().x1
+    assert figure.bbox.fully_containsx(legend.get_window_extent().x1)
