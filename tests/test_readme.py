@@ -20,7 +20,7 @@ from tests.idx_line import complaint, parse
 from tests.readme_blocks import READMES, anchors, blocks, inline_code, lines, links, prose, shown
 from tests.readme_reader import Reader
 from tests.runtimes.command_line import Command
-from tests.runtimes.test_help import commands
+from tests.runtimes.test_help import PARSED
 from wikidx.corpora import CORPORA
 from wikidx.corpora.known import sample
 from wikidx.runtimes.cli import app
@@ -117,7 +117,7 @@ def parse_shell(line: str) -> None:
 @pytest.mark.parametrize("readme", READMES, ids=named)
 def test_commands_and_options_in_the_text_exist(readme: Path) -> None:
     """Whole lines of ``idx`` in the text are parsed; of parts of lines every option is one of some command."""
-    options = {option for _, command in commands(get_command(app)) for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    options = {option for command in PARSED.values() for one in command.params for option in (*one.opts, *one.secondary_opts)}
     options |= {option for one in get_command(app).params for option in one.opts} | {"--help"} | OTHER_OPTIONS
     for code in inline_code(readme):
         for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):

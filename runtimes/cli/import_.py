@@ -8,20 +8,9 @@ from typing import Annotated
 import typer
 
 from . import completion
-from .examples import examples_of
 from .screen import coverage, say, say_json, steps
 
-app = typer.Typer(
-    help="Adopt an index or embeddings that others have made.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
-)
 
-
-@app.callback()
-def adopt() -> None:
-    """Adopt an index or embeddings that others have made."""
-
-
-@app.command("lucene", epilog=examples_of("import lucene"))
 def lucene(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The directory of a Lucene index, as Pyserini and Anserini make them.")],
     corpus: Annotated[
@@ -44,7 +33,6 @@ def lucene(
         say(f"imported 'lucene' into '{corpus}': {manifest.counts['documents']:,} documents of {manifest.counts['rows']:,} passages")
 
 
-@app.command("embeddings", epilog=examples_of("import embeddings"))
 def embeddings(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of embeddings, as they are published.")],
     corpus: Annotated[

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from tests.idx_line import parse
 from tests.runtimes.command_line import Command
@@ -17,21 +16,19 @@ from wikidx.corpora import CORPORA
 from wikidx.corpora.passage import Passage
 from wikidx.indexer import ENCODERS, VECTOR_INDEXES
 from wikidx.indexer.build import build_index
-from wikidx.runtimes.cli import app
+from wikidx.runtimes.cli import COMMANDS, command_of
 from wikidx.runtimes.cli.examples import EXAMPLES
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.training import find_builder
 
-
-def commands(group: Any, *path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's copy of a click command
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *path, name)
-        else:
-            yield " ".join((*path, name)), command
+PARSED = {path: command_of(path) for path in COMMANDS}
 
 
-COMMANDS = dict(commands(get_command(app)))
+def test_the_list_says_what_each_command_says_of_itself(idx: Command) -> None:
+    for path, (_, about) in COMMANDS.items():
+        *above, name = path.split()
+        assert re.search(rf"^  {name} +{re.escape(about)}$", idx(*above, "--help"), re.MULTILINE)
+        assert PARSED[path].help.startswith(about.rstrip("."))
 
 
 def test_every_command_has_examples() -> None:
