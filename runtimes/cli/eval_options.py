@@ -78,10 +78,10 @@ def scored_runs(paths: Sequence[Path], how: Scoring) -> list[Run]:
         InputError: a run, its questions or a name of a metric cannot be used, or the data sets are not as many as the runs.
         IdxError: a model cannot be opened.
     """
-    from wikidx.runtimes.evaluation.asked import asked_of
+    from wikidx.runtimes.evaluation.asked import asked_of, dataset_name
     from wikidx.runtimes.evaluation.comparing import Run
     from wikidx.runtimes.evaluation.predictions import read
-    from wikidx.runtimes.evaluation.run_facts import dataset_name, run_facts
+    from wikidx.runtimes.evaluation.run_facts import run_facts
     from wikidx.runtimes.evaluation.scoring import score
 
     datasets = _one_each(how.dataset or [], len(paths))

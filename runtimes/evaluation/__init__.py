@@ -8,6 +8,6 @@ reports/    text, Markdown, JSON, HTML and plots
 predictions  what a system has answered, read      asked      the questions that it was asked
 scoring      predictions × questions × figures     comparing  runs side by side
 uncertainty  intervals, paired tests               published  the papers' figures, as data
-run_facts    what made a run                       prediction_files, run_json  files that predictions are read from
+run_facts    run.json: what made a run             prediction_files  files that predictions are read from
 normalizing  answers as evaluators compare them
 """

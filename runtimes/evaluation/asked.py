@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
+from wikidx.runtimes.evaluation.published import dataset_of
 from wikidx.runtimes.execution.identity import questions_digest
 from wikidx.runtimes.questions import Question, Selection, read_questions, sample_questions, select
 
@@ -30,6 +31,11 @@ class Asked(NamedTuple):
     file: str
     origin: str
     n_missing: int = 0
+
+
+def dataset_name(asked: Asked) -> str:
+    """Return what a run's questions are called: a dataset as the papers name it, otherwise their file without its ending."""
+    return dataset_of(asked.file) or PurePath(asked.file).name.partition(".")[0] or "questions"
 
 
 def asked_of(predictions: Predictions, named: str | None = None, form: str | None = None) -> Asked:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.prediction_files import ANSWERS, records
-from wikidx.runtimes.evaluation.run_json import read_run_json
+from wikidx.runtimes.evaluation.run_facts import read_run_json
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.text import whole_characters
 from wikidx.runtimes.questions import Question

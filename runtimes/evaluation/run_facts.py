@@ -1,14 +1,28 @@
-"""What a run was made with, in a line: for tables of results."""
+"""``run.json`` as evaluation reads it: its shape checked once, and what a run was made with, for tables of results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wikidx.runtimes.evaluation.asked import Asked
-from wikidx.runtimes.evaluation.published import dataset_of
+from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.runtimes.execution.runs import PREDICTIONS, RUN
+from wikidx.runtimes.llms.json_shape import EACH, misfit
 from wikidx.runtimes.llms.naming import BACKENDS
+
+_SHAPE: Mapping[str, Any] = {
+    "settings": {
+        "questions": {"sha256": str, "n": int, "protocol": str, "sample": {"n": int, "seed": int}},
+        "models": {EACH: {}},
+        "switches": {EACH: {}},
+        "search": {},
+    },
+    "sessions": [{"questions": int, "source": {"file": str, "format": str}}],
+}
+"""What is read of it; whatever is not there, or null, is unknown, but for the first two names."""
 
 
 class RunFacts(NamedTuple):
@@ -31,6 +45,29 @@ class RunFacts(NamedTuple):
     k: str = ""
 
 
+def read_run_json(folder: Path) -> Mapping[str, Any]:
+    """Return ``run.json`` of a run's folder; empty: there is none.
+
+    Raises:
+        ArtifactDamaged: it is not JSON, or not what ``idx run`` writes.
+    """
+    file = folder / RUN
+    if not file.is_file():
+        return MappingProxyType({})
+    try:
+        about = json_value(file.read_bytes())
+    except ValueError as error:
+        raise _damaged(file, str(error)) from error
+    wrong = misfit(about, _SHAPE, "it") or next((f"it has no '{name}'" for name in _SHAPE if about.get(name) is None), None)
+    if wrong is not None:
+        raise _damaged(file, wrong)
+    return MappingProxyType(about)
+
+
+def _damaged(file: Path, why: str) -> ArtifactDamaged:
+    return ArtifactDamaged(f"{file} cannot be read ({why}): restore it, or name the file {PREDICTIONS} alone")
+
+
 def run_facts(about: Mapping[str, Any]) -> RunFacts:
     """Return the facts of a run from its ``run.json``."""
     settings = about.get("settings") or {}
@@ -43,11 +80,6 @@ def run_facts(about: Mapping[str, Any]) -> RunFacts:
     k = (settings.get("switches") or {}).get("k") or {}
     method, corpus = str(settings.get("method") or ""), str(search.get("corpus") or "")
     return RunFacts(method, model, retriever, corpus, str(settings.get("seed", "")), str(k.get("value", "")))
-
-
-def dataset_name(asked: Asked) -> str:
-    """Return what a run's questions are called: a dataset as the papers name it, otherwise their file without its ending."""
-    return dataset_of(asked.file) or PurePath(asked.file).name.partition(".")[0] or "questions"
 
 
 def _model(about: Mapping[str, Any]) -> str:

@@ -12,14 +12,12 @@ from wikidx.runtimes.evaluation.uncertainty import FloatArray, Interval, interva
 from wikidx.runtimes.questions import Question
 
 from .report import Drawing, Report, Section
-from .tables import Cell, Column, Table, json_value, percent, records, shown, signed_percent
+from .tables import Cell, Column, Table, json_value, p_value, percent, records, shown, signed_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION, GROUP, RUN = "question", "group", "run"  # what a retriever was asked: the question alone, or with others; a run: not by idx
-
-_LEAST_P = 0.001  # shown
 
 
 class Scored(NamedTuple):
@@ -93,7 +91,7 @@ def differences(found: Evaluation) -> Table | None:
         return None
     columns = [Column("retriever"), Column("asked"), Column("against"), Column("which was asked")]
     for name in names:
-        columns += [Column(_heading(name), signed_percent), Column(f"p ({_heading(name)})", _shown_p)]
+        columns += [Column(_heading(name), signed_percent), Column(f"p ({_heading(name)})", p_value)]
     rows = list[list[Cell]]()
     for one in found.scored[1:]:
         alone = (other for other in found.scored if one.asked == GROUP and other[:2] == (one.retriever, QUESTION))
@@ -159,10 +157,6 @@ def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], found:
     columns = [Column("retriever"), Column("asked"), *(Column(_heading(name), show) for name in names)]
     rows: list[list[Cell]] = [[one.retriever, one.asked, *(_interval(one, name, found) for name in names)] for one in found.scored]
     return Table(columns, rows, title)
-
-
-def _shown_p(p: Cell) -> str:
-    return f"<{_LEAST_P}" if isinstance(p, float) and p < _LEAST_P else shown(p)
 
 
 def _plots(found: Evaluation) -> list[Drawing]:

@@ -34,24 +34,12 @@ def shown(value: Cell) -> str:
 
 def percent(value: Cell) -> str:
     """Return a share between 0 and 1 in per cent to one place, as the papers do, without the sign."""
-    match value:
-        case Interval():
-            return _with_ends(value, "{:.1f}", 100)
-        case float() | int():
-            return f"{100 * value:.1f}" if math.isfinite(value) else ABSENT
-        case _:
-            return shown(value)
+    return _in_percent(value, "{:.1f}")
 
 
 def signed_percent(value: Cell) -> str:
     """Return a difference of shares in points, with its sign."""
-    match value:
-        case Interval():
-            return _with_ends(value, "{:+.1f}", 100)
-        case float() | int():
-            return f"{100 * value:+.1f}" if math.isfinite(value) else ABSENT
-        case _:
-            return shown(value)
+    return _in_percent(value, "{:+.1f}")
 
 
 def brief(value: Cell) -> str:
@@ -68,6 +56,16 @@ def brief(value: Cell) -> str:
 def p_value(value: Cell) -> str:
     """Return a p to three places."""
     return "<0.001" if isinstance(value, float) and value < 0.0005 else shown(value)
+
+
+def _in_percent(value: Cell, form: str) -> str:
+    match value:
+        case Interval():
+            return _with_ends(value, form, 100)
+        case float() | int():
+            return form.format(100 * value) if math.isfinite(value) else ABSENT
+        case _:
+            return shown(value)
 
 
 def _with_ends(value: Interval, form: str, scale: float) -> str:

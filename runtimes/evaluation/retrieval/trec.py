@@ -87,25 +87,21 @@ def in_trec_order(scores: Mapping[str, float]) -> list[str]:
 def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield where each line is, and its columns."""
     n_lines = 0
-    for number, line in enumerate(_bytes(path), 1):
-        where = f"{path}, line {number}"
-        try:
-            columns = [column.decode() for column in line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").split()]
-        except UnicodeDecodeError as error:
-            raise InputError(f"{where}: not UTF-8 ({error})") from error
-        if not columns:
-            continue
-        if len(columns) != n_columns:
-            raise InputError(f"{where}: {len(columns)} columns, {n_columns} are needed: {' '.join(columns):.80}")
-        n_lines += 1
-        yield where, columns
+    with reading(path) as file:
+        for number, line in enumerate(lines_of(file, str(path)), 1):
+            where = f"{path}, line {number}"
+            try:
+                columns = [column.decode() for column in line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").split()]
+            except UnicodeDecodeError as error:
+                raise InputError(f"{where}: not UTF-8 ({error})") from error
+            if not columns:
+                continue
+            if len(columns) != n_columns:
+                raise InputError(f"{where}: {len(columns)} columns, {n_columns} are needed: {' '.join(columns):.80}")
+            n_lines += 1
+            yield where, columns
     if not n_lines:
         raise InputError(f"{path} has no lines")
-
-
-def _bytes(path: Path) -> Iterator[bytes]:
-    with reading(path) as file:
-        yield from lines_of(file, str(path))
 
 
 def _score(text: str, where: str) -> float:

@@ -14,10 +14,10 @@ import pytest
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
-from wikidx.runtimes.evaluation.asked import Asked, asked_of
+from wikidx.runtimes.evaluation.asked import Asked, asked_of, dataset_name
 from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, read
-from wikidx.runtimes.evaluation.run_facts import dataset_name, run_facts
+from wikidx.runtimes.evaluation.run_facts import run_facts
 from wikidx.runtimes.evaluation.scoring import (
     EMPTY,
     EMPTY_GOLD,
