@@ -38,6 +38,7 @@ from wikidx.retrievers.base import Ranking, Retriever
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.cluster.service import Layout, ShardService
 from wikidx.retrievers.errors import ServiceError
+from wikidx.retrievers.opening import OpenRetriever
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
@@ -53,11 +54,18 @@ Times = list[float]
 
 
 class Watched(ShardService):
-    """Notes for each search the time of its slowest shard, and what it took beyond that."""
+    """Notes for each search the time of its slowest shard, and what it took beyond that; ``opener`` opens retrievers over what is served."""
 
     def __init__(self, settings: Settings, layout: Layout, metrics: Metrics) -> None:
         super().__init__(settings, layout, metrics)
         self.noted = list[tuple[float, float]]()
+        self.opener: OpenRetriever
+
+    @contextmanager
+    def exchange(self) -> Iterator[OpenRetriever]:
+        """Start the shards, and keep what opens retrievers over them."""
+        with super().exchange() as self.opener:
+            yield self.opener
 
     def observe(self, slowest_s: float, beyond_s: float) -> None:
         """Note a search."""
@@ -172,7 +180,7 @@ def measure(corpus: str, retriever: str, sizes: Sequence[int], options: argparse
         ):
             for size in sizes:
                 batches = [questions[first : first + size] for first in range(0, (options.searches + _WARM_UP) * size, size)]
-                first = called(shards(corpus, retriever.split("+")[-1], open_store(corpus), device="cpu"), batches, shards)
+                first = called(shards.opener(corpus, retriever.split("+")[-1], open_store(corpus), device="cpu"), batches, shards)
                 whole, one = timed(remote, batches, options.k, shards), timed(single, batches, options.k, None)
                 rows.append(
                     {

@@ -10,7 +10,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +25,14 @@ from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
 from wikidx.retrievers.naming import RetrieverName
-from wikidx.retrievers.opening import open_query_encoder, open_retriever
+from wikidx.retrievers.opening import OpenRetriever, open_query_encoder, open_retriever
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.settings import Settings
 
 from .placing import check_device, needs_gpus, placed, working_nodes
 from .replicas import Replica, ReplicatedShard, watch
 from .shard import Description, Holding, key_of, start_actor
-from .sharded import ShardedIndex
+from .sharded import Observe, ShardedIndex
 
 _LOG = logging.getLogger("idx.server")
 
@@ -59,14 +60,44 @@ class Layout:
         return len(working_nodes()) if self.shards is None else self.shards
 
 
-@dataclass(slots=True, eq=False)
 class Generation:
-    """All processes over the indexes as they were built at one time; they end at ``ends_at``, on the clock of ``time.monotonic``."""
+    """All processes over the indexes as they were built at one time.
 
-    identities: Mapping[Index, IndexIdentity]
-    shards: list[ReplicatedShard]
-    descriptions: Mapping[str, Description]
-    ends_at: float = math.inf
+    Args:
+        identities: of these indexes.
+        observe: called after each search; see ``sharded.Observe``.
+
+    Attributes:
+        shards: the processes.
+        descriptions: of the indexes, once the shards are open.
+        ends_at: when they end, on the clock of ``time.monotonic``.
+    """
+
+    def __init__(self, identities: Mapping[Index, IndexIdentity], observe: Observe) -> None:
+        self.identities, self._observe = identities, observe
+        self.shards: list[ReplicatedShard] = []
+        self.descriptions: Mapping[str, Description] = {}
+        self.ends_at = math.inf
+
+    def open(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        """Open a retriever over the shards, or in this process what is searched by words. Queries are encoded here.
+
+        Raises:
+            ArtifactMismatch: the store, or the index, has been exchanged since the shards were started.
+            IdxError: as ``opening.open_retriever`` does.
+        """
+        if name in INDEXES:
+            return open_retriever(corpus, name, store, device=device)
+        identity = self.identities[corpus, name]
+        if store.fingerprint != identity.fingerprint:
+            raise ArtifactMismatch(
+                f"the passages of '{corpus}' are {store.fingerprint:.12}, the shards of '{name}' are of {identity.fingerprint:.12}: "
+                "they were exchanged while shards were started: start again once nothing is being built"
+            )
+        check_identity(corpus, name, identity)
+        key = key_of(corpus, name)
+        index = ShardedIndex(key, self.shards, self.descriptions[key], self._observe)
+        return DenseRetriever(open_query_encoder(corpus, name, device=device), index, index)
 
     def end(self) -> None:
         """End the processes."""
@@ -76,7 +107,7 @@ class Generation:
 
 
 class ShardService:
-    """Starts the shards of what a server serves, and opens first stages that search them; a ``server.catalog.Cluster``.
+    """Starts the shards of what a server serves, and exchanges them for those of what is built later; a ``server.catalog.Cluster``.
 
     Args:
         settings: of the server.
@@ -93,14 +124,17 @@ class ShardService:
         self.n_shards = layout.n_shards()
         self._on_gpus: bool | None = None  # decided at first: later generations are no slower
         self._served: Generation | None = None
-        self._begun: Generation | None = None
         self._before: list[Generation] = []  # which go on until all that they were asked is answered
         self._changing = threading.Lock()
         self._is_ending = threading.Event()
         self._watching: threading.Thread | None = None
 
-    def begin(self) -> None:
-        """Start processes over what is built now, and wait until all are open.
+    @contextmanager
+    def exchange(self) -> Iterator[OpenRetriever]:
+        """Start processes over what is built now, and yield what opens retrievers over them, once all are open.
+
+        They serve when the block ends, and the processes before end when no search can be waiting for them any more. If something is raised
+        they end, and those before go on. One exchange waits for another.
 
         Raises:
             StorageError: a node does not see the files.
@@ -110,81 +144,35 @@ class ShardService:
         with self._changing:
             if self._is_ending.is_set():
                 raise IdxError("the server is being ended: no shard is started any more")
-            offers = self._settings.offers
-            names = [(corpus, name) for corpus, retriever in offers for name in RetrieverName.parse(retriever).parts]
-            identities = {index: index_identity(*index) for index in dict.fromkeys(names) if index[1] not in INDEXES}
-            for (corpus, name), identity in identities.items():
-                if identity.n_rows < self.n_shards:
-                    raise InputError(f"'{name}' of '{corpus}' has {identity.n_rows:,} rows: it cannot be cut into {self.n_shards} shards")
-                check_readable(index_path(corpus, name) / "manifest.json")
-            if not identities:
-                _LOG.warning("nothing that is served is searched by vectors: this process searches it, and no shard is started")
-            begun = Generation(identities, self._start(identities) if identities else [], {})
+            begun = Generation(self._identities(), self.observe)
             try:
+                if begun.identities:
+                    begun.shards = self._start(begun.identities)
                 for shard in begun.shards:
                     for replica in shard.replicas:
                         begun.descriptions = describe(shard.number, replica, self._is_ending.is_set)
                         replica.is_ready = True
+                yield begun.open
             except BaseException:
                 begun.end()
                 raise
-            self._begun = begun
-
-    def commit(self) -> None:
-        """Serve what was begun; the processes before end when no search can be waiting for them any more.
-
-        Raises:
-            IdxError: nothing was begun, or all has ended since.
-        """
-        with self._changing:
-            if self._begun is None:
-                raise IdxError("no shard has been started that could be served")
-            before, self._served, self._begun = self._served, self._begun, None
-            if before is not None:
-                before.ends_at = time.monotonic() + self._settings.limits.deadline_s + _GRACE_S
-                self._before.append(before)
+            if self._served is not None:
+                self._served.ends_at = time.monotonic() + self._settings.limits.deadline_s + _GRACE_S
+                self._before.append(self._served)
+            self._served = begun
             if self._watching is None:
                 self._watching = threading.Thread(target=self._watch, name="watching shards", daemon=True)
                 self._watching.start()
 
-    def abandon(self) -> None:
-        """End what was begun."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun.end()
-
     def stop(self) -> None:
-        """End all; nothing may be searched any more, nor be begun. May be called again."""
+        """End all; nothing may be searched any more, nor be started. May be called again."""
         self._is_ending.set()
-        if self._watching is not None:
-            self._watching.join()
-        with self._changing:  # what is being begun is given up now
+        with self._changing:  # what is being started is given up now
+            if self._watching is not None:
+                self._watching.join()
             for generation in self._generations():
                 generation.end()
-            self._served, self._begun, self._before = None, None, []
-
-    def __call__(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        """Open a first stage: over the latest generation, or in this process what is searched by words. Queries are encoded here.
-
-        Raises:
-            ArtifactMismatch: the store, or the index, has been exchanged since the generation was begun.
-            IdxError: as ``opening.open_retriever`` does.
-        """
-        if name in INDEXES:
-            return open_retriever(corpus, name, store, device=device)
-        generation = self._begun or self._served
-        if generation is None:
-            raise IdxError("no shard has been started")
-        identity = generation.identities[corpus, name]
-        if store.fingerprint != identity.fingerprint:
-            raise ArtifactMismatch(
-                f"the passages of '{corpus}' are {store.fingerprint:.12}, the shards of '{name}' are of {identity.fingerprint:.12}: "
-                "they were exchanged while shards were started: start again once nothing is being built"
-            )
-        check_identity(corpus, name, identity)
-        key = key_of(corpus, name)
-        index = ShardedIndex(key, generation.shards, generation.descriptions[key], self.observe)
-        return DenseRetriever(open_query_encoder(corpus, name, device=device), index, index)
+            self._served, self._before = None, []
 
     def describe(self) -> list[dict[str, Any]]:
         """Return how each shard is, with each replica's node, process, searches, and bytes of memory."""
@@ -196,7 +184,19 @@ class ShardService:
         self._metrics.shard_overhead_seconds.observe(max(0.0, beyond_s))
 
     def _generations(self) -> list[Generation]:
-        return [generation for generation in (self._begun, self._served, *self._before) if generation is not None]
+        return [*self._before, *([self._served] if self._served is not None else [])]
+
+    def _identities(self) -> dict[Index, IndexIdentity]:
+        """Return which indexes over vectors are to be served, as they are built now."""
+        names = [(corpus, name) for corpus, retriever in self._settings.offers for name in RetrieverName.parse(retriever).parts]
+        identities = {index: index_identity(*index) for index in dict.fromkeys(names) if index[1] not in INDEXES}
+        for (corpus, name), identity in identities.items():
+            if identity.n_rows < self.n_shards:
+                raise InputError(f"'{name}' of '{corpus}' has {identity.n_rows:,} rows: it cannot be cut into {self.n_shards} shards")
+            check_readable(index_path(corpus, name) / "manifest.json")
+        if not identities:
+            _LOG.warning("nothing that is served is searched by vectors: this process searches it, and no shard is started")
+        return identities
 
     def _start(self, identities: Mapping[Index, IndexIdentity]) -> list[ReplicatedShard]:
         """Start all processes, those of one shard on different nodes if there are enough."""

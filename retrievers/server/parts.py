@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ Identity = tuple[int, int, int] | None
 Name = tuple[str, str]  # corpus, index or PASSAGES
 
 PASSAGES = "passages"
-_BYTES = 8
 
 
 def identity_of(path: Path) -> Identity:
@@ -39,8 +37,10 @@ class FirstOpened:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._places = {name: place for place, name in enumerate(_names(settings))}
-        self._found = memoryview(mmap.mmap(-1, max(1, len(self._places)) * _BYTES)).cast("q")
+        offers = ((corpus, RetrieverName.parse(retriever)) for corpus, retriever in settings.offers)
+        names = dict.fromkeys((corpus, part) for corpus, retriever in offers for part in (PASSAGES, *retriever.parts))
+        self._places = {name: place for place, name in enumerate(names)}
+        self._found = RawArray("q", len(names))
 
     def check(self, name: Name, identity: Identity) -> None:
         """Take note of an artefact that is about to be opened for the first time.
@@ -58,12 +58,6 @@ class FirstOpened:
             raise ArtifactMismatch(
                 f"'{index}' of '{corpus}' has been replaced since the server was started: restart it to serve the new one"
             )
-
-
-def _names(settings: Settings) -> Iterable[Name]:
-    """Return the names of everything that is opened."""
-    opened = ((corpus, name) for corpus, retriever in settings.offers for name in (PASSAGES, *RetrieverName.parse(retriever).parts))
-    return dict.fromkeys(opened)
 
 
 @dataclass(frozen=True, slots=True)

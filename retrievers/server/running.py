@@ -21,7 +21,7 @@ from wikidx.corpora.errors import IdxError
 from wikidx.retrievers.opening import OpenRetriever
 
 from .access_log import AccessLog
-from .catalog import Catalog
+from .catalog import Catalog, Cluster
 from .front import Front
 from .metrics import Metrics
 from .parts import FirstOpened
@@ -54,7 +54,7 @@ class _Server(uvicorn.Server):
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        if self._catalog.can_reload:
+        if self._catalog.cluster is not None:
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: reload_behind(self._catalog))
         try:
             yield
@@ -103,6 +103,7 @@ def reload_behind(catalog: Catalog) -> threading.Thread:
     def reload() -> None:
         try:
             catalog.reload()
+            _LOG.info("what is built now is served")
         except IdxError as error:
             _LOG.error("what was served goes on being served: %s", error)
         except Exception:  # which nobody else would tell
@@ -120,7 +121,7 @@ class Service:
         settings: of the server.
         listening: the socket.
         metrics: where it counts.
-        open_stage: opens first stages; by default ``opening.open_retriever``.
+        source: opens retrievers, or a cluster; by default ``opening.open_retriever``.
         first: what other processes have opened; None: there are none.
     """
 
@@ -129,10 +130,10 @@ class Service:
         settings: Settings,
         listening: socket.socket,
         metrics: Metrics,
-        open_stage: OpenRetriever | None = None,
+        source: OpenRetriever | Cluster | None = None,
         first: FirstOpened | None = None,
     ) -> None:
-        self._settings, self._listening, self._metrics, self._open_stage = settings, listening, metrics, open_stage
+        self._settings, self._listening, self._metrics, self._source = settings, listening, metrics, source
         self._first = first or FirstOpened(settings)
         self._opening = Future[None]()
         self._has_process = False
@@ -168,7 +169,7 @@ class Service:
 
     async def _serve(self) -> None:
         settings = self._settings
-        self._catalog = catalog = Catalog(settings, self._metrics, self._first, self._open_stage)
+        self._catalog = catalog = Catalog(settings, self._metrics, self._first, self._source)
         log = AccessLog(is_on=settings.access_log)
         front = Front(settings, self._metrics, log, catalog)
         self._server = _Server(settings, front, log, catalog)

@@ -63,14 +63,13 @@ class Searching:
     async def _rankings(
         self, request: Request, asked: Asked, groups: Groups, options: SearchOptions, lost: set[NotSearched] | None = None
     ) -> list[Ranking]:
-        served, searcher = self._catalog.find(asked.corpus, asked.retriever)
-        name = served.corpus, served.retriever
-        check_size(self._limits, groups, options, len(RetrieverName.parse(served.retriever).parts))
+        name, batcher, searcher = self._catalog.find(asked.corpus, asked.retriever)
+        check_size(self._limits, groups, options, len(RetrieverName.parse(name[1]).parts))
         timeout_s = min(asked.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
         answer: asyncio.Future[list[Ranking]] = asyncio.get_running_loop().create_future()
         search = Search(name, searcher, groups, options, time.monotonic() + timeout_s, answer, lost)
-        served.batcher.submit(search)
-        request.state.logged = {"corpus": served.corpus, "retriever": served.retriever, "queries": search.n_queries}
+        batcher.submit(search)
+        request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}
         return await _answer(request, answer, timeout_s)
 
 

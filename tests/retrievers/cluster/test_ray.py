@@ -220,7 +220,7 @@ def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> 
 def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  # noqa: ANN401
     settings = Settings(corpora=("made",), retrievers=("minilm",))
     with pytest.raises(InputError, match="'minilm' of 'made' has 60 rows: it cannot be cut into 61 shards"):
-        ShardService(settings, Layout(shards=61), Metrics()).begin()
+        ShardService(settings, Layout(shards=61), Metrics()).exchange().__enter__()
     with pytest.raises(InputError, match="--replicas 0: at least 1 is needed"):
         Layout(shards=1, replicas=0)
 

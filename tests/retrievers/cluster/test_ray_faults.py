@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
 from wikidx.retrievers.cluster.service import Layout, ShardService
 from wikidx.retrievers.cluster.shard import Search, Timed
 from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
-from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.opening import OpenRetriever, open_searcher
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.settings import Settings
 
@@ -202,32 +203,33 @@ def test_a_shard_that_could_not_be_opened_again_is_once_it_can_be() -> None:
 def test_shards_of_another_store_are_not_opened() -> None:
     build("changed", some_passages(N))
     shards = service(corpus="changed")
-    try:
-        shards.begin()
+    with shards.exchange() as opener:
         build("changed", some_passages(N)[::-1])
         with pytest.raises(ArtifactMismatch, match=r"the passages of 'changed' are \S+, the shards of 'minilm' are of"):
-            shards("changed", "minilm", open_store("changed"), device="cpu")
-    finally:
-        shards.stop()
+            opener("changed", "minilm", open_store("changed"), device="cpu")
+    shards.stop()
 
 
 class Gated(ShardService):
-    """Waits before it opens a first stage, then may fail; counts how often it was begun."""
+    """Waits before it opens a retriever, then may fail; counts exchanges."""
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments)
         self.gate, self.fails, self.n_begun, self.processes = threading.Event(), False, 0, set[int]()
 
-    def begin(self) -> None:
-        super().begin()
-        self.n_begun += 1
+    @contextmanager
+    def exchange(self) -> Iterator[OpenRetriever]:
+        with super().exchange() as opener:
 
-    def __call__(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        assert self.gate.wait(60)
-        self.processes = shard_processes()
-        if self.fails:
-            raise RuntimeError("a stage that cannot be opened")
-        return super().__call__(corpus, name, store, device=device)
+            def gated(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+                assert self.gate.wait(60)
+                self.processes = shard_processes()
+                if self.fails:
+                    raise RuntimeError("a stage that cannot be opened")
+                return opener(corpus, name, store, device=device)
+
+            self.n_begun += 1
+            yield gated
 
 
 def test_a_reload_during_opening_waits_for_it_and_one_that_fails_is_undone() -> None:
@@ -255,20 +257,20 @@ def test_a_reload_during_opening_waits_for_it_and_one_that_fails_is_undone() -> 
     wait_until(lambda: not shard_processes(), 20)
 
 
-def test_the_end_ends_those_before_and_what_is_begun() -> None:
+def test_the_end_ends_those_before_and_waits_for_an_exchange() -> None:
     shards = service()
-    with pytest.raises(IdxError, match="no shard has been started"):
-        shards.commit()
     for _ in range(2):
-        shards.begin()
-        shards.commit()
-    shards.begin()
-    assert len(shard_processes()) == 6
-    shards.stop()
+        with shards.exchange():
+            pass
+    with shards.exchange():
+        assert len(shard_processes()) == 6
+        ending = threading.Thread(target=shards.stop)
+        ending.start()
+    ending.join(20)
     wait_until(lambda: not shard_processes(), 20)
     shards.stop()
-    with pytest.raises(IdxError, match="is being ended"):
-        shards.begin()
+    with pytest.raises(IdxError, match="is being ended"), shards.exchange():
+        pass
 
 
 def test_nodes_without_processors_get_no_shard_and_gpus_that_are_not_there_are_not_waited_for(cluster: Any) -> None:  # noqa: ANN401
@@ -276,7 +278,7 @@ def test_nodes_without_processors_get_no_shard_and_gpus_that_are_not_there_are_n
     with pytest.raises(InputError, match="--device cuda:1 with --ray: say auto, cpu or cuda"):
         service(device="cuda:1")
     with pytest.raises(InputError, match=r"2 processes \(shards times replicas\) need a GPU each, the Ray cluster has 0"):
-        service(device="cuda").begin()
+        service(device="cuda").exchange().__enter__()
 
 
 def test_a_shard_whose_node_is_lost_is_shown_where_it_is(cluster: Any) -> None:  # noqa: ANN401

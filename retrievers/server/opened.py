@@ -1,0 +1,84 @@
+"""Stores, retrievers and searchers that are open, and their files as they were then.
+
+Files that were replaced on disk go on being served as they were, because they stay mapped until the process ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wikidx.corpora.build import store_manifest, store_path
+from wikidx.retrievers.base import Reranker, Searcher
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
+from wikidx.retrievers.options import SearchOptions
+
+from .metrics import Metrics
+from .parts import PASSAGES, FirstOpened, Name, Part, identity_of
+from .settings import Settings
+
+_WARM_UP_CHARACTERS = 100
+
+
+class Opened:
+    """What is open of a server's offers.
+
+    Args:
+        settings: of the server.
+        first: what other processes of the server have opened.
+        open_retriever: opens retrievers; None: as everywhere.
+
+    Attributes:
+        corpora: their stores and retrievers.
+        searchers: by corpus and retriever.
+    """
+
+    def __init__(self, settings: Settings, first: FirstOpened, open_retriever: OpenRetriever | None) -> None:
+        self._offers, self._first = settings.offers, first
+        self._parts: dict[Name, Part] = {}
+        self._counted: dict[Name, tuple[int, int]] = {}  # of a cache, hits and misses that the metrics have
+        self.corpora = OpenCorpora(device=settings.device, cache_bytes=settings.cache_bytes, open_one=open_retriever, before=self._note)
+        self.searchers: dict[Name, Searcher] = {}
+
+    def open(self, reranker: Reranker | None) -> None:
+        """Open one searcher after the other, and search once with each, so that whatever a first search has to load or compile is there."""
+        for corpus, retriever in self._offers:
+            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever), reranker)
+            query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
+            searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
+            self.searchers[corpus, retriever] = searcher
+
+    def describe(self, corpus: str) -> dict[str, Any]:
+        """Return what is open of a corpus, with what is on disk of it."""
+        parts = {name: part.describe() for (of, name), part in list(self._parts.items()) if of == corpus}
+        store, retrievers = self.corpora.stores.get(corpus), self.corpora.retrievers
+        parameters = {name: dict(retrievers[corpus, name].parameters) if (corpus, name) in retrievers else {} for name in parts}
+        return {
+            "corpus": corpus,
+            "replaced": any(about["replaced"] for about in parts.values()),
+            "fingerprint": store.fingerprint if store else None,
+            "passages": parts.pop(PASSAGES, None),
+            "indexes": [
+                {"index": name, **about, "parameters": {key: bounds._asdict() for key, bounds in parameters[name].items()}}
+                for name, about in parts.items()
+            ],
+            "retrievers": [{"retriever": name, "ready": (of, name) in self.searchers} for of, name in self._offers if of == corpus],
+        }
+
+    def count_caches(self, metrics: Metrics) -> None:
+        """Bring the counts of the caches up to date."""
+        for name, cache in list(self.corpora.caches.items()):
+            hits, misses = self._counted.get(name, (0, 0))
+            self._counted[name] = n_hits, n_misses = cache.n_hits, cache.n_misses
+            metrics.cache_hits.labels(*name).inc(n_hits - hits)
+            metrics.cache_misses.labels(*name).inc(n_misses - misses)
+
+    def _note(self, corpus: str, index: str | None) -> None:
+        """Take note of what is about to be opened: what comes to lie there later is a replacement."""
+        from wikidx.indexer.catalog import index_manifest, index_path
+
+        path = store_path(corpus) if index is None else index_path(corpus, index)
+        name, identity = (corpus, index or PASSAGES), identity_of(path)
+        self._first.check(name, identity)
+        manifest = store_manifest(corpus) if index is None else index_manifest(corpus, index, None)
+        self._parts[name] = Part(path, manifest, identity)
