@@ -54,7 +54,7 @@ Times = list[float]
 
 
 class Watched(ShardService):
-    """Notes for each search the time of its slowest shard, and what it took beyond that; ``opener`` opens retrievers over what is served."""
+    """Notes for each search the time of its slowest shard, and what it took beyond that; ``opener`` opens retrievers there."""
 
     def __init__(self, settings: Settings, layout: Layout, metrics: Metrics) -> None:
         super().__init__(settings, layout, metrics)

@@ -5,7 +5,7 @@ bm25  dense   queries -> Hits, over an open index      cache     a retriever tha
 naming    "bm25+minilm" -> RetrieverName               opening   names -> open retrievers and searchers, each opened once
 searcher  LocalSearcher: the query path                mcp/      searches as tools for agents (Model Context Protocol)
 kernels   numba on plain arrays                        fusion    several ranked lists -> one: fuse, merge, dedup
-rerank    candidates once more, by the root query      cross_encoder, rerankers: networks that read query and passage
+rerank    candidates once more, by the root query      cross_encoder: networks that read query and passage, by name
 server/   searches over HTTP, and a page               client    wire  errors: ServerClient and RemoteSearcher, which ask it
 cluster/  vectors in ranges of rows on a Ray cluster     cancellation   when a search is no longer of use
 highlight      the words that passages share with queries
@@ -16,7 +16,7 @@ from .options import SearchOptions
 __all__ = ["RERANKERS", "SearchOptions"]
 
 RERANKERS = {
-    "simlm": "wikidx.retrievers.rerankers:SIMLM",
-    "minilm-msmarco": "wikidx.retrievers.rerankers:MINILM",
-    "bge-base": "wikidx.retrievers.rerankers:BGE_BASE",
+    "simlm": "wikidx.retrievers.cross_encoder:SIMLM",
+    "minilm-msmarco": "wikidx.retrievers.cross_encoder:MINILM",
+    "bge-base": "wikidx.retrievers.cross_encoder:BGE_BASE",
 }

@@ -11,6 +11,8 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, Searc
 
 from .options import SearchOptions
 
+DEFAULTS = SearchOptions()
+
 
 class Retriever(Protocol):
     """A first stage: finds rows for queries."""
@@ -84,11 +86,18 @@ class PartialAnswer(NamedTuple):
 class Searcher(Protocol):
     """Answers queries with ranked passages."""
 
-    def search(self, queries: Sequence[str], options: SearchOptions = ...) -> list[Ranking]:
-        """Return one ranking for each query."""
-        ...
+    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+        """Return one ranking for each query; a query that finds nothing has an empty one.
 
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = ...) -> list[Ranking]:
+        Raises:
+            TypeError: ``queries`` is a string, or holds something else than strings.
+            InputError, IdxError: see ``search_groups``.
+        """
+        if isinstance(queries, str):
+            raise TypeError("queries is one string: give a list of queries")
+        return self.search_groups([[query] for query in queries], options)
+
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group of queries."""
         ...
 

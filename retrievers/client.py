@@ -23,14 +23,13 @@ from urllib3.exceptions import TimeoutError as TimedOut
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 
-from .base import PartialAnswer, Ranking, check_groups
+from .base import DEFAULTS, PartialAnswer, Ranking, Searcher, check_groups
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions
 from .wire import SEARCH, not_searched_from_json, ranking_from_json, request_to_json
 
 TIMEOUT_S = 30.0
 
-_DEFAULTS = SearchOptions()
 _RETRIES = 2
 _FIRST_PAUSE_S = 0.1
 _LEAST_S = 0.001
@@ -99,7 +98,7 @@ class ServerClient:
     def search(
         self,
         groups: Sequence[Sequence[str]],
-        options: SearchOptions = _DEFAULTS,
+        options: SearchOptions = DEFAULTS,
         *,
         corpus: str | None = None,
         retriever: str | None = None,
@@ -213,7 +212,7 @@ class ServerClient:
         return urllib3.connection_from_url(self.url, headers=self._headers, maxsize=_MAX_IDLE)
 
 
-class RemoteSearcher:
+class RemoteSearcher(Searcher):
     """Searches one corpus by one retriever of a server; may be used by many threads at once.
 
     Args:
@@ -249,22 +248,11 @@ class RemoteSearcher:
         """Close the connections."""
         self._client.close()
 
-    def search(self, queries: Sequence[str], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each query; a query that finds nothing has an empty one.
-
-        Raises:
-            TypeError: ``queries`` is a string, or holds something else than strings.
-            IdxError: see ``search_groups``.
-        """
-        if isinstance(queries, str):
-            raise TypeError("queries is one string: give a list of queries")
-        return self.search_groups([[query] for query in queries], options)
-
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group of queries; raises as ``ServerClient.search`` does."""
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
 
-    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> PartialAnswer:
+    def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
         """Return what ``search_groups`` does, without the rows of a cluster that nobody can search just now, and which these are."""
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever, partial=True)
 

@@ -1,6 +1,7 @@
 """Cross-encoders: a network reads query and passage together and says how well they fit.
 
-Any sequence-classification checkpoint of Hugging Face's that has one label, or two: no and yes.
+Any sequence-classification checkpoint of Hugging Face's that has one label, or two: no and yes. ``RERANKERS`` of the package lists those
+that are known by name, each a function from a device to the open reranker.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +19,7 @@ from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.embedding.batching import batches
-from wikidx.indexer.encoders.checkpoints import Checkpoint, located, wanted_files
+from wikidx.indexer.encoders.checkpoints import Checkpoint, HubCheckpoint, located, wanted_files
 from wikidx.indexer.encoders.loading import load_network, n_positions
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
 from wikidx.indexer.machine.devices import chosen_device
@@ -35,6 +37,11 @@ _GPU_BATCH_TOKENS = 32_768
 def title_and_text(passage: Passage) -> str:
     """Return title and text with a space between them."""
     return f"{passage.title} {passage.text}" if passage.title else passage.text
+
+
+def title_colon_text(passage: Passage) -> str:
+    """Return title and text as SimLM's reranker was trained with; "-" stands for a title that is missing."""
+    return f"{passage.title or '-'}: {passage.text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +127,17 @@ class CrossEncoder:
             logits = self._model(**{name: torch.from_numpy(array).to(self._device) for name, array in arrays.items()}).logits.float()
             found: Scores = (logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).cpu().numpy()
         return found
+
+
+SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; the model card has the format, which RetroRAG's retriever (BM25, then this) uses
+    name="simlm",
+    checkpoint=HubCheckpoint("intfloat/simlm-msmarco-reranker", "main"),
+    max_tokens=192,
+    passage_text=title_colon_text,
+)
+MINILM_SPEC = CrossEncoderSpec(name="minilm-msmarco", checkpoint=HubCheckpoint("cross-encoder/ms-marco-MiniLM-L6-v2", "main"))
+BGE_BASE_SPEC = CrossEncoderSpec(name="bge-base", checkpoint=HubCheckpoint("BAAI/bge-reranker-base", "main"))
+
+SIMLM = partial(CrossEncoder, SIMLM_SPEC)
+MINILM = partial(CrossEncoder, MINILM_SPEC)
+BGE_BASE = partial(CrossEncoder, BGE_BASE_SPEC)

@@ -21,16 +21,14 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
-from .base import Found, Ranking, Reranker, Retriever, ScoredPassage, check_groups
+from .base import DEFAULTS, Found, Ranking, Reranker, Retriever, ScoredPassage, Searcher, check_groups
 from .fusion import Fusion, as_lists, fuse, merge, targets_of
 from .kernels import Lists, Targets
 from .options import SearchOptions
 from .rerank import by_cross_encoder, by_root, first_places
 
-_DEFAULTS = SearchOptions()
 
-
-class LocalSearcher:
+class LocalSearcher(Searcher):
     """Searches a store in this process with one or several retrievers; may be called from several threads at once.
 
     Args:
@@ -46,18 +44,7 @@ class LocalSearcher:
         self._retrievers = dict(retrievers)
         self._reranker = reranker
 
-    def search(self, queries: Sequence[str], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each query; a query that finds nothing has an empty one.
-
-        Raises:
-            TypeError: ``queries`` is a string, or holds something else than strings.
-            InputError, IdxError: see ``search_groups``.
-        """
-        if isinstance(queries, str):
-            raise TypeError("queries is one string: give a list of queries")
-        return self.search_groups([[query] for query in queries], options)
-
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group; a group is its root query, the first, and any number of further queries.
 
         A query that stands twice in a group counts once.

@@ -2,7 +2,7 @@
 
 sharded   an index made of ranges               shard     what one process holds
 replicas  the processes that hold a shard       placing   on which nodes processes are
-service   starts them, and exchanges them       serving   ``idx serve --ray``
+service   ``idx serve --ray``: starts them, and exchanges them
 
 Nothing is imported from Ray before it is used.
 """

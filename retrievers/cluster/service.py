@@ -1,4 +1,6 @@
-"""Serving from a cluster: the processes of all shards, looked after, and exchanged as a whole for new ones when there is a new index.
+"""``idx serve --ray``: this process encodes, merges, fuses and fetches; the processes of all shards are on a cluster.
+
+They are looked after here, and exchanged as a whole for new ones when there is a new index.
 
 A generation is all processes over the indexes as they were built at one time. A search is of one generation: rows of an old and a new index
 never meet in a merge. What is searched by words is not cut: the process that answers has all of it, as on one machine.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +23,7 @@ from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, IdxError, Inp
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import INDEXES
 from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity, index_path
-from wikidx.indexer.embedding.cluster.nodes import check_readable, load_ray
+from wikidx.indexer.embedding.cluster.nodes import check_readable, check_versions, connected, load_ray
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
@@ -245,12 +248,20 @@ class ShardService:
 
 
 def describe(number: int, replica: Replica, is_ending: Callable[[], bool] = lambda: False) -> Mapping[str, Description]:
-    """Wait until a replica of a shard is open, and say what it has; raises what opening it raised, with the node's name."""
-    ray = load_ray()
+    """Wait until a replica of a shard is open, and return what it has.
+
+    Raises:
+        IdxError: it is not open after very long, or the server ends; or what opening it raised, with the node's name.
+    """
+    ray, ends = load_ray(), time.monotonic() + _OPEN_S
     where = f"shard {number} on node {replica.node.address}"
+    answer = replica.handle.describe.remote()
     try:
-        answer = replica.handle.describe.remote()
-        _wait(answer, where, is_ending)
+        while not ray.wait([answer], timeout=WATCH_S)[0]:
+            if is_ending():
+                raise IdxError(f"{where} was being opened when the server was ended")
+            if time.monotonic() > ends:
+                raise IdxError(f"{where} was not open after {_OPEN_S:g} s: 'ray status' says whether the cluster has what it needs")
         found: Mapping[str, Description] = ray.get(answer)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
@@ -264,20 +275,6 @@ def describe(number: int, replica: Replica, is_ending: Callable[[], bool] = lamb
             f"{where} ended while it was opened ({type(error).__name__}): is there enough memory? More shards need less"
         ) from error
     return found
-
-
-def _wait(answer: Any, where: str, is_ending: Callable[[], bool]) -> None:  # noqa: ANN401 - Ray's reference
-    """Wait for an answer.
-
-    Raises:
-        IdxError: there is none for very long, or the server ends.
-    """
-    ends = time.monotonic() + _OPEN_S
-    while not load_ray().wait([answer], timeout=WATCH_S)[0]:
-        if is_ending():
-            raise IdxError(f"{where} was being opened when the server was ended")
-        if time.monotonic() > ends:
-            raise IdxError(f"{where} was not open after {_OPEN_S:g} s: 'ray status' says whether the cluster has what it needs")
 
 
 def _shard_to_json(shard: ReplicatedShard) -> dict[str, Any]:
@@ -295,3 +292,31 @@ def _replica_to_json(replica: Replica) -> dict[str, Any]:
     if state is None:
         return found
     return {**found, "process": state.pid, "searches": state.searches, "queries": state.queries, "bytes": state.resident_bytes}
+
+
+def serve(settings: Settings, listening: socket.socket, address: str | None, layout: Layout) -> None:
+    """Serve on a listening socket until told to end by SIGTERM or SIGINT; SIGHUP exchanges what is served for what is built then.
+
+    Args:
+        settings: of the server.
+        listening: the socket.
+        address: of the cluster; see ``indexer.embedding.cluster.nodes.connected``.
+        layout: of the shards.
+
+    Raises:
+        InputError: the cluster cannot be reached, or the settings want several processes.
+        IdxError: nodes have other versions, or something cannot be opened.
+        MissingExtraError: Ray is not installed.
+    """
+    if settings.workers > 1:
+        raise InputError(f"--workers {settings.workers}: with --ray one process answers, and the shards search")
+    with connected(address):
+        check_versions()
+        from wikidx.retrievers.server.running import Service  # FastAPI
+
+        metrics = Metrics()
+        shards = ShardService(settings, layout, metrics)
+        try:
+            Service(settings, listening, metrics, shards).run()
+        finally:
+            shards.stop()

@@ -106,7 +106,7 @@ def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int,
 
     if ray is not None:
         from wikidx.retrievers.cluster.service import Layout
-        from wikidx.retrievers.cluster.serving import serve as serve_cluster
+        from wikidx.retrievers.cluster.service import serve as serve_cluster
 
         serve_cluster(settings, _listening(settings, insecure=insecure), ray, Layout(shards=shards, replicas=replicas))
     elif shards is not None or replicas > 1:

@@ -21,9 +21,8 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions, cross_encoder
-from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec, title_and_text
+from wikidx.retrievers.cross_encoder import SIMLM_SPEC, CrossEncoder, CrossEncoderSpec, title_and_text
 from wikidx.retrievers.opening import open_reranker, open_searcher
-from wikidx.retrievers.rerankers import SIMLM_SPEC
 
 QUERIES = ["the river nile", "of a", "nile " * 300, "", "7 rivers", "ω"]
 PASSAGES = [
