@@ -164,7 +164,7 @@ def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  
 
 
 def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_factory: pytest.TempPathFactory) -> None:
-    before = [replica["process"] for shard in range(3) for replica in sharded.replicas(shard)]
+    before = [sharded.process(shard, replica) for shard in range(3) for replica in range(2)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("empty")))
         with pytest.raises(IdxError, match="nothing is built at"):
