@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -43,6 +46,12 @@ def shared_data() -> Path:
             pytest.fail(f"CI must have the test data at {folder}")
         pytest.skip(f"needs the test data at {folder} (or set IDX_TEST_DATA)")
     return folder
+
+
+def with_checksum(manifest: dict[str, Any]) -> str:
+    """Return the content of a ``manifest.json`` that says this, and is undamaged."""
+    sha256 = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**manifest, "sha256": sha256})
 
 
 def corpus_of(passages: Sequence[Passage], name: str = "made") -> Corpus:

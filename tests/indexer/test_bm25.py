@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import with_checksum
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.passage import Passage
@@ -201,7 +202,7 @@ def test_a_manifest_that_says_something_else_is_refused(build: Build, passages: 
     del undamaged["sha256"]
     changed = re.sub(rf'("{name}": [\d.]*)(\d)', lambda found: found[1] + str(9 - int(found[2])), json.dumps(undamaged))
     assert json.loads(changed) != undamaged
-    manifest.write_text(changed)
+    manifest.write_text(with_checksum(json.loads(changed)))
     with pytest.raises(ArtifactError, match=name):
         open_index("made", "bm25", open_store("made"))
 

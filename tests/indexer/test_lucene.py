@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.conftest import corpus_of
+from tests.conftest import corpus_of, with_checksum
 from wikidx.corpora.artifacts.manifest import Manifest, read_manifest
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
@@ -293,7 +293,9 @@ def test_counts_that_are_not_the_manifests_are_damage(copied: PassageStore) -> N
     path = index_path("made", "lucene") / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
-    path.write_text(json.dumps(manifest).replace('"documents": 2000', '"documents": 1999'))
+    assert manifest["counts"]["documents"] == 2000
+    manifest["counts"]["documents"] = 1999
+    path.write_text(with_checksum(manifest))
     with pytest.raises(ArtifactDamaged, match="holds .*'documents': 2000.* its manifest says .*'documents': 1999"):
         opened(copied)
 
