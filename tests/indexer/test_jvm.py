@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from wikidx.corpora.errors import MissingExtraError
-from wikidx.indexer.indexes.lucene.java_functions import as_interface, bind, call, chain, field, method, static_method, typed
+from wikidx.indexer.indexes.lucene.java_functions import as_interface, bind, call, chain, method
 from wikidx.indexer.indexes.lucene.jvm import JavaError, in_java, java_class, java_home, run_java
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
@@ -238,24 +238,17 @@ def test_a_program_that_nobody_waits_for_any_more_is_killed(only_java: Callable[
 
 
 def test_joined_handles_are_a_java_function() -> None:
-    def squares() -> list[int]:
+    def lengths() -> list[int]:
         string = "java.lang.String"
-        parsed = static_method("java.lang.Integer", "parseInt", "int", string)
-        product = static_method("java.lang.Math", "multiplyExact", "int", "int", "int")
-        tripled = bind(product, 0, java_class("java.lang.Integer")(3))
-        number = chain(method(string, "trim", string), parsed, tripled)
+        longer = bind(method(string, "concat", string, string), 1, "xx")
+        length = chain(method(string, "trim", string), longer, method(string, "length", "int"))
         stream = java_class("java.util.Arrays").asList(" 1", "2 ", "30").stream()
-        found: list[int] = stream.mapToInt(as_interface("java.util.function.ToIntFunction", number)).toArray()
+        found: list[int] = stream.mapToInt(as_interface("java.util.function.ToIntFunction", length)).toArray()
         return found
 
-    assert in_java(squares) == [3, 6, 90]
+    assert in_java(lengths) == [3, 3, 4]
 
 
-def test_handles_read_fields_are_cast_and_called() -> None:
-    def lengths() -> tuple[int, int]:
-        x = field("java.awt.Point", "x", "int")
-        length = typed(static_method("java.lang.reflect.Array", "getLength", "int", "java.lang.Object"), "int", "[I")
-        filled = chain(method("java.util.stream.IntStream", "toArray", "[I"), length)
-        return call(x, java_class("java.awt.Point")(4, 5)), call(filled, java_class("java.util.stream.IntStream").range(0, 7))
-
-    assert in_java(lengths) == (4, 7)
+def test_a_handle_is_called() -> None:
+    string = "java.lang.String"
+    assert in_java(lambda: call(method(string, "concat", string, string), "ab", "cd")) == "abcd"

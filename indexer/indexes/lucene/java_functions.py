@@ -21,24 +21,9 @@ def method(owner: str, name: str, returns: str, *parameters: str) -> Handle:
     return _lookup().findVirtual(java_type(owner), name, _signature(returns, *parameters))
 
 
-def static_method(owner: str, name: str, returns: str, *parameters: str) -> Handle:
-    """Return the handle of a static method."""
-    return _lookup().findStatic(java_type(owner), name, _signature(returns, *parameters))
-
-
-def field(owner: str, name: str, returns: str) -> Handle:
-    """Return the handle that reads a field of the object it is given."""
-    return _lookup().findGetter(java_type(owner), name, java_type(returns))
-
-
 def bind(handle: Handle, position: int, *values: Any) -> Handle:  # noqa: ANN401 - whatever Java takes
     """Return the handle with the parameters from ``position`` on given once and for all."""
     return java_class("java.lang.invoke.MethodHandles").insertArguments(handle, position, *values)
-
-
-def typed(handle: Handle, returns: str, *parameters: str) -> Handle:
-    """Return the handle with its return value and parameters cast to these types."""
-    return handle.asType(_signature(returns, *parameters))
 
 
 def chain(first: Handle, *rest: Handle) -> Handle:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Scores
 
-from .java_functions import Handle, as_interface, bind, chain, field, method, static_method, typed
+from .java_functions import as_interface, bind, chain, method
 from .jvm import in_java, java_class
 
 LUCENE = "org.apache.lucene"  # the package
@@ -31,15 +31,11 @@ ID = "id"
 
 _QUERY = f"{LUCENE}.search.Query"
 _TOP_DOCS = f"{LUCENE}.search.TopDocs"
-_SCORE_DOC = f"{LUCENE}.search.ScoreDoc"
 _ANALYZER = f"{LUCENE}.analysis.Analyzer"
 _DOCUMENT = f"{LUCENE}.document.Document"
 _GENERATOR = "io.anserini.search.query.BagOfWordsQueryGenerator"
 _STRING = "java.lang.String"
-_STREAM = "java.util.stream.Stream"
-_INT_STREAM = "java.util.stream.IntStream"
 _FUNCTION = "java.util.function.Function"
-_TO_INT = "java.util.function.ToIntFunction"
 
 _MAX_CLAUSES = 2**31 - 1
 _KEPT_DEPTHS = 8
@@ -106,13 +102,12 @@ class LuceneReader:
         return in_java(lambda: list(self._reader.getIndexCommit().getFileNames().toArray()))
 
     def _found(self, queries: Sequence[str], depth: int) -> list[Found]:
-        read = _hit_functions()
         texts = java_class("java.util.Arrays").asList(*map(_java_text, queries))
-        found = texts.parallelStream().map(self._search(depth)).toList()
-        ends = np.cumsum(found.stream().mapToInt(read.n_hits).toArray(), dtype=np.int64)[:-1]
-        documents = np.array(found.stream().flatMapToInt(read.documents).toArray(), dtype=np.int64)
-        bits = np.array(found.stream().flatMapToInt(read.score_bits).toArray(), dtype=np.int32)
-        return [Found(*hits) for hits in zip(np.split(documents, ends), np.split(bits.view(np.float32), ends), strict=True)]
+        answers = json.loads(_json_of(texts.parallelStream().map(self._search(depth)).toList()))
+        return [
+            Found(np.array([hit["doc"] for hit in hits], dtype=np.int64), np.array([hit["score"] for hit in hits], dtype=np.float32))
+            for hits in (answer["scoreDocs"] for answer in answers)
+        ]
 
     def _search_function(self, depth: int) -> Any:  # noqa: ANN401 - a Java Function
         """Return the Java function from a query's text to the ``depth`` best documents."""
@@ -127,7 +122,7 @@ class LuceneReader:
         id_of = chain(read, bind(method(_DOCUMENT, "get", _STRING, _STRING), 1, ID))
         numbers = java_class("java.util.stream.IntStream").range(first, end)
         ids = numbers.mapToObj(as_interface("java.util.function.IntFunction", id_of)).toList()
-        found: list[str | None] = json.loads(java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(ids))
+        found: list[str | None] = json.loads(_json_of(ids))
         return found
 
     def _lengths(self, documents: Sequence[int]) -> list[int]:
@@ -161,34 +156,6 @@ def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object
     return java_class(f"{LUCENE}.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(path)))
 
 
-class _HitFunctions(NamedTuple):
-    """Java functions that read a query's TopDocs."""
-
-    n_hits: Any  # TopDocs -> int
-    documents: Any  # TopDocs -> IntStream
-    score_bits: Any  # TopDocs -> IntStream, each score a float's bits
-
-
-@functools.cache
-def _hit_functions() -> _HitFunctions:
-    hits_type = f"[L{_SCORE_DOC};"
-    hits = field(_TOP_DOCS, "scoreDocs", hits_type)
-    length = static_method("java.lang.reflect.Array", "getLength", "int", "java.lang.Object")
-    stream = static_method("java.util.Arrays", "stream", _STREAM, "[Ljava.lang.Object;")
-
-    def of_each_hit(number: Handle) -> Any:  # noqa: ANN401 - a Java Function
-        mapped = bind(method(_STREAM, "mapToInt", _INT_STREAM, _TO_INT), 1, as_interface(_TO_INT, number))
-        return as_interface(_FUNCTION, chain(hits, typed(stream, _STREAM, hits_type), mapped))
-
-    return _HitFunctions(
-        n_hits=as_interface(_TO_INT, chain(hits, typed(length, "int", hits_type))),
-        documents=of_each_hit(field(_SCORE_DOC, "doc", "int")),
-        score_bits=of_each_hit(
-            chain(field(_SCORE_DOC, "score", "float"), static_method("java.lang.Float", "floatToRawIntBits", "int", "float"))
-        ),
-    )
-
-
 @functools.cache
 def _generator() -> Any:  # noqa: ANN401 - a Java object
     return java_class(_GENERATOR)()
@@ -197,3 +164,9 @@ def _generator() -> Any:  # noqa: ANN401 - a Java object
 def _java_text(text: str) -> str:
     """Return the text without halves of surrogate pairs, which cannot be handed to Java; neither they nor "?" are part of a term."""
     return text.encode("utf-16-le", "replace").decode("utf-16-le")
+
+
+def _json_of(value: Any) -> str:  # noqa: ANN401 - a Java object
+    """Return a Java object as JSON, in which a float reads back bit for bit."""
+    text: str = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(value)
+    return text
