@@ -7,6 +7,7 @@ trained sub-model is that role's model.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -135,7 +136,7 @@ def _decompose_prompt(question: str, shots: int, *, refer_back: bool) -> Chat:
 
 
 def make(collected: Sequence[Collected], making: Making) -> Made:
-    """Make the sub-models' files; which there are, the switches of asking say."""
+    """Make the sub-models' files; which there are, the switches of asking say. A text in the place of an example is why there is none."""
     asking: RaIsfAsking = making.asking
     wanted: dict[str, tuple[bool, Callable[[Collected, Making], Iterator[Example | str]]]] = {
         "know": (asking.know != "off", _know_examples),
@@ -147,21 +148,11 @@ def make(collected: Sequence[Collected], making: Making) -> Made:
     for name, (is_wanted, examples_of) in wanted.items():
         if not is_wanted:
             continue
-        files[name], tallies[name] = [], Tally()
-        for one in collected:
-            _count(examples_of(one, making), files[name], tallies[name])
+        found = [example for one in collected for example in examples_of(one, making)]
+        files[name] = [one for one in found if isinstance(one, Example)]
+        dropped = Counter(one for one in found if isinstance(one, str))
+        tallies[name] = Tally(len(found), Counter(map(_kind, files[name])), dropped)
     return Made(files, {name: _ABOUT[name] for name in files}, tallies)
-
-
-def _count(found: Iterator[Example | str], examples: list[Example], tally: Tally) -> None:
-    """Take examples; a text in the place of one is the rule that it was dropped by."""
-    for one in found:
-        tally.n_in += 1
-        if isinstance(one, str):
-            tally.dropped[one] += 1
-        else:
-            tally.kept[_kind(one)] += 1
-            examples.append(one)
 
 
 def _kind(example: Example) -> str:

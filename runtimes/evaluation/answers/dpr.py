@@ -9,20 +9,11 @@ from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.metric import Metric, references
-from wikidx.runtimes.evaluation.answers.token_overlap import overlap
+from wikidx.runtimes.evaluation.answers.token_overlap import best_exact_match, best_f1
 
 from . import rouge
 
-
-def exact_match(answer: str, golds: Sequence[str]) -> float | None:
-    """Return 1.0 if the answer equals a gold, both normalised, else 0.0; None without golds."""
-    return max((float(normalizing.dpr(answer) == normalizing.dpr(gold)) for gold in golds), default=None)
-
-
-def f1(answer: str, golds: Sequence[str]) -> float | None:
-    """Return GenRead's F1 of the answer's tokens with the best gold; None without golds."""
-    tokens = normalizing.dpr(answer).split()
-    return max((overlap(tokens, normalizing.dpr(gold).split()).f1 for gold in golds), default=None)
+exact_match, f1 = best_exact_match(normalizing.dpr), best_f1(normalizing.dpr)
 
 
 def rouge_l(answer: str, golds: Sequence[str]) -> float | None:

@@ -10,18 +10,9 @@ from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.metric import Metric
-from wikidx.runtimes.evaluation.answers.token_overlap import overlap
+from wikidx.runtimes.evaluation.answers.token_overlap import best_exact_match, best_f1, overlap
 
-
-def exact_match(answer: str, golds: Sequence[str]) -> float | None:
-    """Return 1.0 if the answer equals a gold, both normalised, else 0.0; None without golds."""
-    return max((float(normalizing.squad(answer) == normalizing.squad(gold)) for gold in golds), default=None)
-
-
-def f1(answer: str, golds: Sequence[str]) -> float | None:
-    """Return the F1 of the answer's tokens with the best gold; None without golds."""
-    tokens = normalizing.squad(answer).split()
-    return max((overlap(tokens, normalizing.squad(gold).split()).f1 for gold in golds), default=None)
+exact_match, f1 = best_exact_match(normalizing.squad), best_f1(normalizing.squad)
 
 
 def exact_match_v2(answer: str, golds: Sequence[str]) -> float:

@@ -33,6 +33,16 @@ def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
     return Overlap((2 * precision * recall) / (precision + recall), precision, recall)
 
 
+def best_exact_match(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
+    """Return exact match: 1.0 if an answer equals a gold, both normalised, else 0.0; None without golds."""
+    return lambda answer, golds: max((float(normalise(answer) == normalise(gold)) for gold in golds), default=None)
+
+
+def best_f1(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
+    """Return F1: that of an answer's tokens with the best gold's, both normalised; None without golds."""
+    return lambda answer, golds: max((overlap(normalise(answer).split(), normalise(gold).split()).f1 for gold in golds), default=None)
+
+
 def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], Overlap | None]) -> tuple[Metric, ...]:
     """Return the three figures of an overlap as metrics.
 

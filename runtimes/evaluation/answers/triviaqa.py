@@ -6,23 +6,11 @@ which are the aliases so normalised; normalising them again changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.metric import Metric
-from wikidx.runtimes.evaluation.answers.token_overlap import overlap
+from wikidx.runtimes.evaluation.answers.token_overlap import best_exact_match, best_f1
 
-
-def exact_match(answer: str, aliases: Sequence[str]) -> float | None:
-    """Return 1.0 if the answer equals an alias, both normalised, else 0.0; None without aliases."""
-    return max((float(normalizing.triviaqa(answer) == normalizing.triviaqa(alias)) for alias in aliases), default=None)
-
-
-def f1(answer: str, aliases: Sequence[str]) -> float | None:
-    """Return the F1 of the answer's tokens with the best alias; None without aliases."""
-    tokens = normalizing.triviaqa(answer).split()
-    return max((overlap(tokens, normalizing.triviaqa(alias).split()).f1 for alias in aliases), default=None)
-
+exact_match, f1 = best_exact_match(normalizing.triviaqa), best_f1(normalizing.triviaqa)
 
 METRICS = (
     Metric(

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wikidx.runtimes.evaluation.answers import hotpotqa
+from wikidx.runtimes.evaluation.answers import hotpotqa, squad
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.token_overlap import Overlap, overlap_metrics
 from wikidx.runtimes.questions import Question
-
-
-def exact_match(answer: str, golds: Sequence[str]) -> float | None:
-    """Return 1.0 if the answer equals one of the gold's names, both normalised, else 0.0; None without golds."""
-    return max((hotpotqa.exact_match(answer, gold) for gold in golds), default=None)
 
 
 def _overlap(answer: str, question: Question) -> Overlap | None:
@@ -33,7 +28,7 @@ METRICS = (
         "2WikiMultihopQA v1.1's em, over the answer and its aliases. An empty answer matches a name that normalises to nothing; a question "
         "without an answer counts 0.",
         "golden_answers",
-        lambda answer, question: exact_match(answer, _names(question)) if question.golden_answers else None,
+        lambda answer, question: squad.exact_match(answer, _names(question)) if question.golden_answers else None,
     ),
     *overlap_metrics(
         "twowiki",

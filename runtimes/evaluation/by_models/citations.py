@@ -111,14 +111,10 @@ def claims_of(sentences: Iterable[str], n_passages: int, *, at_most: int = 3) ->
     """Return each sentence's claim and its citations: none if one is out of range, otherwise the first ``at_most``."""
     claims = []
     for sentence in sentences:
-        places = [_place(digits) for digits in _MARK.findall(sentence)]
+        places = [int(digits[:_MANY_DIGITS]) - 1 for digits in _MARK.findall(sentence)]
         is_in_range = all(-n_passages <= place < n_passages for place in places)
         claims.append(Claim(remove_citations(sentence).strip(), tuple(places[:at_most]) if is_in_range else (), len(places)))
     return claims
-
-
-def _place(digits: str) -> int:
-    return int(digits[:_MANY_DIGITS]) - 1
 
 
 def _shown(passage: Mapping[str, Any], prediction: str) -> str:
