@@ -8,7 +8,7 @@ listing  build  check  remove  import_   corpora and their indexes
 search  serve  mcp                       searches                     screen  trace           what is shown
 ask  run  train_data                     methods                      method_options  question_options  ray_option   options of several
                                                        option_groups: dataclasses as options
-eval_answers  eval_retrieval  eval_compare   scores                   eval_options            what they do alike
+eval_runs  eval_retrieval                 scores                      eval_options            what they do alike
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ COMMANDS = {
     "mcp": ("mcp:mcp", "Offer the search to agents (Model Context Protocol)."),
     "import lucene": ("import_:lucene", "Adopt a Lucene index."),
     "import embeddings": ("import_:embeddings", "Adopt published embeddings as the vectors of an encoder."),
-    "eval answers": ("eval_answers:answers", "Score the answers of a run."),
+    "eval answers": ("eval_runs:answers", "Score the answers of a run."),
     "eval retrieval": ("eval_retrieval:retrieval", "Measure retrievers."),
-    "eval compare": ("eval_compare:compare", "Compare runs on the questions that they share."),
+    "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
 }
 """Name -> the function in this folder, and what the list of commands says of it."""
 

@@ -77,7 +77,9 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         except BlockingIOError:
             raise LockedError(f"another process is at work on the run in {folder}: wait for it or end it") from None
         begun = refuse_other_settings(folder, settings)
-        done, n_whole = _read(folder / PREDICTIONS)
+        done, n_whole = dict[str, str | None](), 0
+        for record, n_whole in _whole_lines(folder / PREDICTIONS):  # noqa: B007 - where the last one ends
+            done[record["id"]] = record["error"]
         n_cut = os.fstat(file).st_size - n_whole
         os.ftruncate(file, n_whole)
         sessions = [*begun, {**session, "predictions_before": len(done)}]
@@ -156,15 +158,6 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def _shown(value: object) -> str:
     text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-
-
-def _read(path: Path) -> tuple[dict[str, str | None], int]:
-    """Return what the whole lines of a file say, and how many bytes they are."""
-    done, n_whole = dict[str, str | None](), 0
-    for record, end in _whole_lines(path):
-        done[record["id"]] = record["error"]
-        n_whole = end
-    return done, n_whole
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:

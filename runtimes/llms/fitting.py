@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wikidx.runtimes.errors import PromptTooLong
 
-from .base import Chat, Message, Prompt, TokenIds
+from .base import Message, Prompt, TokenIds
 
 _LEAST_CHARACTERS = 40  # of a passage; less than that says nothing
 
@@ -60,14 +60,12 @@ def fit(prompt: Prompt, budget: int, count: Callable[[Prompt], int]) -> Fitted:
 
 def cut(prompt: Prompt, characters: int) -> Prompt:
     """Cut at least so many characters from the end of a prompt's passages."""
-    return prompt if isinstance(prompt, str | TokenIds) else _cut_chat(prompt, characters)
-
-
-def _cut_chat(chat: Chat, characters: int) -> Chat:
+    if isinstance(prompt, str | TokenIds):
+        return prompt
     messages: list[Message] = []
-    for message in reversed(chat):
-        message, characters = _cut_message(message, characters)
-        messages.append(message)
+    for message in reversed(prompt):
+        shorter, characters = _cut_message(message, characters)
+        messages.append(shorter)
     return tuple(reversed(messages))
 
 

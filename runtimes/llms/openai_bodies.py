@@ -12,8 +12,7 @@ from collections.abc import Container, Mapping, Set
 from typing import Any, Literal, NamedTuple
 
 from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
-from .text import cut_at, whole_characters, without_thinking
-from .words import variants
+from .text import cut_at, variants, whole_characters, without_thinking
 
 Body = dict[str, Any]
 

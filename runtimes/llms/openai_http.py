@@ -22,7 +22,7 @@ from .cache import ReplyCache
 from .fitting import Fitted, fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import ConnectionOptions
-from .words import BY_WORD, by_word
+from .text import BY_WORD, by_word
 
 CLOUD = "https://api.openai.com/v1"
 

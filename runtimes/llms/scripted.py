@@ -17,7 +17,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, text_of
-from .words import by_word
+from .text import by_word
 
 Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
 """A text, or texts; for a yes/no question the probability of the first side or a word; for a scoring the mean NLL; or the result itself."""

@@ -16,8 +16,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 from .base import AskYesNo, Call, Capabilities, Choice, Gen, Generate, MeanNll, Nll, Prompt, Reply, TokenIds, YesNo, text_of
 from .fitting import fit
 from .options import EngineOptions
-from .text import cut_at
-from .words import variants
+from .text import cut_at, variants
 
 if TYPE_CHECKING:
     from .transformers_decoding import Model, Row

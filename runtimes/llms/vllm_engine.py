@@ -33,7 +33,7 @@ from .base import (
     text_of,
 )
 from .fitting import fit
-from .words import variants
+from .text import variants
 
 _TOP = 20  # as many as an engine gives unless it is told otherwise
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Choice, Decoding
-from wikidx.runtimes.methods.requests import Run, generate, together, yes_no
+from wikidx.runtimes.methods.base import passages_of
+from wikidx.runtimes.methods.requests import Run, generate, note, retrieve, together, truncate, yes_no
 from wikidx.runtimes.methods.sentences import words
 from wikidx.runtimes.methods.sub_questions import SubQuestion, sub_questions
 from wikidx.runtimes.methods.templates import numbered, template, unnumbered
 
 from .options import RaIsfOptions
 from .replies import Verdict, relevant_numbers, verdict
-from .search import search
 from .tree import Node
 
 _VERDICT = Decoding(max_tokens=8)
@@ -30,7 +30,7 @@ def self_knowledge(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
     """Retrieve passages and judge which are relevant."""
-    found = yield from search(node.question, node.asked, options)
+    found = yield from _search(node.question, node.asked, options)
     if options.relevance == "joint":
         verdicts = yield from _judge_jointly(node.question, found, options)
     else:
@@ -45,6 +45,27 @@ def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
             for passage in found
         )
     return replace(node, found=found, verdicts=tuple(verdicts), parse_ok=node.parse_ok and all(verdict.found for verdict in verdicts))
+
+
+def _search(question: str, asked: str, options: RaIsfOptions) -> Run[tuple[Passage, ...]]:
+    """Return the passages that a question finds by a short query, at most ``options.k`` (section 4.3).
+
+    Passages that contain ``asked``, the question of the dataset, are left out: the next ones take their places, up to twice as far down.
+    """
+    query = question
+    if options.max_query_tokens:
+        query = yield from truncate(question, options.max_query_tokens, keep="end")
+    found = passages_of((yield from retrieve(query, options.k)))
+    if not options.remove_question or not any(_contains(passage, asked) for passage in found):
+        return found
+    if len(found) == options.k:
+        found = passages_of((yield from retrieve(query, 2 * options.k)))
+    yield from note("contain the question: left out", {"ids": [passage.id for passage in found if _contains(passage, asked)]})
+    return tuple(passage for passage in found if not _contains(passage, asked))[: options.k]
+
+
+def _contains(passage: Passage, question: str) -> bool:
+    return f" {words(question)} " in f" {words(f'{passage.title} {passage.text}')} "
 
 
 def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:

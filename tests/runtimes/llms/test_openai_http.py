@@ -33,8 +33,8 @@ from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.llms.text import BY_WORD
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
-from wikidx.runtimes.llms.words import BY_WORD
 
 Open = Callable[..., OpenAIHttp]
 FAST = ConnectionOptions(retries=2, first_pause=0.01, timeout=10.0)
