@@ -51,8 +51,8 @@ NOTHING = Manifest(
 @pytest.fixture(autouse=True)
 def one_thread_and_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     faiss.omp_set_num_threads(1)
-    for module in ("corpus_vectors", "indexes.faiss_ivf"):
-        monkeypatch.setattr(f"indexer.{module}.BATCH_ROWS", 200)
+    for module in ("vectors.corpus_vectors", "indexes.faiss.ivf"):
+        monkeypatch.setattr(f"wikidx.indexer.{module}.BATCH_ROWS", 200)
 
 
 def corpus_vectors(folder: Path, vectors: Vectors, *, stored: Stored = "float32", missing: Sequence[int] = ()) -> CorpusVectors:

@@ -349,8 +349,8 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("corpus_vectors", "indexes.faiss_ivf"):
-        monkeypatch.setattr(f"indexer.{module}.BATCH_ROWS", 256)
+    for module in ("vectors.corpus_vectors", "indexes.faiss.ivf"):
+        monkeypatch.setattr(f"wikidx.indexer.{module}.BATCH_ROWS", 256)
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._PIECE_BATCHES", 1)
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.hnsw._SAVE_EVERY_S", 0.0)
     store, vectors, queries = build(passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)

@@ -21,14 +21,14 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.corpora.progress import amount
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Placement, Scores, Vectors
+from wikidx.indexer.base import Hits, Placement, Scores, Vectors
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import Load, free_on_gpus, gpu_numbers, place
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
-from .index import FaissIndex, contents_of
+from .index import FaissIndex, best_of, contents_of
 from .library import INDEX_FILE, load_faiss, reason
 from .row_range import with_vectors, without_lists
 
@@ -45,10 +45,6 @@ class Part(NamedTuple):
 
     search: Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]
     first_place: int
-
-    def moved(self, n_places: int) -> Part:
-        """Return it with so much more added."""
-        return self._replace(first_place=self.first_place + n_places)
 
 
 def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
@@ -67,7 +63,7 @@ def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> 
     check()
     with _failures_named(opening.name):
         shares = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
-        parts = [[part.moved(first_place) for part in _flat_parts(mapped, gpu, share)] for gpu, share in shares]
+        parts = [list(_flat_parts(mapped, gpu, share, first_place)) for gpu, share in shares]
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
 
 
@@ -133,9 +129,8 @@ def merged(found: Sequence[tuple[Scores, Places]], k: int) -> tuple[Scores, Plac
     """
     scores = np.concatenate([scores for scores, _ in found], axis=1)
     places = np.concatenate([places for _, places in found], axis=1)
-    scores = np.where(places < 0, np.float32(-np.inf), scores)
-    order = np.lexsort((places, -scores), axis=-1)[:, :k]
-    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(places, order, axis=1)
+    best = best_of(Hits(places, np.where(places < 0, np.float32(-np.inf), scores)), k)
+    return best.scores, best.rows
 
 
 def _search_part(part: Part, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
@@ -150,8 +145,15 @@ def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
     return [range(start, stop) for start, stop in zip([0, *cuts], [*cuts, mapped.nlist], strict=True)]
 
 
-def _flat_parts(mapped: Any, gpu: int, places: range) -> Iterator[Part]:  # noqa: ANN401
-    """Yield the blocks of a flat index on one GPU; each is filled at once, because one that grows is copied on the GPU."""
+def _flat_parts(mapped: Any, gpu: int, places: range, first_place: int) -> Iterator[Part]:  # noqa: ANN401
+    """Yield the blocks of a flat index on one GPU; each is filled at once, because one that grows is copied on the GPU.
+
+    Args:
+        mapped: the index, whose first vector is at ``first_place`` of the whole.
+        gpu: number of the GPU.
+        places: in the mapped index, of the vectors that go there.
+        first_place: see above.
+    """
     faiss = load_faiss()
     resources = faiss.StandardGpuResources()
     page = max(1, _PAGE_BYTES // (4 * mapped.d))
@@ -160,7 +162,7 @@ def _flat_parts(mapped: Any, gpu: int, places: range) -> Iterator[Part]:  # noqa
         config.useFloat16 = True
         index = faiss.GpuIndexFlat(resources, mapped.d, faiss.METRIC_INNER_PRODUCT, _on(config, gpu))
         index.add(mapped.reconstruct_n(first, min(page, places.stop - first)))
-        yield Part(_flat_search(index, resources), first)
+        yield Part(_flat_search(index, resources), first_place + first)
 
 
 def _flat_search(index: Any, resources: Any) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]:  # noqa: ANN401

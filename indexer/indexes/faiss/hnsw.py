@@ -20,7 +20,7 @@ from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 from .cpu import open_hnsw, save_missing
-from .library import INDEX_FILE, check_half, load_faiss, pieces_damage_named, write_index
+from .library import INDEX_FILE, check_half, damage_named, load_faiss, write_index
 
 FORMAT_VERSION = 2
 
@@ -70,7 +70,7 @@ def _begun(plan: IndexBuild[CorpusVectors], saved: Path) -> Any:  # noqa: ANN401
         array.resize(wanted)
         array.resize(0)  # the room stays
     if saved.exists():
-        with pieces_damage_named(saved):
+        with damage_named(saved, is_piece=True):
             _copy(faiss.read_index(str(saved), faiss.IO_FLAG_MMAP_IFC), index)
     return index
 

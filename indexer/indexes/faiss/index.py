@@ -140,7 +140,7 @@ class FaissIndex:
         limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors)
         width = min(width + 1, limit)
         found = self._found(queries, width, settings)
-        best = _best(found, k)
+        best = best_of(found, k)
         tied = np.flatnonzero(_goes_on(found, k))
         while len(tied) and width < limit:
             width = min(4 * width, limit)
@@ -148,7 +148,7 @@ class FaissIndex:
             for some in _slices(len(tied), width):
                 lines = tied[some]
                 found = self._found(queries[lines], width, settings)
-                best.rows[lines], best.scores[lines] = _best(found, k)
+                best.rows[lines], best.scores[lines] = best_of(found, k)
                 unfinished.append(lines[_goes_on(found, k)])
             tied = np.concatenate(unfinished)
         return best
@@ -161,7 +161,7 @@ class FaissIndex:
                 "build them again, or set refine to 0"
             )
         rows = self._found(queries, width, settings).rows
-        return _best(Hits(rows, self._rescorer.scores(queries, rows)), k)
+        return best_of(Hits(rows, self._rescorer.scores(queries, rows)), k)
 
 
 def _slices(n_queries: int, width: int) -> Iterator[slice]:
@@ -177,7 +177,7 @@ def _goes_on(found: Hits, k: int) -> NDArray[np.bool_]:
     return goes_on
 
 
-def _best(found: Hits, k: int) -> Hits:
+def best_of(found: Hits, k: int) -> Hits:
     """Return the k best of each line, by score, then row."""
     order = np.lexsort((found.rows, -found.scores), axis=-1)[:, :k]
     return Hits(np.take_along_axis(found.rows, order, axis=1), np.take_along_axis(found.scores, order, axis=1))

@@ -49,8 +49,8 @@ def serialized(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
 
 
 def deserialized(path: Path) -> Any:  # noqa: ANN401
-    """Return the index that ``write_piece`` wrote; raises as ``pieces_damage_named`` does."""
-    with pieces_damage_named(path):
+    """Return the index that ``write_piece`` wrote; raises ``PiecesDamaged`` if it is damaged."""
+    with damage_named(path, is_piece=True):
         return load_faiss().deserialize_index(np.fromfile(path, dtype=np.uint8))
 
 
@@ -89,21 +89,14 @@ def read_mapped(path: Path, *, flags: int) -> Any:  # noqa: ANN401
 
 
 @contextlib.contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Translate what FAISS raises over a file of an index into ``ArtifactDamaged``."""
+def damage_named(path: Path, *, is_piece: bool = False) -> Iterator[None]:
+    """Translate what FAISS raises over a file of an index into ``ArtifactDamaged``; of one that a stopped build left, ``PiecesDamaged``."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:  # a damaged length asks for any memory
+        if is_piece:
+            raise PiecesDamaged(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
         raise ArtifactDamaged(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
-
-
-@contextlib.contextmanager
-def pieces_damage_named(path: Path) -> Iterator[None]:
-    """Translate what FAISS raises over a file that a stopped build has left into ``PiecesDamaged``."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        raise PiecesDamaged(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
 
 
 def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
