@@ -74,7 +74,9 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
                 continue
             if name == "passages":
                 fingerprint = manifest.fingerprint
-            problems[name] = verify_files(path, manifest, step(f"checking {name}", "B")) or _opening_problem(corpus, name, fingerprint)
+            problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
+            if not problems[name] and not problems["passages"]:  # nothing is opened over damaged passages
+                problems[name] = _opening_problem(corpus, name, fingerprint)
     if as_json:
         say_json({"corpus": corpus, "problems": problems})
     else:

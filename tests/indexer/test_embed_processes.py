@@ -221,7 +221,7 @@ def test_a_device_that_cannot_be_used_costs_no_finished_vector(
     staging = staging_path(index_path("made", "contriever"))
     finished = kept(staging)
     assert finished
-    monkeypatch.setattr("wikidx.indexer.machine.devices._devices", lambda device: ("cpu", "cuda:9"))
+    monkeypatch.setattr("wikidx.indexer.embedding.embed._devices", lambda device: ("cpu", "cuda:9"))
     with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     assert finished.items() <= kept(staging).items()

@@ -202,7 +202,7 @@ from wikidx.indexer.indexes.exact.index import ExactIndex
 def made(n, seed):
     return np.random.default_rng(seed).integers(-2, 3, (n, 16)).astype(np.float32)
 
-index = ExactIndex(np.split(made(9000, 0), 3))
+index = ExactIndex(made(9000, 0))
 
 def search(seed):
     return index.search(made(40, seed), 20).rows.tolist()
