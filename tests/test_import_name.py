@@ -1,0 +1,36 @@
+"""``wikidx``, the one name that everything is imported by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import wikidx
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize("name", wikidx.__all__)
+def test_a_public_name_is_there(name: str) -> None:
+    assert getattr(wikidx, name)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        wikidx.nothing  # noqa: B018
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    code = "import sys, wikidx; print(sorted(name for name in sys.modules if name.startswith('wikidx')))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout == "['wikidx']\n"
+
+
+def test_no_module_is_loaded_twice() -> None:
+    code = (
+        "import sys\nfrom wikidx.runtimes.cli import main\nimport wikidx.retrievers.server.running, wikidx.indexer.planning\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('corpora', 'indexer', 'retrievers', 'runtimes')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout == "[]\n"
