@@ -17,18 +17,14 @@ ALIASES = "id_aliases.json"  # beside the questions in the authors' zip; JSON Li
 _YES_NO = {True: "yes", False: "no"}
 
 
-def hotpotqa(record: Record) -> Question:
-    """Read a question of HotpotQA; the test set has no answers."""
-    return _with_supporting_facts(record)
-
-
 def twowiki(record: Record) -> Question:
     """Read a question of 2WikiMultihopQA, which is written as HotpotQA's are; its aliases are added by ``with_aliases``."""
     answer_id = record.value.get("answer_id")
-    return _with_supporting_facts(record, None if answer_id in (None, "") else text_from(record, answer_id, "answer_id"))
+    return hotpotqa(record, None if answer_id in (None, "") else text_from(record, answer_id, "answer_id"))
 
 
-def _with_supporting_facts(record: Record, answer_id: str | None = None) -> Question:
+def hotpotqa(record: Record, answer_id: str | None = None) -> Question:
+    """Read a question of HotpotQA; the test set has no answers."""
     supporting = supporting_facts(record, record.value.get("supporting_facts"))
     kind = record.value.get("type")
     known = gold(

@@ -48,20 +48,20 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
         raise MissingExtraError("figures of trec_eval", "eval") from error
     parsed = {name: ir_measures.parse_measure("RR" if name.startswith(_RR_CUT) else name) for name in measures}
     judged = {question: dict(qrels[question]) for question in questions if question in qrels}
-    found = {question: dict(run.get(question, {})) for question in judged}
+    rankings = {question: dict(run.get(question, {})) for question in judged}
     values: dict[Measure, dict[str, float]] = {measure: {} for measure in parsed.values()}
-    for figure in ir_measures.pytrec_eval.iter_calc(list(values), judged, found) if judged else ():
+    for figure in ir_measures.pytrec_eval.iter_calc(list(values), judged, rankings) if judged else ():
         values[figure.measure][figure.query_id] = figure.value
-    return {name: _cut(name, _in_order(values[measure], questions, judged)) for name, measure in parsed.items()}
+    in_order = {
+        measure: np.array([found.get(question, 0.0) if question in judged else np.nan for question in questions])
+        for measure, found in values.items()
+    }
+    return {name: _cut(name, in_order[measure]) for name, measure in parsed.items()}
 
 
 def hit_values(hits: Sequence[Hits], k: int) -> FloatArray:
     """Return for each question 1 if one of the first k passages is a hit, 0 otherwise, shape ``(questions,)``: DPR's R@k."""
     return np.array([float(of_question[:k].any()) for of_question in hits])
-
-
-def _in_order(values: dict[str, float], questions: Sequence[str], judged: Qrels) -> FloatArray:
-    return np.array([values.get(question, 0.0) if question in judged else np.nan for question in questions])
 
 
 def _cut(name: str, values: FloatArray) -> FloatArray:
