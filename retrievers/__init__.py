@@ -7,7 +7,7 @@ searcher  LocalSearcher: the query path                mcp/      searches as too
 kernels   numba on plain arrays                        fusion    several ranked lists -> one: fuse, merge, dedup
 rerank    candidates once more, by the root query      cross_encoder: networks that read query and passage, by name
 server/   searches over HTTP, and a page               client    wire  errors: ServerClient and RemoteSearcher, which ask it
-cluster/  vectors in ranges of rows on a Ray cluster     cancellation   when a search is no longer of use
+cluster/  vectors in ranges of rows on a Ray cluster     cancellation   bounds of a search: who waits, until when, for all rows
 highlight      the words that passages share with queries
 """
 

@@ -4,8 +4,9 @@ settings   what is served, and where                          limits   how much 
 workers    several processes on one port                      running  one process: socket, signals, an end that loses no request
 front      every request: key, refusals, log, counts          pages    FastAPI's application: all paths
 searching  /v1/search and /retrieve                           models   what their bodies may hold
-catalog    what is served: opened behind the port, its state  parts    one store or index of these
-batcher    a thread that searches for all who wait            metrics  counts and times, added up over the processes
+catalog    what is served: opened behind the port, its state  opened   stores, retrievers and searchers that are open
+parts      one store or index of these                        metrics  counts and times, added up over the processes
+batcher    a thread that searches for all who wait
 api_key    what requests must bring                           access_log  a line a request
 page/      the search page at /                               documentation  the page at /docs
 """
