@@ -291,14 +291,12 @@ def _read_passages(answer: Any) -> dict[str, Passage]:  # noqa: ANN401 - any JSO
 
 
 def _read_corpora(answer: Any) -> dict[str, ServedCorpus]:  # noqa: ANN401 - any JSON
-    corpora = {about["corpus"]: _read_corpus(about) for about in answer["corpora"]}
-    next(iter(corpora))  # a server serves at least one
+    corpora = {}
+    for about in answer["corpora"]:
+        retrievers = {entry["retriever"]: entry["ready"] for entry in about["retrievers"]}
+        next(iter(retrievers))  # a server serves at least one
+        indexes = {index["index"]: ServedIndex(index["rows"], index["bytes"], index["created"]) for index in about["indexes"]}
+        n_passages = about["passages"]["rows"] if about["passages"] else 0
+        corpora[about["corpus"]] = ServedCorpus(about["corpus"], about["fingerprint"], n_passages, retrievers, indexes)
+    next(iter(corpora))
     return corpora
-
-
-def _read_corpus(about: Mapping[str, Any]) -> ServedCorpus:
-    retrievers = {entry["retriever"]: entry["ready"] for entry in about["retrievers"]}
-    next(iter(retrievers))
-    indexes = {index["index"]: ServedIndex(index["rows"], index["bytes"], index["created"]) for index in about["indexes"]}
-    n_passages = about["passages"]["rows"] if about["passages"] else 0
-    return ServedCorpus(about["corpus"], about["fingerprint"], n_passages, retrievers, indexes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -68,13 +68,9 @@ class ReplicatedShard:
 
     def __init__(self, number: int, holdings: Sequence[Holding], replicas: Sequence[Replica], timeout_s: float, metrics: Metrics) -> None:
         self.number, self.replicas, self.timeout_s = number, list(replicas), timeout_s
-        self.ranges = {holding.key: holding.rows for holding in holdings}
-        self._metrics = metrics
+        self.ranges: Mapping[str, range] = {holding.key: holding.rows for holding in holdings}
+        self.metrics = metrics
         self._turn = number  # that not all shards begin with the same node
-
-    def range_of(self, key: str) -> range:
-        """Return which rows of an index it has."""
-        return self.ranges[key]
 
     def search(self, asked: Search) -> ReplicaCall[Hits]:
         """Begin to search; see ``Shard``."""
@@ -90,18 +86,14 @@ class ReplicatedShard:
         ready = [replica for replica in self.replicas if replica.is_ready and replica not in but]
         return ready[self._turn % len(ready)] if ready else None
 
-    def count(self, seconds: float) -> None:
-        """Count a search."""
-        self._metrics.shard_seconds.labels(self.number).observe(seconds)
-
     def lose(self, replica: Replica) -> None:
         """Ask a replica no more until it says how it is."""
         replica.is_ready = False
-        self._metrics.shard_failures.labels(self.number).inc()
+        self.metrics.shard_failures.labels(self.number).inc()
 
     def unavailable(self, reason: str) -> ShardUnavailable:
         """Return the error for a call that nobody answers."""
-        self._metrics.shard_unavailable.labels(self.number).inc()
+        self.metrics.shard_unavailable.labels(self.number).inc()
         rows = ", ".join(f"rows {found.start:,} to {found.stop - 1:,} of '{key}'" for key, found in self.ranges.items())
         return ShardUnavailable(
             f"shard {self.number} ({rows}) cannot be searched: {reason}; ask again in a while, or with partial=true do without it",
@@ -175,7 +167,7 @@ class ReplicaCall(Generic[Answer]):
             else:
                 self._reference = None
                 if self._method == "search":
-                    self._shard.count(found.seconds)
+                    self._shard.metrics.shard_seconds.labels(self._shard.number).observe(found.seconds)
                 return found
 
     def _failure(self, replica: Replica, error: Exception) -> Exception:

@@ -7,7 +7,7 @@ request is answered, and all that follows is the same as on one machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -37,9 +37,8 @@ class Call(Protocol[Answer]):
 class Shard(Protocol):
     """A range of rows that is searched elsewhere."""
 
-    def range_of(self, key: str) -> range:
-        """Return which rows of an index it has."""
-        ...
+    ranges: Mapping[str, range]
+    """Which rows of each index it has."""
 
     def search(self, asked: Search) -> Call[Hits]:
         """Begin to search."""
@@ -74,7 +73,7 @@ class ShardedIndex:
         self._key, self._observe = key, observe
         self.dim, self.parameters = description
         self.placement = Placement((), f"'{key}' in {len(shards)} shards")
-        self._shards = [(rows, shard) for shard in shards if len(rows := shard.range_of(key))]
+        self._shards = [(rows, shard) for shard in shards if len(rows := shard.ranges[key])]
         self._n_rows = max((rows.stop for rows, _ in self._shards), default=0)
 
     def __len__(self) -> int:

@@ -22,17 +22,12 @@ class ApiKey:
 
     def is_in(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether a request's headers, their names in lower case, have ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``."""
-        return any(hmac.compare_digest(given, self._key) for given in _given(headers))
-
-
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
-    """Return the keys in a request's headers."""
-    found = []
-    for name, value in headers:
-        if name == b"x-api-key":
-            found.append(value)
-        elif name == b"authorization":
+        for name, value in headers:
             scheme, _, key = value.partition(b" ")
-            if scheme.lower() == b"bearer":  # schemes are compared without case (RFC 9110, 11.1)
-                found.append(key.strip())
-    return found
+            if name == b"authorization" and scheme.lower() == b"bearer":  # schemes are compared without case (RFC 9110, 11.1)
+                value = key.strip()
+            elif name != b"x-api-key":
+                continue
+            if hmac.compare_digest(value, self._key):
+                return True
+        return False

@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -50,7 +51,8 @@ class Searching:
         rankings = await self._rankings(request, asked, groups, _options(asked), lost)
         highlight = [query for group in groups for query in group] if asked.highlight else ()
         head = b"{" if lost is None else b'{"not_searched":%s,' % not_searched_to_json(lost)
-        return _response(request, head + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
+        pieces = pieces_of(head + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
+        return await _response(request, pieces, in_thread=asked.highlight)
 
     async def retrieve(self, request: Request) -> Response:
         """Search as Search-R1's server does, in the first corpus by the first retriever."""
@@ -58,7 +60,8 @@ class Searching:
         k = asked.topk or self._topk
         options = SearchOptions(k=k, depth=k) if self._is_lexical else SearchOptions(k=k)
         rankings = await self._rankings(request, _ANYWHERE, [[query] for query in asked.queries], options)
-        return _response(request, b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=asked.return_scores))
+        pieces = pieces_of(b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=asked.return_scores))
+        return await _response(request, pieces)
 
     async def _rankings(
         self, request: Request, asked: Asked, groups: Groups, options: SearchOptions, lost: set[NotSearched] | None = None
@@ -131,16 +134,20 @@ async def _wait_with_client(request: Request, answer: asyncio.Future[list[Rankin
     gone.cancel()
 
 
-def _response(request: Request, head: bytes, rankings: Sequence[Ranking], encode: Callable[[Ranking], bytes]) -> Response:
-    """Return rankings as a list in an object; only as much of a long answer is in memory as JSON as is being sent."""
-    pieces = pieces_of(head, rankings, encode)
-    first = next(pieces)
-    second = next(pieces, None)
-    if second is None:
-        return Response(first, media_type=JSON)
-    if request.scope["http_version"] == "1.0":  # which has no pieces
-        return Response(b"".join([first, second, *pieces]), media_type=JSON)
-    return StreamingResponse(_in_turns(chain((first, second), pieces)), media_type=JSON)
+async def _response(request: Request, pieces: Iterator[bytes], *, in_thread: bool = False) -> Response:
+    """Return pieces of JSON as one answer; only as much of a long one is in memory as is being sent.
+
+    Args:
+        request: what is answered.
+        pieces: each is made when it is asked for.
+        in_thread: that takes long: other requests are answered meanwhile.
+    """
+    first_two = islice(pieces, 2)
+    begun = await run_in_threadpool(list, first_two) if in_thread else list(first_two)
+    if len(begun) == 1 or request.scope["http_version"] == "1.0":  # which has no pieces
+        return Response(b"".join(chain(begun, pieces)), media_type=JSON)
+    rest = chain(begun, pieces)
+    return StreamingResponse(rest if in_thread else _in_turns(rest), media_type=JSON)  # starlette iterates in a thread, too
 
 
 async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

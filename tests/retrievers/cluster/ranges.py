@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Generic
 
@@ -33,11 +33,9 @@ class LocalShard:
     """A ``sharded.Shard`` in this process."""
 
     def __init__(self, holding: Holding) -> None:
-        self._rows, self.opened, self.is_lost = holding.rows, OpenRange(holding), False
+        self.ranges: Mapping[str, range] = {holding.key: holding.rows}
+        self.opened, self.is_lost = OpenRange(holding), False
         self.calls = list[LocalCall[Hits]]()
-
-    def range_of(self, key: str) -> range:
-        return self._rows
 
     def search(self, asked: Search) -> LocalCall[Hits]:
         self.calls.append(LocalCall(lambda: self.opened.search(asked), is_lost=self.is_lost))
