@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
     from wikidx.runtimes.execution.results import Cost, Prediction
     from wikidx.runtimes.methods.base import Method, Option
+    from wikidx.runtimes.questions import Question
     from wikidx.runtimes.training.base import Builder
 
 _SHOWN_CHARACTERS = 300
@@ -37,6 +38,7 @@ def ask(
     """Answer a question by a method."""
     from wikidx.corpora.errors import InputError
     from wikidx.runtimes.methods import METHODS, find_method
+    from wikidx.runtimes.questions import Question
 
     if method is None:
         say_methods([find_method(name) for name in METHODS], as_json=as_json)
@@ -48,24 +50,23 @@ def ask(
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
     plan = plan_of(found, plan_options, dry_run=dry_run)
-    _show(plan, _answered(plan, question, cache, seed), trace=trace, as_json=as_json)
+    _show(plan, predicted(plan, Question("question", question), cache, seed), trace=trace, as_json=as_json)
 
 
-def _answered(plan: Plan, question: str, cache: Path | None, seed: int) -> Prediction:
+def predicted(plan: Plan, question: Question, cache: Path | None, seed: int) -> Prediction:
+    """Ask one question."""
     from wikidx.runtimes.execution.executor import execute
     from wikidx.runtimes.execution.opening import opened
-    from wikidx.runtimes.questions import Question
 
     with leaving_at_once(), opened(plan, cache=cache) as services:
-        asked = [Question("question", question)]
-        (prediction,) = execute(lambda text: plan.method.run(text, plan.options), asked, services, seed=seed)
+        (prediction,) = execute(lambda text: plan.method.run(text, plan.options), [question], services, seed=seed)
     return prediction
 
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
     """Print what came of the question; a failure is an error, after the steps that led to it."""
     from wikidx.corpora.errors import IdxError
-    from wikidx.runtimes.execution.records import prediction_json
+    from wikidx.runtimes.execution.results import prediction_json
 
     from .trace import draw
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .ask import cost_line
+from .ask import cost_line, predicted
 from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, leaving_at_once, plan_of
 from .option_groups import flatten
 from .question_options import QuestionOptions, Questions, asked
@@ -90,14 +90,11 @@ def _noise(method: Method, assignments: Sequence[str] | None, questions: Sequenc
 
 def show_first(plan: Plan, first: Question, about: dict[str, Any], *, seed: int, as_json: bool) -> None:
     """Show what would be asked for the first question; ``about`` tells how many ``questions`` there are, and more for JSON."""
-    from wikidx.runtimes.execution.executor import execute
-    from wikidx.runtimes.execution.opening import opened
-    from wikidx.runtimes.execution.records import prediction_json
+    from wikidx.runtimes.execution.results import prediction_json
 
     from .trace import draw
 
-    with opened(plan) as services:
-        (prediction,) = execute(lambda text: plan.method.run(text, plan.options), [first], services, seed=seed)
+    prediction = predicted(plan, first, None, seed)
     if as_json:
         say_json({**about, "first": prediction_json(prediction)})
         return
@@ -150,8 +147,7 @@ class _Session(NamedTuple):
 def _ask_all(task: _Task, todo: Sequence[Question], services: Services, log: RunLog) -> _Session:
     """Ask what is left, and write down what comes."""
     from wikidx.runtimes.execution.executor import execute
-    from wikidx.runtimes.execution.records import prediction_json
-    from wikidx.runtimes.execution.results import Cost
+    from wikidx.runtimes.execution.results import Cost, prediction_json
 
     plan, golden = task.plan, {one.id: one.golden_answers for one in todo}
     n_before = len(task.asked) - len(todo)

@@ -1,13 +1,14 @@
-"""What comes of a question: the answer, every step on the way, what it cost, and how long it took."""
+"""What comes of a question: answer, steps, cost and time; and as JSON, a line of ``predictions.jsonl``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.methods.requests import Request, Result
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
+from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +95,86 @@ class Prediction:
     timing: Timing = Timing()
     degraded: tuple[str, ...] = ()
     error: str | None = None
+
+
+def prediction_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:
+    """Return a prediction as values that JSON has.
+
+    Args:
+        prediction: what came of a question.
+        with_steps: whether every request and result is told; of passages that a search finds, id, title and score are.
+    """
+    told: dict[str, Any] = {
+        "id": prediction.id,
+        "question": prediction.question,
+        "answer": prediction.answer,
+        "error": prediction.error,
+        "passages": [passage._asdict() for passage in prediction.passages],
+        "detail": dict(prediction.detail),
+        "degraded": list(prediction.degraded),
+        "cost": asdict(prediction.cost),
+        "timing": asdict(prediction.timing),
+    }
+    if with_steps:
+        told["steps"] = [step_json(step) for step in prediction.steps]
+    return told
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """Return a step as values that JSON has."""
+    told: dict[str, Any] = {"wave": step.wave, "path": list(step.request.path), **_request(step.request)}
+    if step.error is not None:
+        return {**told, "error": step.error}
+    if not isinstance(step.request, Note):
+        told["result"] = _result(step.result)
+    if isinstance(step.request, Generate | AskYesNo | MeanNll):
+        told["tokens"] = [step.prompt_tokens, step.completion_tokens]
+    return told
+
+
+def _request(request: Request) -> dict[str, Any]:
+    match request:
+        case Generate():
+            how = {name: value for name, value in asdict(request.decoding).items() if value not in (None, ())}
+            schema = None if request.schema is None else {type(request.schema).__name__: request.schema[0]}
+            asked = {"decoding": how, "n": request.n, "schema": schema, "logprobs": request.logprobs}
+            return {"ask": "generate", "role": request.role, "prompt": _prompt(request.prompt), **asked}
+        case AskYesNo():
+            words = [list(request.positive), list(request.negative)]
+            return {"ask": "yes_no", "role": request.role, "prompt": _prompt(request.prompt), "words": words}
+        case MeanNll():
+            return {"ask": "nll", "role": request.role, "prompt": _prompt(request.prompt), "continuation": request.continuation}
+        case Retrieve():
+            return {"ask": "retrieve", "queries": list(request.queries), "k": request.k, "merge": request.merge, "dedup": request.dedup}
+        case LookUpTitle():
+            return {"ask": "look_up", "title": request.title}
+        case Truncate():
+            return {"ask": "truncate", "role": request.role, "text": request.text, "max_tokens": request.max_tokens, "keep": request.keep}
+        case Note():
+            return {"note": request.text, "data": dict(request.data)}
+
+
+def _prompt(prompt: Prompt) -> str | list[int] | list[dict[str, str]]:
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, TokenIds):
+        return list(prompt.ids)
+    return [{"role": message.role, "content": message.content} for message in prompt]
+
+
+def _result(result: Result) -> Any:  # noqa: ANN401 - JSON
+    match result:
+        case YesNo():
+            return {**asdict(result), "score": result.score}
+        case Nll():
+            return {**asdict(result), "mean": result.mean}
+        case tuple():
+            return [_gen(item) if isinstance(item, Gen) else {"id": item.id, "title": item.title} for item in result]
+        case list():
+            return [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in result]
+        case _:
+            return result
+
+
+def _gen(gen: Gen) -> dict[str, Any]:
+    return {"text": gen.text, "finish": gen.finish, "mean_nll": gen.mean_nll, "degraded": list(gen.degraded)}

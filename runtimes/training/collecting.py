@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.records import prediction_json
-from wikidx.runtimes.execution.results import Cost
+from wikidx.runtimes.execution.results import Cost, prediction_json
 from wikidx.runtimes.execution.runs import RunLog, read_predictions
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.methods.base import Method

@@ -16,7 +16,7 @@ from tests.runtimes.test_serve import idx_serve
 from wikidx.corpora.build import open_store
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.records import prediction_json
+from wikidx.runtimes.execution.results import prediction_json
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.methods import METHODS, find_method

@@ -12,9 +12,8 @@ from tests.runtimes.every_method import short_switches
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.records import prediction_json
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, made_up_passages
-from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.results import Prediction, prediction_json
 from wikidx.runtimes.execution.runs import open_run, read_predictions
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo

@@ -21,8 +21,7 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.records import prediction_json
-from wikidx.runtimes.execution.results import Prediction, Timing
+from wikidx.runtimes.execution.results import Prediction, Timing, prediction_json
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import LLM, Gen, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp

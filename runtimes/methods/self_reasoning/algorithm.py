@@ -12,11 +12,10 @@ from wikidx.runtimes.methods.model_output import plain
 from wikidx.runtimes.methods.requests import Run, generate
 from wikidx.runtimes.methods.templates import numbered, template
 
-from .checks import place_of, verbatim
+from .checks import TASKS, place_of, verbatim
 from .fields import fields_of, prompt_of, schema_of
 from .options import SelfReasoningOptions
 from .reading import read_passages
-from .tasks import TASKS
 from .trajectory import Trajectory, parse_trajectory
 
 

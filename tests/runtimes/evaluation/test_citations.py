@@ -18,8 +18,7 @@ from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.by_models.nli import Pair
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE, Splitter
 from wikidx.runtimes.evaluation.predictions import PredictionRow
-from wikidx.runtimes.execution.records import prediction_json
-from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.results import Prediction, prediction_json
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.rag import RagOptions, rag
 from wikidx.runtimes.questions import Question
