@@ -1,7 +1,6 @@
 """What does it cost to embed on a Ray cluster rather than in this process, and does it make the same bytes?
 
     python -m benchmarks.ray embedding                       # minilm, 400 real passages, one and two nodes on this machine
-    python -m benchmarks.ray embedding --nodes 1 --exchange file:///mnt/exchange
 
 Every node is a process of Ray's with one processor, and all share this machine's: more nodes than it has processors make nothing faster.
 Compared is embedding in this process with one thread. "start s" is the time to the first passage that is reported (processes start, import
@@ -71,7 +70,7 @@ def embedded(n: int, range_rows: int, options: EmbedOptions) -> tuple[dict[str, 
     return figures, vectors
 
 
-def measure(n: int, range_rows: int, nodes: list[int], exchange: str | None) -> list[dict[str, Figure]]:
+def measure(n: int, range_rows: int, nodes: list[int]) -> list[dict[str, Figure]]:
     """Embed in this process, then on clusters of so many nodes."""
     import torch
 
@@ -81,7 +80,7 @@ def measure(n: int, range_rows: int, nodes: list[int], exchange: str | None) -> 
         rows = [{"nodes": "this process", **figures, "same bytes": "-"}]
         for n_nodes in nodes:
             with cluster_of(n_nodes) as address, connected(address):
-                options = EmbedOptions(device="cpu", cluster=ClusterOptions(cpus=1, exchange=exchange))
+                options = EmbedOptions(device="cpu", cluster=ClusterOptions(cpus=1))
                 figures, vectors = embedded(n, range_rows, options)
             rows.append({"nodes": str(n_nodes), **figures, "same bytes": "yes" if vectors == expected else "no"})
     return rows
@@ -93,8 +92,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--passages", type=int, default=400)
     parser.add_argument("--range-rows", type=int, default=50)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--exchange", help="URL of a folder, instead of a shared data home")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    rows = measure(given.passages, given.range_rows, given.nodes, given.exchange)
+    rows = measure(given.passages, given.range_rows, given.nodes)
     show(f"minilm, ranges of {given.range_rows} passages", rows, circumstances("ray", "torch"), given.json)

@@ -68,7 +68,7 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
     if job.resources.share is not None:
         from .cluster.embedding import embed_on_ray
 
-        embed_on_ray(job, file, meter.report, progress.node)
+        embed_on_ray(job, todo, meter.report, progress.node)
     elif len(job.resources.devices) == 1:
         embed_ranges(job, job.resources.devices[0], iter(todo), meter.report)
     elif todo:
@@ -203,7 +203,7 @@ def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
         raise InputError(f"--device cuda: none of the {len(found)} nodes of the Ray cluster has a GPU: say cpu, or auto")
     if with_gpus and device != "cpu":
         n_cpus = min(int(node.n_cpus // node.n_gpus) for node in with_gpus)
-        return Share(n_cpus, 1, options.exchange), sum(int(node.n_gpus) for node in with_gpus)
+        return Share(n_cpus, 1), sum(int(node.n_gpus) for node in with_gpus)
     sizes = [int(node.n_cpus) for node in found if node.n_cpus >= 1]
     if not sizes:
         raise InputError(f"none of the {len(found)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
@@ -211,7 +211,7 @@ def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
     n_encoders = sum(size // n_cpus for size in sizes)
     if not n_encoders:
         raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")
-    return Share(n_cpus, 0, options.exchange), n_encoders
+    return Share(n_cpus, 0), n_encoders
 
 
 def _devices(device: str) -> tuple[str, ...]:

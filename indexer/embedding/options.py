@@ -19,11 +19,9 @@ class ClusterOptions:
 
     Attributes:
         cpus: processors of each encoder where there are no GPUs; None: all that the smallest node has.
-        exchange: URL of a folder that all nodes reach, as fsspec has it; None: they share the data home.
     """
 
     cpus: int | None = None
-    exchange: str | None = None
 
     def __post_init__(self) -> None:
         if self.cpus is not None and self.cpus < 1:
@@ -66,11 +64,10 @@ class Precision(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What each encoder on a Ray cluster has, and how files come and go there; see ``ClusterOptions``."""
+    """Processors and GPUs that each encoder on a Ray cluster has; see ``ClusterOptions``."""
 
     n_cpus: int
     n_gpus: int
-    exchange: str | None
 
 
 class Resources(NamedTuple):

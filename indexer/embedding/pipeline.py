@@ -103,7 +103,7 @@ def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -
     """
     first = next(todo, None)
     if first is not None:
-        with _device_errors(device, job.resources, aftermath="; the finished vectors are kept"):
+        with explain_device_errors(device, job.resources, aftermath="; the finished vectors are kept"):
             model = Model(job.spec, "passage", device, job.resources.precision.computed)
             run_pipeline(job, model, chain((first,), todo), report)
 
@@ -111,13 +111,20 @@ def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -
 def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Report) -> None:
     """Encode ranges of rows with a model that is loaded; raises as ``embed_ranges`` does."""
     parts = ((target, rows) for target in todo for rows in pieces(target))
-    with ThreadPoolExecutor(1) as padding, _tokenising(job, parts) as tokenised:
-        padded = ahead(padding, partial(_pad, model), _split(_joined(tokenised), job.resources.batch_tokens), 2)
-        for rows, vectors in _filled(_encoded(model, padded), model.dim, report):
+    with _tokenising(job, parts) as tokenised:
+        for rows, vectors in encoded_ranges(model, _joined(tokenised), job.resources.batch_tokens, report):
             job.write(rows, vectors)
 
 
-def _device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
+def encoded_ranges(model: Encoding, targets: Iterable[Part], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
+    """Yield the rows and float32 vectors of tokenised ranges; raises ``IdxError`` if vectors have another dimension."""
+    with ThreadPoolExecutor(1) as padding:
+        padded = ahead(padding, partial(_pad, model), _split(targets, batch_tokens), 2)
+        yield from _filled(_encoded(model, padded), model.dim, report)
+
+
+def explain_device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
+    """Translate what torch raises when a device fails; see ``device_errors``."""
     task = f"batches of {found.batch_tokens:,} tokens"
     return device_errors(device, task, "say --batch-tokens with a smaller number", aftermath=aftermath)
 
@@ -238,7 +245,7 @@ class PassageEncoder:
         self.name = spec.name
         self._found = found
         self._tokenizer = Tokenizer(spec, "passage")
-        with _device_errors(found.devices[0], found):
+        with explain_device_errors(found.devices[0], found):
             self._model = Model(spec, "passage", found.devices[0], found.precision.computed)
 
     def encode(self, passages: Sequence[Passage]) -> Vectors:
@@ -249,7 +256,7 @@ class PassageEncoder:
         """
         tokens = self._tokenizer.passages(passages)
         vectors = np.empty((len(passages), self._model.dim), dtype=np.float32)
-        with _device_errors(self._found.devices[0], self._found):
+        with explain_device_errors(self._found.devices[0], self._found):
             for which in batches(tokens.lengths(), self._found.batch_tokens):
                 vectors[which] = self._model.encode(tokens, which)
         return vectors

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import completion
-from .ray_option import EncoderCpus, ExchangeUrl, RayAddress, cluster_options, on_cluster, vectors_from
+from .ray_option import EncoderCpus, RayAddress, cluster_options, on_cluster, vectors_from
 from .screen import coverage, duration, note, say, say_json, steps
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ def build(
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens that an encoder takes at once; by default by device.")] = None,
     ray: RayAddress = None,
     ray_cpus: EncoderCpus = None,
-    exchange: ExchangeUrl = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be needed.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -85,7 +84,7 @@ def build(
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: say fail or skip")
-    cluster = cluster_options(ray, ray_cpus, exchange)
+    cluster = cluster_options(ray, ray_cpus)
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, cluster=cluster)
     origin = VectorOptions(origin=vectors_from(cluster, encoder, vectors), allow_missing=allow_missing, verify=verify)
     named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_vector_indexes(encoder or [], index or [])]

@@ -30,11 +30,6 @@ EncoderCpus = Annotated[
     typer.Option("--ray-cpus", metavar="N", help="Processors of each encoder on a cluster without GPUs; by default those of a node."),
 ]
 
-ExchangeUrl = Annotated[
-    str | None,
-    typer.Option("--exchange", metavar="URL", help="Folder for files of a cluster whose nodes share no disk: s3://, gs://, file://."),
-]
-
 
 class RayCommand(TyperCommand):
     """A command whose ``--ray`` may stand without an address, at the end or before another option; typer itself has no such options."""
@@ -47,21 +42,20 @@ class RayCommand(TyperCommand):
         )
 
 
-def cluster_options(address: str | None, cpus: int | None, exchange: str | None) -> ClusterOptions | None:
+def cluster_options(address: str | None, cpus: int | None) -> ClusterOptions | None:
     """Return how to embed on a cluster, None if none is named.
 
     Raises:
-        InputError: the others are given without ``--ray``, or are no numbers of processors.
+        InputError: processors are given without ``--ray``, or fewer than one.
     """
     from wikidx.corpora.errors import InputError
     from wikidx.indexer.embedding.options import ClusterOptions
 
     if address is None:
-        for name, given in (("--ray-cpus", cpus), ("--exchange", exchange)):
-            if given is not None:
-                raise InputError(f"{name} {given} is for work on a Ray cluster: say --ray as well")
+        if cpus is not None:
+            raise InputError(f"--ray-cpus {cpus} is for work on a Ray cluster: say --ray as well")
         return None
-    return ClusterOptions(cpus=cpus, exchange=exchange)
+    return ClusterOptions(cpus=cpus)
 
 
 def vectors_from(cluster: ClusterOptions | None, encoders: list[str] | None, origin: str | None) -> str | None:
@@ -89,5 +83,5 @@ def on_cluster(address: str | None, options: ClusterOptions | None) -> Iterator[
     from wikidx.indexer.embedding.cluster.nodes import connected
 
     with connected(address):
-        check_cluster(options)
+        check_cluster()
         yield

@@ -1,92 +1,82 @@
-"""Embedding on a Ray cluster: the shards of a job as work for encoders on its nodes, one a GPU or a share of the processors.
+"""Embedding on a Ray cluster: passages go to encoders on its nodes, one a GPU or a share of the processors, and vectors come back.
 
-This process, which must be connected to the cluster (``nodes.connected``), compares the nodes before any work starts, starts the
-encoders and watches them. What a lost one was busy with is given to another one, and a new one takes its place where there is room.
+This process, which must be connected to the cluster (``nodes.connected``), compares the nodes before any work starts, reads passages and
+writes vectors as a job on one machine does. Ray starts a lost encoder again, where there is room; others make what it had in hand.
 
 The bytes are those of one machine of the same kind whose torch has as many threads as each encoder has processors.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
+import logging
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactMismatch, IdxError
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress
-from wikidx.corpora.store import PassageStore
-from wikidx.indexer.embedding.options import ClusterOptions, Resources
+from wikidx.indexer.embedding.options import Resources, Share
 from wikidx.indexer.embedding.pipeline import Job, Measured, Report
 from wikidx.indexer.encoders.spec import EncoderSpec, weights_of
-from wikidx.indexer.vectors.file import VectorFile
 
-from .nodes import check_shared, check_versions, load_ray, nodes, on_each_node
-from .places import Exchanged, Place, check_exchange, exchanged, shard_name, shared_home
-from .watch import Watch, take_in, translated
-from .worker import Delivered, time_sample
+from .encoder import Encoder, set_up, time_sample
+from .nodes import check_versions, load_ray, nodes, on_each_node
 
+logger = logging.getLogger(__name__)
+
+TRIES = 3  # encoders that may be lost over one range
+
+_AHEAD = 2  # ranges that an encoder has in hand: one is tokenised, or travels, while the other one is encoded
+_LOOK_S = 10.0  # without an answer, after which nodes are asked whether there is room for an encoder
 _TIMED_S = 300.0  # in which a node must have become free, and have loaded and timed an encoder
+_OUT_OF_MEMORY = ("OutOfMemory", "low on memory", "(OOM)")
 
-_checked = set[tuple[frozenset[str], str]]()  # nodes, by ids that Ray uses once, and what they were found to share
-
-
-def check_cluster(options: ClusterOptions) -> None:
-    """Find what would stop the work, before any starts: versions, and that files reach all nodes. The same nodes are asked once.
-
-    Raises:
-        IdxError: a node has other versions, or does not see the data home or the exchange; the message names it.
-        InputError, MissingExtraError, StorageError: the exchange cannot be used here.
-    """
-    these = frozenset(node.id for node in nodes()), options.exchange or str(home())
-    if these in _checked:
-        return
-    check_versions()
-    if options.exchange is not None:
-        check_exchange(options.exchange)
-    else:
-        home().mkdir(parents=True, exist_ok=True)
-        check_shared(home())
-    _checked.add(these)
+_checked = set[frozenset[str]]()  # nodes, by ids that Ray uses once, that were found to have the same versions
 
 
-def embed_on_ray(job: Job, file: VectorFile, report: Report, node_progress: Callable[[str], Progress]) -> None:
-    """Encode shards on the cluster; ``job.resources.share`` says what each encoder gets.
+class Lost(IdxError):
+    """A process on the cluster, or its node, is gone."""
+
+
+def check_cluster() -> None:
+    """Raise ``IdxError`` if a node has other versions, before any work starts; the message names it. The same nodes are asked once."""
+    these = frozenset(node.id for node in nodes())
+    if these not in _checked:
+        check_versions()
+        _checked.add(these)
+
+
+def embed_on_ray(job: Job, todo: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
+    """Encode ranges of rows on the cluster; ``job.resources.share`` says what each encoder gets.
 
     Args:
         job: what to do.
-        file: where the vectors go.
-        report: called with the passages and tokens encoded since the last call; passages below 0 where some were lost.
+        todo: the ranges that are to be made.
+        report: called with the passages and tokens of each range that is written.
         node_progress: see ``EmbedProgress.node``.
 
     Raises:
-        IdxError: a node has other versions, passages or weights, or does not see the files, found before work starts; an encoder failed;
-            or too many were lost over one shard.
-        StorageError: shards cannot be written or fetched.
+        IdxError: a node has other versions or weights, found before work starts; an encoder failed; or too many were lost over one range.
+        OSError: the disk refuses.
     """
-    share = job.resources.share
-    if share is None:
-        raise ValueError("the job is for this machine, not for a cluster")
-    check_cluster(ClusterOptions(cpus=share.n_cpus, exchange=share.exchange))
-    store, weights = job.reopen(), weights_of(job.spec)
-    place, left = _place(job, file, store, weights, report)
-    try:
-        if left:
-            _check_nodes(place, job.spec, weights, opens_store=not share.exchange)
-            with Watch(job, left, place, file.folder) as watch:
-                watch.follow(report, node_progress)
-    finally:
-        place.end({shard_name(rows) for rows in file.unfinished()})
+    check_cluster()
+    if todo:
+        _check_weights(job.spec)
+        work = _Work(job, todo, report, node_progress)
+        try:
+            work.do()
+        finally:
+            work.end()
 
 
 def measured_on_ray(spec: EncoderSpec, found: Resources, passages: Sequence[Passage]) -> Measured:
     """Time an encoder on a node of the cluster; raises ``IdxError`` if that cannot be done there, or none has room for it for minutes."""
-    ray, share = load_ray(), found.share
-    if share is None:
-        raise ValueError("the resources are this machine's, not a cluster's")
+    ray, share = load_ray(), _share(found)
     timing = ray.remote(num_cpus=share.n_cpus, num_gpus=share.n_gpus, max_retries=0)(time_sample)
-    answer = timing.remote(spec, found, None if share.exchange else home(), list(passages))
+    answer = timing.remote(spec, found, home(), list(passages))
     if not ray.wait([answer], timeout=_TIMED_S)[0]:
         ray.cancel(answer, force=True)
         raise IdxError(
@@ -98,38 +88,160 @@ def measured_on_ray(spec: EncoderSpec, found: Resources, passages: Sequence[Pass
     return timed
 
 
-def _place(job: Job, file: VectorFile, store: PassageStore, weights: dict[str, str], report: Report) -> tuple[Place, list[range]]:
-    """Return where the files are, and which shards are left when those have been fetched that an exchange still has."""
-    share = job.resources.share
-    if share is None or share.exchange is None:
-        return shared_home(store, file.folder), file.unfinished()
-    decisive = [store.fingerprint, weights, job.spec.name, job.resources.precision, file.range_rows]
-    place = exchanged(share.exchange, store, hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24])
-    return place, list(_not_waiting(job, place, file, report))
+class _Remote:
+    """An encoder on a node, and what it has in hand; ``address`` is None until Ray has started it."""
+
+    def __init__(self, actor: Any) -> None:  # noqa: ANN401 - Ray's
+        self.actor = actor
+        self.calls = dict[Any, range]()
+        self.await_start()
+
+    def await_start(self) -> None:
+        """Ask for its node, which Ray does again and again until it has started it."""
+        self.address: str | None = None
+        self.started = self.actor.node.options(max_task_retries=-1).remote()
 
 
-def _not_waiting(job: Job, place: Exchanged, file: VectorFile, report: Report) -> Iterator[range]:
-    waiting = place.waiting()
-    for rows in file.unfinished():
-        if shard_name(rows) in waiting:
-            take_in(job, place, file.folder, Delivered(rows, waiting[shard_name(rows)]))
-            report(len(rows), 0)
-        else:
-            yield rows
+class _Work:
+    """The encoders of a job, and the ranges that nobody has in hand."""
+
+    def __init__(self, job: Job, todo: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
+        self._ray, self._job, self._store, self._share = load_ray(), job, job.reopen(), _share(job.resources)
+        self._todo, self._n_lost = deque(todo), Counter[range]()
+        self._report, self._node_progress = report, node_progress
+        self._by_node, self._progress = Counter[str](), dict[str, Progress]()
+        remote = self._ray.remote(
+            num_cpus=self._share.n_cpus,
+            num_gpus=self._share.n_gpus,
+            max_restarts=-1,
+            max_task_retries=0,
+            max_concurrency=_AHEAD,
+            scheduling_strategy="SPREAD",
+        )(Encoder)
+        self._encoders = [_Remote(remote.remote(job.spec, job.resources, home())) for _ in job.resources.devices[: len(todo)]]
+
+    def do(self) -> None:
+        """Hand out ranges and write what comes back until there is no more."""
+        while self._todo or any(encoder.calls for encoder in self._encoders):
+            for encoder in self._encoders:
+                self._hand_out(encoder)
+            asked = {call: encoder for encoder in self._encoders for call in encoder.calls}
+            asked |= {encoder.started: encoder for encoder in self._encoders if encoder.address is None}
+            answered, _ = self._ray.wait(list(asked), timeout=_LOOK_S)
+            for call in answered:
+                self._take(asked[call], call)
+            if not answered and all(encoder.address is None for encoder in self._encoders):
+                self._check_room()
+
+    def end(self) -> None:
+        """End the encoders."""
+        for encoder in self._encoders:
+            self._ray.kill(encoder.actor)
+
+    def _hand_out(self, encoder: _Remote) -> None:
+        """Give an encoder what it has room for; a range that was lost before goes alone, so that it is clear which one ends encoders."""
+        while self._todo and encoder.address is not None:
+            rows = self._todo[0]
+            if len(encoder.calls) >= (1 if any(self._n_lost[one] for one in (rows, *encoder.calls.values())) else _AHEAD):
+                return
+            self._todo.popleft()
+            encoder.calls[encoder.actor.encode.remote(rows, list(self._store.read(rows.start, rows.stop)))] = rows
+
+    def _take(self, encoder: _Remote, call: Any) -> None:  # noqa: ANN401 - Ray's
+        """Take an answer: that an encoder has started, or vectors; the first loss that is heard of is that of all it had in hand."""
+        address = encoder.address
+        try:
+            with translated(f"node {address}" if address else "an encoder that could not start"):
+                answer = self._ray.get(call)
+        except Lost as lost:
+            if address is None:  # Ray has given it up
+                raise
+            self._lose(encoder, str(lost))
+            return
+        if address is None:
+            encoder.address = next((node.address for node in nodes() if node.id == answer), answer)
+            return
+        rows, (vectors, n_tokens) = encoder.calls.pop(call), answer
+        self._job.write(rows, vectors)
+        self._report(len(rows), n_tokens)
+        self._by_node[address] += len(rows)
+        if address not in self._progress:
+            self._progress[address] = self._node_progress(address)
+        self._progress[address](self._by_node[address], None)
+
+    def _lose(self, encoder: _Remote, reason: str) -> None:
+        """Have others make what a lost encoder had in hand."""
+        logger.info("%s", reason)
+        in_hand = list(encoder.calls.values())
+        encoder.calls.clear()
+        encoder.await_start()
+        self._todo.extendleft(reversed(in_hand))
+        self._n_lost.update(in_hand)
+        for rows in in_hand:
+            if self._n_lost[rows] >= TRIES:
+                raise IdxError(
+                    f"{TRIES} encoders were lost over rows {rows.start:,} to {rows.stop - 1:,}, the last one so: {reason}; "
+                    "the finished vectors are kept"
+                )
+
+    def _check_room(self) -> None:
+        """Check that there is a node with room for an encoder: Ray would wait for one for ever."""
+        share, found = self._share, nodes()
+        if not any(node.n_cpus >= share.n_cpus and node.n_gpus >= share.n_gpus for node in found):
+            raise IdxError(
+                f"none of the {len(found)} nodes that are left has {share.n_cpus} processors and {share.n_gpus} GPUs for an encoder: "
+                "start some and run the same command again; the finished vectors are kept"
+            )
 
 
-def _check_nodes(place: Place, spec: EncoderSpec, weights: dict[str, str], *, opens_store: bool) -> None:
-    """Check that every node has the passages, where they are shared, and the weights."""
+def _share(found: Resources) -> Share:
+    if found.share is None:
+        raise ValueError("the resources are this machine's, not a cluster's")
+    return found.share
+
+
+def _check_weights(spec: EncoderSpec) -> None:
+    """Check that every node has the weights that this machine has."""
+    here, there = weights_of(spec), home()
 
     def found() -> dict[str, str]:
-        if opens_store:
-            place.open()
+        set_up(there, None)
         return weights_of(spec)
 
-    for node, there in on_each_node(found).items():
-        differing = sorted(name for name in weights.keys() | there.keys() if weights.get(name) != there.get(name))
+    for node, weights in on_each_node(found).items():
+        differing = sorted(name for name in here.keys() | weights.keys() if here.get(name) != weights.get(name))
         if differing:
             raise ArtifactMismatch(
                 f"node {node.address} has another checkpoint of '{spec.name}' than this machine ({', '.join(differing)}): "
                 "put the same files on all nodes"
             )
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Translate what Ray raises for work that was done elsewhere.
+
+    Raises:
+        Lost: the process, or its node, is gone.
+        IdxError: what the work raised, with where it was done.
+    """
+    ray = load_ray()
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, OSError) and not isinstance(error.cause, IdxError):
+            named = f": {error.cause.filename}" if error.cause.filename else ""
+            raise StorageError(f"{where}: {error.cause.strerror or error.cause}{named}; what is finished is kept") from error
+        if isinstance(error.cause, MissingExtraError):
+            raise InputError(f"{where}: {error.cause}") from error
+        if isinstance(error.cause, IdxError):
+            raise type(error.cause)(f"{where}: {error.cause}") from error
+        raise
+    except ray.exceptions.RayError as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ray.exceptions.OutOfMemoryError) or any(words in said for words in _OUT_OF_MEMORY):
+            raise Lost(
+                f"{where} ran out of memory, and Ray ended a process there: give each encoder more of a node (--ray-cpus), or say "
+                "--batch-tokens with a smaller number"
+            ) from error
+        raise Lost(f"{where} was lost ({said:.200})") from error

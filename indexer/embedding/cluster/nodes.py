@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import logging
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +30,6 @@ CODE = "code"
 
 _REACHED_S = 5.0
 _NODE_S = 120.0  # in which a node must have started a process and answered
-_TOKEN_BYTES = 16
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
 
@@ -220,35 +218,6 @@ def check_versions(expected: Versions | None = None) -> None:
                     f"node {node.address} has {'idx with ' * (name == CODE)}{name} {there.get(name) or 'not at all'}, here is "
                     f"{version or 'none'}: install the same versions on all nodes"
                 )
-
-
-def check_shared(folder: Path) -> None:
-    """Check that a folder is the same on all nodes: a file that is written here can be read there.
-
-    Raises:
-        StorageError: a node does not see it; the message names the node.
-        OSError: the folder cannot be written to.
-    """
-    token = secrets.token_hex(_TOKEN_BYTES)
-    path = folder / f".shared-{token}"
-    where = str(path)
-
-    def seen() -> str | None:
-        import pathlib
-
-        try:
-            return pathlib.Path(where).read_text()
-        except OSError:
-            return None
-
-    path.write_text(token)
-    try:
-        found = on_each_node(seen)
-    finally:
-        path.unlink()
-    for node, read in found.items():
-        if read != token:
-            raise StorageError(f"node {node.address} does not see {folder} of this machine: set IDX_HOME to a folder that all nodes share")
 
 
 def check_readable(path: Path) -> None:

@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import re
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,16 @@ import wikidx.indexer.embedding.cluster.embedding
 import wikidx.indexer.machine.compiled
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
-from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_path
-from wikidx.indexer.embedding.cluster.embedding import check_cluster, measured_on_ray
+from wikidx.indexer.embedding.cluster.embedding import Lost, check_cluster, measured_on_ray, translated
 from wikidx.indexer.embedding.cluster.nodes import check_versions
-from wikidx.indexer.embedding.cluster.places import SharedHome
-from wikidx.indexer.embedding.cluster.watch import Lost, Watch, translated
-from wikidx.indexer.embedding.embed import EmbedProgress, resources
-from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions, Precision, Resources, Share
-from wikidx.indexer.embedding.pipeline import Job
+from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.vectors.file import VectorFile
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -52,44 +46,31 @@ def test_a_shard_that_no_encoder_survives_is_named(
     store: PassageStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wikidx.indexer.build, "SHARD_ROWS", len(store))  # one shard, so that encoders are lost one after the other
+    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", len(store))  # one range, so that encoders are lost one after the other
     fatal = dataclasses.replace(tiny, passage_text=die)
     with pytest.raises(IdxError, match=r"3 encoders were lost over rows 0 to 2,999, the last one so: .* was lost \(.*the finished"):
         build_vectors("made", fatal, store, CLUSTER)
     assert not index_path("made", "contriever").exists()
 
 
-def node_of_this() -> str:
-    """Return Ray's id for the node of this process."""
-    return str(ray.get_runtime_context().get_node_id())
-
-
-class DeadlyPlace(SharedHome):
-    """A data home that no process survives, before it has a shard."""
-
-    def open(self) -> PassageStore:
-        """End the process."""
-        os._exit(1)
+def die_of_one(passage: Passage) -> str:
+    """End the process at one passage."""
+    return die(passage) if passage.id == "1701" else passage.text
 
 
 @pytest.mark.slow
-def test_encoders_that_are_lost_before_they_have_a_shard_are_not_started_for_ever(
+def test_of_ranges_in_hand_together_the_one_that_ends_encoders_is_named(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
     store: PassageStore,
-    home: Path,
 ) -> None:
-    found = Resources(("cpu",), Precision("float32", "float32"), 1024, 0, Share(1, 0, None))
-    file = VectorFile(home, len(store), "float32", 1000)
-    job = Job(tiny, partial(open_store, "made"), file.write, found)
-    place = DeadlyPlace(home, store.folder, store.fingerprint, len(store), home)
-    with Watch(job, file.unfinished(), place, home) as watch:
-        here, there = node_of_this(), ray.get(watch._ledger.__ray_call__.remote(lambda ledger: node_of_this()))
-        assert there == here  # which no other node's loss ends
-        with pytest.raises(
-            IdxError, match="3 encoders were lost one after the other while they had no shard, the last one so: .* was lost"
-        ):
-            watch.follow(lambda n_passages, n_tokens: None, EmbedProgress().node)
+    with pytest.raises(IdxError, match=r"3 encoders were lost over rows 1,500 to 1,749, the last one so: "):
+        build_vectors("made", dataclasses.replace(tiny, passage_text=die_of_one), store, CLUSTER)
+
+
+def node_of_this() -> str:
+    """Return Ray's id for the node of this process."""
+    return str(ray.get_runtime_context().get_node_id())
 
 
 class Other:
@@ -135,38 +116,13 @@ def test_a_process_that_ray_ends_for_want_of_memory_is_said_to_be() -> None:
 
 
 @pytest.mark.slow  # ten seconds
-def test_a_path_that_nodes_do_not_share_is_found_before_work_starts(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    tiny: EncoderSpec,
-    store: PassageStore,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    descriptor = os.open(home, os.O_RDONLY)
-    try:
-        monkeypatch.setenv("IDX_HOME", f"/proc/self/fd/{descriptor}")  # which in another process is another folder, or none
-        with pytest.raises(StorageError, match=r"node [\d.]+:\d+ does not see /proc/self/fd/\d+ of this machine: set IDX_HOME"):
-            build_vectors("made", tiny, store, CLUSTER)
-        with pytest.raises(IdxError, match=r"node [\d.]+:\d+"):
-            check_cluster(ClusterOptions(exchange=f"file:///proc/self/fd/{descriptor}/exchange"))
-    finally:
-        os.close(descriptor)
-    assert not index_path("made", "contriever").exists()
-
-
-@pytest.mark.slow  # ten seconds
-def test_the_same_nodes_are_asked_once(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    exchange = ClusterOptions(exchange=f"file://{tmp_path}/exchange")
-    check_cluster(exchange)
-    assert not list((tmp_path / "exchange").iterdir())
+def test_the_same_nodes_are_asked_once(on_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - Ray's own type
+    check_cluster()
     monkeypatch.setattr(wikidx.indexer.machine.compiled, "sources_hash", lambda *arguments: "another")
-    check_cluster(exchange)
+    check_cluster()
+    monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_checked", set())
     with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx with code [0-9a-f]{16}, here is another: install the same"):
-        check_cluster(ClusterOptions())
+        check_cluster()
 
 
 @pytest.mark.slow  # ten seconds
@@ -176,6 +132,7 @@ def test_a_node_with_another_version_is_found_before_work_starts(
     store: PassageStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_checked", set())
     there = importlib.metadata.version("numpy")
     version = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1" if name == "numpy" else version(name))
@@ -189,14 +146,6 @@ def test_every_package_that_decides_what_is_computed_is_compared(on_cluster: Any
         there = re.escape(importlib.metadata.version(distribution))
         with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has {package} {there}, here is 0\.1: install the same"):
             check_versions({package: "0.1"})
-
-
-def test_a_node_with_other_passages_is_refused(store: PassageStore, home: Path) -> None:
-    place = SharedHome(home, store.folder, "0" * 64, len(store), home)
-    with pytest.raises(ArtifactMismatch, match=r"holds other passages here \([0-9a-f]{12}…\) than where the build was started \(0{12}…\)"):
-        place.open()
-    with pytest.raises(StorageError, match=r"elsewhere cannot be read here .*: share it among all nodes, or say --exchange"):
-        place._replace(passages=home / "elsewhere").open()
 
 
 def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
@@ -223,7 +172,6 @@ def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.M
         (["--ray", "127.0.0.1:1"], "no Ray cluster can be reached at 127.0.0.1:1"),
         (["--ray", "somewhere"], "'somewhere' is no address of a Ray cluster"),
         (["--ray-cpus", "2"], "--ray-cpus 2 is for work on a Ray cluster: say --ray as well"),
-        (["--exchange", "file:///tmp"], "--exchange file:///tmp is for work on a Ray cluster: say --ray as well"),
         (["--ray", "127.0.0.1:1", "--vectors", "published"], "--ray is for embedding passages: say --encoder, and not --vectors published"),
         (["--ray", "127.0.0.1:1", "--device", "all"], "--device all with --ray: say auto, cpu or cuda"),
     ],
