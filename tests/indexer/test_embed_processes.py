@@ -115,7 +115,7 @@ from pathlib import Path
 from wikidx.corpora.build import open_store
 import wikidx.indexer.build
 from wikidx.indexer.build import build_vectors
-from wikidx.indexer.machine.devices import EmbedOptions, Precision, Resources
+from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.encoders.spec import with_checkpoint
 from wikidx.indexer.naming import encoder_spec
