@@ -10,7 +10,7 @@ from pathlib import Path
 from .build import StoreOptions
 from .corpus import Corpus
 from .fetching.sources import local_paths, missing_bytes
-from .passage import BadRecord, Passage
+from .passage import Passage
 from .reading.compression import is_compressed
 from .store import PassageStore
 
@@ -50,15 +50,12 @@ def forecast_corpus(corpus: Corpus, options: StoreOptions) -> Forecast:
     if paths is None and corpus.about is not None:
         n_passages, n_bytes = corpus.about
         return Forecast(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
-    sample = [passage for passage, _, _ in islice(corpus.read(paths or [], _ignore), _SAMPLE_PASSAGES)]
+    records = corpus.read(paths or [], lambda bad: None)  # the build itself will report it
+    sample = [passage for passage, _, _ in islice(records, _SAMPLE_PASSAGES)]
     n_passages = corpus.n_passages or len(sample)
     if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
         n_passages = round(sum(_text_bytes(path, sample) for path in paths) / _mean_bytes(sample))
     return Forecast(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample)
-
-
-def _ignore(bad: BadRecord) -> None:
-    """Pass over a bad record: the build itself will report it."""
 
 
 def _mean_bytes(passages: list[Passage]) -> float:

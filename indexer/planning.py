@@ -169,15 +169,11 @@ def plan(spec: BuildSpec) -> BuildPlan:
         raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {name_source(spec.source.corpus.name)}")
     forecast = forecast_store(open_store(spec.name)) if has_store else forecast_corpus(spec.source.corpus, spec.source.options)
     needs = list(_needs(spec, forecast, has_store=has_store))
-    download_bytes = forecast.download_bytes + _published_bytes(spec)
+    published = {encoder: spec.published(encoder) for encoder in spec.indexes if encoder in ENCODERS}
+    missing_bytes = (found.missing_bytes(spec.source.corpus.name, encoder) for encoder, found in published.items() if found is not None)
+    download_bytes = forecast.download_bytes + sum(missing_bytes)
     n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_path(spec.name, index) for index in spec.indexes))))
     return BuildPlan(forecast, download_bytes, needs, disk_shortage(needs, download_bytes - n_staged))
-
-
-def _published_bytes(spec: BuildSpec) -> int:
-    """Return about how many bytes of published vectors are still to be downloaded."""
-    found = {encoder: spec.published(encoder) for encoder in spec.indexes if encoder in ENCODERS}
-    return sum(published.missing_bytes(spec.source.corpus.name, encoder) for encoder, published in found.items() if published is not None)
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:

@@ -83,7 +83,8 @@ def build_artifact(target: Path, work: Work) -> Manifest:
             try:
                 outcome = _written(staging, work)
             except InputError:
-                if not (work.keeps_pieces and _has_pieces(staging)):
+                has_pieces = any(file.name != _RECIPE and not file.name.startswith(".") for file in staging.iterdir())
+                if not (work.keeps_pieces and has_pieces):
                     discard(staging)
                     remove_empty(target.parent)
                 raise
@@ -168,13 +169,10 @@ def locked(target: Path) -> Iterator[None]:
             file.seek(0)
             raise LockedError(f"{target} is being worked on by {file.read() or 'another process'}: wait for it or end it") from None
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{_command()}'")
+        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        file.write(f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{command}'")
         file.flush()
         yield
-
-
-def _has_pieces(staging: Path) -> bool:
-    return any(file.name != _RECIPE and not file.name.startswith(".") for file in staging.iterdir())
 
 
 def _prepare(staging: Path, recipe: Recipe) -> None:
@@ -266,7 +264,3 @@ def _disk_errors(target: Path) -> Iterator[None]:
             f"cannot write {target}: {error.strerror or error}"
             f"{f' ({error.filename})' if error.filename else ''}; what is finished is kept: mend it and run the same command again"
         ) from error
-
-
-def _command() -> str:
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -83,7 +83,7 @@ class StoreWriter:
         try:
             self._n_durable = _n_passages(self._database)
             self._dictionary = self._database.about_value(DICTIONARY)
-            self._repeated = _unpack_pairs(self._database.about_value(REPEATED) or b"")
+            self._repeated = dict(PAIR.iter_unpack(self._database.about_value(REPEATED) or b""))
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
         except ArtifactDamaged as error:
             self._database.environment.close()
@@ -292,7 +292,3 @@ def _repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
                 first = first_of.setdefault(passage.id, row)
                 if first != row:
                     yield row + 1, first + 1
-
-
-def _unpack_pairs(packed: bytes) -> dict[int, int]:
-    return dict(PAIR.iter_unpack(packed))

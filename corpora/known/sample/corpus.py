@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import Located, OnBad, Passage
+from wikidx.corpora.passage import Located, Passage
 
 _PASSAGES = files(__package__).joinpath("passages.jsonl").read_bytes()
 
@@ -43,15 +42,11 @@ def questions() -> list[SampleQuestion]:
     return [SampleQuestion(item["id"], item["question"], tuple(item["answers"]), tuple(item["gold_ids"]), item["hops"]) for item in items]
 
 
-def _read(paths: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:
-    return (Located(passage, "sample", number) for number, passage in enumerate(passages(), 1))
-
-
 CORPUS = Corpus(
     name="sample",
     summary="784 short passages of well-known facts, with 107 questions; ships with idx",
     files=(),
-    read=_read,
+    read=lambda files, on_bad: (Located(passage, "sample", number) for number, passage in enumerate(passages(), 1)),
     n_passages=784,
     reading={"content": hashlib.sha256(_PASSAGES).hexdigest()},
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -138,7 +137,7 @@ def _write_pieces(plan: IndexBuild[CorpusVectors], index: Any, codec: Codec) -> 
     piece_rows = BATCH_ROWS * max(1, min(_PIECE_BATCHES, _PIECE_BYTES // (BATCH_ROWS * index.code_size)))
     n_done = 0
     for first_row in range(0, plan.source.n_rows, piece_rows):
-        piece = Piece(_piece_path(plan.staging, first_row // piece_rows), index.nlist, index.code_size)
+        piece = Piece(plan.staging / PIECES / f"piece-{first_row // piece_rows:05d}.bin", index.nlist, index.code_size)
         if not piece.path.exists():
             parts = []
             for rows, vectors in plan.source.batches(range(first_row, first_row + piece_rows)):
@@ -151,10 +150,6 @@ def _write_pieces(plan: IndexBuild[CorpusVectors], index: Any, codec: Codec) -> 
         n_done += int(piece.ends()[-1])
         plan.progress(n_done, len(plan.source))
         yield piece
-
-
-def _piece_path(staging: Path, number: int) -> Path:
-    return staging / PIECES / f"piece-{number:05d}.bin"
 
 
 def _encoded(index: Any, vectors: Vectors) -> tuple[Lists, Codes]:  # noqa: ANN401
