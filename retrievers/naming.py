@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wikidx.corpora.errors import InputError
 from wikidx.indexer import INDEXES
@@ -14,11 +14,12 @@ class RetrieverName:
     """The indexes that are searched, each by its one name; their results are fused if there are several."""
 
     parts: tuple[str, ...]
+    typed: str = field(default="", compare=False)  # the text that was parsed, for messages
 
     @classmethod
     def parse(cls, text: str) -> RetrieverName:
         """Return what a text names; an encoder's other name becomes its own. Whether there can be such indexes, ``check`` says."""
-        return cls(tuple(map(canonical_name, text.split("+"))))
+        return cls(tuple(map(canonical_name, text.split("+"))), text)
 
     def __str__(self) -> str:
         return "+".join(self.parts)
@@ -38,4 +39,4 @@ class RetrieverName:
         for part in self.parts:
             parse_index_name(part, "retriever")
         if len(set(self.parts)) < len(self.parts):
-            raise InputError(f"'{self}' names a retriever twice")
+            raise InputError(f"'{self.typed or self}' names a retriever twice")

@@ -61,10 +61,13 @@ def serve(
     from wikidx.retrievers.server.settings import Settings
 
     check_devices(device)
+    names = [RetrieverName.parse(name) for name in retriever or ["bm25"]]
+    for name in names:
+        name.check()
     limits = Limits(k=max_k, queries=max_queries, waiting=max_waiting, deadline_s=deadline)
     settings = Settings(
         corpora=_corpora(corpora),
-        retrievers=tuple(dict.fromkeys(str(RetrieverName.parse(name)) for name in retriever or ["bm25"])),
+        retrievers=tuple(dict.fromkeys(map(str, names))),
         device=device,
         reranker=reranker,
         cache_bytes=cache * 1_000_000,
