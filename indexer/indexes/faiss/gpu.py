@@ -211,7 +211,7 @@ _WITHOUT_GPUS = (
 def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; see ``devices.place``."""
     n_gpus = load_faiss().get_num_gpus()
-    if n_gpus and importlib.util.find_spec("torch") is None:
+    if n_gpus and opening.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
     seen_by = ("this FAISS", _WITHOUT_GPUS)
     free = [] if opening.device in ("cpu", "mps") else free_on_gpus(opening.device, n_gpus, *seen_by)
