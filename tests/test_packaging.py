@@ -35,6 +35,19 @@ def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]]
 
 
+@pytest.mark.slow  # installs the builder
+def test_a_wheel_of_the_source_archive_holds_the_same_files(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "builder", with_pip=True)
+    python = str(tmp_path / "builder" / "bin" / "python")
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "hatchling>=1.25"], check=True)
+    subprocess.run([python, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path], cwd=ROOT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("wikidx-*.tar.gz")
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, archive], check=True)
+    (built,) = tmp_path.glob("wikidx-*.whl")
+    assert sorted(zipfile.ZipFile(built).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
 @pytest.mark.slow  # installs it: most of a minute
 def test_the_core_builds_and_searches_without_the_extras(wheel: Path, tmp_path: Path) -> None:
     """A bare environment sees the core's dependencies of this one, but none of the extras'."""
