@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.methods.sentences import words
 from wikidx.runtimes.questions import Question, sample
 
 
@@ -28,7 +29,8 @@ class QuestionSet(NamedTuple):
 
 def words_of(text: str) -> list[str]:
     """Return a question's words, case, punctuation and compatibility forms levelled; a text without any is one word."""
-    return words(text).split() or [text.strip()]
+    levelled = unicodedata.normalize("NFKC", text).casefold()
+    return re.findall(r"\w+", levelled) or [levelled.strip()]
 
 
 def key_of(text: str) -> str:
