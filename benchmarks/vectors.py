@@ -49,7 +49,7 @@ _OPENING = """
 import json, sys, time
 from pathlib import Path
 from benchmarks.vectors import manifest_of, resident_bytes
-from wikidx.indexer.vectors.file import open_exact
+from wikidx.indexer.indexes.exact.index import open_exact
 folder, n_rows, dim, stored = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 before, started = resident_bytes(), time.perf_counter()
 index = open_exact(folder, manifest_of(folder, n_rows, dim, stored), device="cpu")

@@ -110,7 +110,7 @@ def check_as_promised(whole_home: Path, home: Path, monkeypatch: pytest.MonkeyPa
         else:
             assert ours["files"]["text_keys.u64"] == theirs["files"]["text_keys.u64"]
     monkeypatch.setenv("IDX_HOME", str(home))
-    assert [file for file in home.rglob(".*") if file.name != ".locks"] == []
+    assert [file for file in home.rglob(".*") if file.name not in (".locks", ".checksums")] == []
 
 
 def killed_and_resumed(

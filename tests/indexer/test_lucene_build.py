@@ -144,5 +144,5 @@ def test_nothing_is_left_beside_a_finished_index(build: Build, made_passages: li
     built(build(made_passages[:20]))
     folder = data_home() / "made" / "indexes"
     assert [path.name for path in folder.iterdir()] == ["lucene"]
-    assert {path.name for path in (folder / "lucene").iterdir()} == {"index", "manifest.json", "rows.i32"}
+    assert {path.name for path in (folder / "lucene").iterdir()} == {"index", "manifest.json", "rows.i32", "sums"}
     assert "write.lock" not in {path.name for path in (folder / "lucene" / "index").iterdir()}

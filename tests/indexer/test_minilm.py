@@ -68,7 +68,7 @@ def test_a_device_that_is_not_there_is_refused(device: str, reason: str) -> None
 _SHAPES = """
 import random
 from pathlib import Path
-from wikidx.indexer.embedding.embed import encoder_spec
+from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from tests.conftest import ROOT
 
