@@ -78,7 +78,7 @@ class _Draw:
         return Request("/retrieve", "/retrieve", body=json.dumps({"queries": self._some(4), "return_scores": True}).encode())
 
     def _by_id(self) -> Request:
-        return Request("by id", f"/v1/corpora/known/sample/passages?id={quote('river-nile')}&id={self._rng.randrange(10**9)}", status=200)
+        return Request("by id", f"/v1/corpora/sample/passages?id={quote('river-nile')}&id={self._rng.randrange(10**9)}", status=200)
 
     def _wrong(self) -> Request:
         anything = str(self._rng.randrange(10**9))
