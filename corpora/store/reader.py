@@ -37,7 +37,8 @@ class PassageStore:
         self.folder = folder
         self.fingerprint = fingerprint
         self._n_passages = n_passages
-        self._arrays: dict[str, TextKeys] = {}  # those that have been compared
+        self._arrays = {name: self._map(name) for name in (TEXT_KEYS, IDS, TITLES)}
+        self._compared = set[str]()
         self._local = threading.local()  # zstd contexts belong to one thread
         self._checks = Checks(folder / DATABASE)
         self._checks.check_pages()  # before LMDB reads any of them
@@ -103,16 +104,17 @@ class PassageStore:
 
     def _array(self, name: str) -> TextKeys:
         """Return an array of one word a row, compared with its checksum when it is first asked for."""
-        if name not in self._arrays:
-            path = self.folder / name
-            if path.stat().st_size != 8 * self._n_passages:
-                raise ArtifactDamaged(
-                    f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force"
-                )
-            array = np.memmap(path, dtype="<u8", mode="r").view(np.ndarray)
-            self._checks.check_array(name, array)
-            self._arrays[name] = array
+        if name not in self._compared:
+            self._checks.check_array(name, self._arrays[name])
+            self._compared.add(name)
         return self._arrays[name]
+
+    def _map(self, name: str) -> TextKeys:
+        """Map an array of one word a row, so that it stays the same if the store is replaced."""
+        path = self.folder / name
+        if not path.is_file() or path.stat().st_size != 8 * self._n_passages:
+            raise ArtifactDamaged(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")
+        return np.memmap(path, dtype="<u8", mode="r").view(np.ndarray) if self._n_passages else np.empty(0, dtype="<u8")
 
     def _opened(self) -> Batches:
         """Return the batches of this process: those that were opened before a fork must not be used after it."""
