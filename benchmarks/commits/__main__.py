@@ -52,7 +52,6 @@ _SEARCHES = (
     "embedding",
 )
 _CLIENTS = (1, 16, 64)
-_MAIN = "try: from wikidx.runtimes.cli import main\nexcept ModuleNotFoundError: from wikidx.runtimes.cli import main\nmain()"
 
 
 class Side(NamedTuple):
@@ -62,6 +61,18 @@ class Side(NamedTuple):
     checkout: Path
     folder: Path
 
+    @property
+    def prefix(self) -> str:
+        """Prefix of the names of its packages, empty for commits before they had one name in common.
+
+        Trying the import would not do: an installed ``wikidx`` would be found where the checkout has none.
+        """
+        return "wikidx." if (self.checkout / "wikidx").is_dir() else ""
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of its ``idx``."""
+        return [sys.executable, "-c", f"from {self.prefix}runtimes.cli import main; main()", *arguments]
+
     def environment(self) -> dict[str, str]:
         """Return the environment in which its processes run."""
         return {**os.environ, "PYTHONPATH": str(self.checkout), "IDX_HOME": str(self.folder / "home")}
@@ -69,8 +80,9 @@ class Side(NamedTuple):
     def idx(self, *arguments: str) -> float:
         """Run a command; return how many it could do in a second."""
         started = time.perf_counter()
-        command = [sys.executable, "-c", _MAIN, *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.folder, env=self.environment(), capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise IdxError(f"{self.checkout}: idx {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
         return 1 / (time.perf_counter() - started)
@@ -116,7 +128,7 @@ def builds(side: Side, passages: Path) -> Iterator[tuple[str, float]]:
 
 def searches(side: Side, questions: Path, seconds: float) -> Iterator[tuple[str, float]]:
     """Measure calls in a process of their own."""
-    command = [sys.executable, str(Path(__file__).with_name("workload.py")), str(questions)]
+    command = [sys.executable, str(Path(__file__).with_name("workload.py")), str(questions), side.prefix]
     with subprocess.Popen(
         command, cwd=side.folder, env=side.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -154,7 +166,7 @@ def server(side: Side) -> Iterator[int]:
     """Run ``idx serve`` of one side until the block ends; the value is its port."""
     log = side.folder / "server.log"
     with log.open("w") as said:
-        command = [sys.executable, "-c", _MAIN, "serve", CORPUS, "--port", "0"]
+        command = side.command("serve", CORPUS, "--port", "0")
         process = subprocess.Popen(command, cwd=side.folder, env=side.environment(), stdout=subprocess.DEVNULL, stderr=said)
     try:
         while not (address := re.search(r"http://[\w.]+:(\d+)", log.read_text())):

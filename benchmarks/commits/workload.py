@@ -1,4 +1,4 @@
-"""Workloads of one checkout, in a process of its own: ``python workload.py``, with the checkout on ``PYTHONPATH`` and its ``IDX_HOME``.
+"""Workloads of one checkout, in a process of its own: ``python workload.py QUESTIONS PREFIX``, with the checkout as ``PYTHONPATH``.
 
 Only interfaces that both commits have are called. A line of JSON on standard input names a workload and how many seconds it may take; the
 answer is a line with the rate, in units of the workload per second.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,25 +21,26 @@ CORPUS, FEW, N_FEW = "measured", "few", 256  # the second is embedded
 _AT_ONCE = 512
 _GROUP = 5
 _FETCHED = 100
+PREFIX = sys.argv[2] if len(sys.argv) > 2 else ""  # of the names of its packages
 
 
-def found(module: str, name: str) -> Any:  # noqa: ANN401 - of either commit
-    """Import a name from the checkout, whose packages may be below ``wikidx`` or not."""
-    for path in (f"wikidx.{module}", module):
-        try:
-            return getattr(importlib.import_module(path), name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not path.startswith(error.name):
-                raise
-    raise ImportError(f"neither wikidx.{module} nor {module} is there")
+def found(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
+    """Import a name of the checkout from the first of the modules that has it."""
+    for module in modules:
+        loaded = importlib.import_module(PREFIX + module)
+        if not str(loaded.__file__).startswith(os.environ["PYTHONPATH"]):
+            raise ImportError(f"{loaded.__name__} is not the checkout's: {loaded.__file__}")
+        if hasattr(loaded, name):
+            return getattr(loaded, name)
+    raise ImportError(f"none of {', '.join(modules)} has {name}")
 
 
 def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], object]]]:
     """Return what can be measured, by name: the units of one call, and the call."""
-    options = found("wikidx.retrievers.base", "SearchOptions")
-    searcher = found("wikidx.retrievers.opening", "open_searcher")(CORPUS, "bm25")
-    store = found("wikidx.corpora.build", "open_store")(CORPUS)
-    open_index = found("wikidx.indexer.build", "open_index")
+    options = found("SearchOptions", "retrievers.base")
+    searcher = found("open_searcher", "retrievers.opening")(CORPUS, "bm25")
+    store = found("open_store", "corpora.build")(CORPUS)
+    open_index = found("open_index", "indexer.build")
     bm25, exact = open_index(CORPUS, "bm25", store), open_index(CORPUS, "contriever", store)
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((_AT_ONCE, exact.dim)).astype(np.float32)
@@ -64,8 +66,10 @@ def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], obj
 
 def embedding() -> tuple[int, Callable[[], object]]:
     """Return how many passages there are in the subset, and a call that embeds them."""
-    store = found("wikidx.corpora.build", "open_store")(f"{FEW}@{N_FEW}")
-    encoder = found("wikidx.indexer.encoders.transformer", "TransformerEncoder")(found("wikidx.indexer.naming", "encoder_spec")("minilm"))
+    store = found("open_store", "corpora.build")(f"{FEW}@{N_FEW}")
+    encoder = found("TransformerEncoder", "indexer.encoders.transformer")(
+        found("encoder_spec", "indexer.naming", "indexer.embed")("minilm")
+    )
     passages = store.get_many(np.arange(len(store)))
     return len(passages), lambda: encoder.encode_passages(passages)
 
