@@ -59,7 +59,7 @@ class Front:
 
     Attributes:
         is_ending: makes every answer the last one of its connection.
-        pages: FastAPI's application; None until that is imported, which takes longer than a probe of /health waits.
+        pages: all paths; None until FastAPI is imported, which takes longer than a probe of /health waits.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, log: AccessLog, catalog: Catalog) -> None:

@@ -9,11 +9,9 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse
-from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.routing import request_response
 
 from wikidx.corpora.errors import IdxError
 from wikidx.retrievers.errors import InvalidRequest
@@ -21,7 +19,7 @@ from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 from .catalog import Catalog
 from .documentation import documentation
-from .front import CLIENT_GONE, refusal
+from .front import CLIENT_GONE, Message, Receive, Send, refusal
 from .metrics import Metrics
 from .models import PROBLEMS, RULES, Rankings, Retrieved, inlined, retrieval_model, search_model
 from .searching import Searching
@@ -32,28 +30,43 @@ _TOLD_LIMITS = ("k", "depth", "queries", "query_characters", "hits", "found", "p
 PAGE = Path(__file__).parent / "page"  # its index.html is "/", its other files are below "/page"
 
 
-class _DirectRoute(APIRoute):
-    """A route that FastAPI documents, but whose requests go straight to its endpoint: to solve dependencies takes longer than to search."""
+class Pages:
+    """All paths: searches, which go past FastAPI, whose layers take longer than many a search, and what FastAPI answers.
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of APIRoute
-        super().__init__(*arguments, **options)
-        self.app = request_response(self.endpoint)
+    Args:
+        settings: of the server.
+        catalog: what is served.
+        metrics: what is counted.
+    """
 
+    def __init__(self, settings: Settings, catalog: Catalog, metrics: Metrics) -> None:
+        searching = Searching(settings, catalog)
+        self._searches = {SEARCH: searching.search, RETRIEVE: searching.retrieve}
+        self.api = FastAPI(
+            title="idx", description="Local retrieval: one batched call for groups of queries.", version="1", docs_url=None, redoc_url=None
+        )
+        _answer_errors(self.api)
+        _add_searches(self.api, settings, searching)
+        _add_state(self.api, catalog, metrics)
+        _add_contents(self.api, settings, catalog)
+        _add_files(self.api)
 
-def pages(settings: Settings, catalog: Catalog, metrics: Metrics) -> FastAPI:
-    """Return the application."""
-    api = FastAPI(
-        title="idx", description="Local retrieval: one batched call for groups of queries.", version="1", docs_url=None, redoc_url=None
-    )
-    _answer_errors(api)
-    _add_searches(api, settings, catalog)  # first: routes are tried in turn
-    _add_state(api, catalog, metrics)
-    _add_contents(api, settings, catalog)
-    api.add_api_route("/docs", lambda: HTMLResponse(documentation(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
-    if PAGE.is_dir():
-        api.mount("/page", StaticFiles(directory=PAGE))
-        api.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False, response_class=FileResponse)
-    return api
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        search = self._searches.get(scope["path"]) if scope["method"] == "POST" else None
+        if search is None:
+            await self.api(scope, receive, send)
+            return
+        try:
+            response = await search(Request(scope, receive))
+        except ClientDisconnect:
+            response = Response(status_code=CLIENT_GONE)  # for the log
+        except IdxError as error:
+            response = refusal(error)
+        except Exception as error:
+            await refusal(error)(scope, receive, send)
+            raise  # uvicorn logs it
+        await response(scope, receive, send)
 
 
 def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
@@ -106,17 +119,22 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
         }
 
 
-def _add_searches(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
-    """Add the searches."""
-    searching = Searching(settings, catalog)
+def _add_searches(api: FastAPI, settings: Settings, searching: Searching) -> None:
+    """Add the searches to the documentation, and to what says that a path takes other methods."""
     for path, endpoint, asked, answer in (
         (SEARCH, searching.search, search_model(settings), Rankings),
         (RETRIEVE, searching.retrieve, retrieval_model(settings), Retrieved),
     ):
         extra = dict(inlined(asked))
-        api.router.routes.append(
-            _DirectRoute(path, endpoint, methods=["POST"], response_model=answer, responses=PROBLEMS, openapi_extra=extra, tags=["search"])
-        )
+        api.post(path, response_model=answer, responses=PROBLEMS, openapi_extra=extra, tags=["search"])(endpoint)
+
+
+def _add_files(api: FastAPI) -> None:
+    """Add the documentation and the search page."""
+    api.add_api_route("/docs", lambda: HTMLResponse(documentation(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
+    if PAGE.is_dir():
+        api.mount("/page", StaticFiles(directory=PAGE))
+        api.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False, response_class=FileResponse)
 
 
 def _answer_errors(api: FastAPI) -> None:
@@ -142,7 +160,3 @@ def _answer_errors(api: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         return refusal(InvalidRequest(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
-
-    @api.exception_handler(ClientDisconnect)
-    async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=CLIENT_GONE)  # for the log

@@ -182,9 +182,9 @@ class Service:
     def _open(self, catalog: Catalog, front: Front, server: _Server) -> None:
         """Open what is served; runs in a thread of its own."""
         try:
-            from .pages import pages  # FastAPI
+            from .pages import Pages  # FastAPI
 
-            front.pages = pages(self._settings, catalog, self._metrics)
+            front.pages = Pages(self._settings, catalog, self._metrics)
             catalog.open()
             if self._has_process:
                 gc.collect()
