@@ -1,4 +1,4 @@
-"""What a store looks like on disk, and LMDB's own rules: one environment per process and path, none kept across a fork.
+"""Layout of a store on disk, and LMDB's own rule: one environment per process and path.
 
 ``passages.lmdb`` has the tables below; ``text_keys.u64``, ``ids.u64`` and ``titles.u64`` have one little-endian word a row, memory-mapped
 (see ``names``); ``checks.json`` has checksums of these arrays and of the pages that LMDB follows (see ``checks``). A passage is one zstd
@@ -73,7 +73,7 @@ class Database:
                 readonly=not writable,
                 lock=False,
                 readahead=False,
-                meminit=False,
+                meminit=True,  # or pages would hold whatever was in memory, such as records that were left out
             )
         except lmdb.Error as error:
             raise refusal(f"{path} cannot be opened: {error}") from error
@@ -106,20 +106,12 @@ _open: weakref.WeakValueDictionary[tuple[int, int], Database] = weakref.WeakValu
 _opening = threading.Lock()  # protects _open
 
 
-def _forget_parents_databases() -> None:
-    """Close what a forked child inherited: LMDB forbids using it there. Without a lock file closing touches nothing of the parent's."""
-    global _opening
-    _opening = threading.Lock()  # another thread may have held it while forking; nobody would ever release the copy
-    for database in list(_open.values()):
-        database.environment.close()
-    _open.clear()
-
-
-os.register_at_fork(after_in_child=_forget_parents_databases)
+# A fork waits until no file is being opened. What is open serves both processes: it is only read, and without LMDB's locks.
+os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
 def shared_database(path: Path) -> Database:
-    """Return this process's environment of a finished store, opened on first use and again after a fork.
+    """Return this process's environment of a finished store, opened on first use.
 
     The file's number is part of the key: a store rebuilt under the same path is another store.
 

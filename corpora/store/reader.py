@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,7 +41,7 @@ class PassageStore:
         self._local = threading.local()  # zstd contexts belong to one thread
         self._checks = Checks(folder / DATABASE)
         self._checks.check_pages()  # before LMDB reads any of them
-        self._batches, self._pid = Batches(shared_database(folder / DATABASE)), os.getpid()
+        self._batches = Batches(shared_database(folder / DATABASE))
         n_found = self._batches.n_passages
         if n_found != n_passages:
             raise ArtifactDamaged(
@@ -74,8 +73,7 @@ class PassageStore:
             raise TypeError(f"rows are {wanted.dtype}, not integers")
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < self._n_passages):
             raise ValueError(f"rows from {wanted.min()} to {wanted.max()} are asked for, the store has 0 to {self._n_passages - 1}")
-        batches = self._opened()
-        return batches.passages(wanted.astype(np.int64), self._decompressor(batches))
+        return self._batches.passages(wanted.astype(np.int64), self._decompressor())
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
         """Yield the passages of rows ``start`` to ``stop`` (default: the end) in order, with bounded memory."""
@@ -116,15 +114,8 @@ class PassageStore:
             raise ArtifactDamaged(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")
         return np.memmap(path, dtype="<u8", mode="r").view(np.ndarray) if self._n_passages else np.empty(0, dtype="<u8")
 
-    def _opened(self) -> Batches:
-        """Return the batches of this process: those that were opened before a fork must not be used after it."""
-        if self._pid != os.getpid():
-            self._batches, self._pid = Batches(shared_database(self.folder / DATABASE)), os.getpid()
-            self._local = threading.local()
-        return self._batches
-
-    def _decompressor(self, batches: Batches) -> Decompress:
+    def _decompressor(self) -> Decompress:
         decompress: Decompress | None = getattr(self._local, "decompress", None)
         if decompress is None:
-            self._local.decompress = decompress = batches.decompressor()
+            self._local.decompress = decompress = self._batches.decompressor()
         return decompress

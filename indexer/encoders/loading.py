@@ -9,6 +9,7 @@ from typing import Any
 
 from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch
 from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.threads import limit_forked
 
 from .checkpoints import CONFIG, WEIGHTS, present
 
@@ -30,8 +31,10 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any: 
         ArtifactMismatch: its weights are not those of the network that its configuration describes, or are quantised.
         ArtifactDamaged: its files cannot be read.
     """
+    import torch
     import transformers
 
+    limit_forked(torch.set_num_threads)
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with silent_transformers():
         with _reading(folder / CONFIG, name):

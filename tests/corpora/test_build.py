@@ -154,6 +154,24 @@ def test_a_limit_counts_records_and_not_what_is_left_out(tmp_path: Path) -> None
     assert (manifest.counts["rows"], manifest.counts["skipped"]) == (9, 2)
 
 
+def test_two_builds_have_the_same_bytes_and_nothing_of_what_was_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "some.jsonl"
+    with path.open("w") as file:
+        for n in range(20_000):
+            print(json.dumps({"id": str(n), "title": f"title {n % 97}", "text": f"passage {n} of this corpus, " * 12}), file=file)
+            if n % 20 == 0:
+                print(json.dumps({"id": None, "title": "WITHHELD", "text": f"CONFIDENTIAL-RECORD-{n} for nobody " * 9}), file=file)
+    contents = list[dict[str, bytes]]()
+    for home in ("first", "second"):
+        monkeypatch.setenv("IDX_HOME", str(tmp_path / home))
+        build_store(custom_corpus(path, "some", Reading(file_format="jsonl")), StoreOptions(skip_bad=True))
+        files = [file for file in store_path("some").iterdir() if file.suffix in (".lmdb", ".u64") or file.name == "checks.json"]
+        assert len(files) == 5
+        contents.append({file.name: file.read_bytes() for file in files})
+    assert contents[0] == contents[1]
+    assert not [name for name, content in contents[0].items() if b"CONFIDENTIAL-RECORD" in content]
+
+
 def test_two_builds_at_once_the_second_says_who_holds_the_lock(source: Path) -> None:
     with locked(store_path("mine")), pytest.raises(LockedError, match=rf"is being worked on by process {os.getpid()} on "):
         build_store(corpus(source), StoreOptions())

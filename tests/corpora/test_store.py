@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import signal
 import struct
 import threading
 import zlib
@@ -204,6 +205,30 @@ def test_an_open_store_works_after_a_fork(build: Build, made_passages: list[Pass
         child.join()
     assert sorted(got) == sorted([made_passages[n], made_passages[2 * n]] for n in range(1, 5))
     assert store.get_many([3]) == [made_passages[3]]
+
+
+def test_a_fork_amid_reading_threads_waits_for_none_of_them(build: Build, made_passages: list[Passage]) -> None:
+    store = build(made_passages)
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            store.get_many(range(100))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if not child:
+                signal.alarm(20)  # what hangs is killed
+                os._exit(int(open_store("made").get_many([7]) != [made_passages[7]]))
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_threads_read_at_once(build: Build, made_passages: list[Passage]) -> None:

@@ -89,3 +89,24 @@ def test_memory_does_not_grow_with_the_shapes_of_batches() -> None:
     ran = subprocess.run([sys.executable, "-c", _SHAPES], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     first, last = map(int, ran.stdout.split())
     assert last - first < 15_000, f"{last - first:,} KB"
+
+
+_FORK = """
+import os, signal
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.naming import encoder_spec
+encoder = TransformerEncoder(encoder_spec("minilm"))
+expected = encoder.encode_queries(["who found phosphorus"] * 8)
+child = os.fork()
+if not child:
+    signal.alarm(30)  # what hangs is killed
+    os._exit(int(abs(encoder.encode_queries(["who found phosphorus"] * 8) - expected).max() > 1e-6))
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+def test_a_forked_process_encodes() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    ran = subprocess.run([sys.executable, "-c", _FORK], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    assert ran.stdout == "0\n", ran.stderr

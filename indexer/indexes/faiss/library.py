@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.durable import replacing, sync
 from wikidx.corpora.errors import ArtifactDamaged, InputError, MissingExtraError, PiecesDamaged
 from wikidx.corpora.store import Rows
+from wikidx.indexer.machine.threads import limit_forked
 
 # Below this many queries FAISS computes distances query by query; its own default is 128,000, which leaves the matrix product unused.
 _MIN_BLAS_QUERIES = 2
@@ -36,8 +36,7 @@ def load_faiss() -> ModuleType:
     except ImportError as error:
         raise MissingExtraError("a FAISS index", "dense") from error
     faiss.cvar.distance_compute_blas_threshold = _MIN_BLAS_QUERIES
-    # OpenMP's threads are not in a forked process, which would wait for them for ever
-    os.register_at_fork(after_in_child=lambda: faiss.omp_set_num_threads(1))
+    limit_forked(faiss.omp_set_num_threads)
     library: ModuleType = faiss
     return library
 
