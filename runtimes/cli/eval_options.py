@@ -188,9 +188,9 @@ def _row_metrics(how: Scoring) -> Iterator[list[RowMetric]]:
             )
         if how.judge is not None:
             from wikidx.runtimes.evaluation.by_models.judge import Judge, JudgeOptions
-            from wikidx.runtimes.llms.naming import Settings, close_llms, open_llms
+            from wikidx.runtimes.llms.naming import Settings, choose, close_llms, open_llms
 
-            llms = open_llms([how.judge], ["judge"], Settings(device=how.device))
+            llms = open_llms(choose([how.judge], ["judge"]), Settings(device=how.device))
             closing.callback(close_llms, llms.values())
             found.append(Judge(llms["judge"], options=JudgeOptions(votes=how.votes), progress=step("judge", "votes")))
         yield found

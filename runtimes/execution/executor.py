@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wikidx.corpora.errors import IdxError
 from wikidx.runtimes.execution.results import Cost, Prediction, Step, Timing
 from wikidx.runtimes.execution.wave import Served, Services, Waves
-from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll
+from wikidx.runtimes.llms.base import Call, Generate
 from wikidx.runtimes.llms.text import whole_characters
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
@@ -98,29 +98,26 @@ def _serve(open_questions: list[_Open], waves: Waves, seed: int) -> None:
     """Serve a wave, and advance every question by it."""
     served = iter(waves.serve([request for one in open_questions for request in one.pending]))
     for one in open_questions:
-        results = [next(served) for _ in one.pending]
-        one.steps += [_step(one.waves, *pair) for pair in zip(one.pending, results, strict=True)]
-        one.reused += sum(result.is_reused for result in results)
+        own = [next(served) for _ in one.pending]
+        results = _record(one, own)
+        one.reused += sum(result.is_reused for result in own)
         one.waves += 1
-        one.error = next((result.error for result in results if result.error is not None), None)
+        one.error = next((result.error for result in own if result.error is not None), None)
         if one.error is None:
-            _advance(one, tuple(result.result for result in results), waves, seed)
+            _advance(one, results, waves, seed)
         else:
             one.run.close()
 
 
-def _advance(one: _Open, results: tuple[Any, ...] | None, waves: Waves, seed: int) -> None:
+def _advance(one: _Open, results: Any, waves: Waves, seed: int) -> None:  # noqa: ANN401 - a tuple of results, None at first
     """Advance a question to its next requests that take a wave, or to its end."""
     try:
         while True:
-            requests = next(one.run) if results is None else one.run.send(results)
+            requests = one.run.send(results)
             one.pending = tuple(_seeded(request, one, seed) for request in requests)
-            if not all(isinstance(request, IMMEDIATE) for request in requests):
+            if not all(isinstance(request, IMMEDIATE) for request in one.pending):
                 return
-            results = tuple(waves.at_once(request) for request in one.pending if isinstance(request, IMMEDIATE))
-            one.steps += [
-                Step(wave=one.waves, request=request, result=result) for request, result in zip(one.pending, results, strict=True)
-            ]
+            results = _record(one, [waves.at_once(request) for request in one.pending])
     except StopIteration as stop:
         one.answer = stop.value
     except IdxError as error:
@@ -137,15 +134,20 @@ def _seeded(request: Request, one: _Open, seed: int) -> Request:
     return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
 
-def _step(wave: int, request: Request, served: Served) -> Step:
-    return Step(
-        wave=wave,
-        request=request,
-        result=served.result,
-        error=None if served.error is None else _said(served.error),
-        prompt_tokens=served.prompt_tokens,
-        completion_tokens=served.completion_tokens,
-    )
+def _record(one: _Open, served: Sequence[Served]) -> tuple[Any, ...]:
+    """Add what came of the pending requests to a question's steps, and return their results."""
+    one.steps += [
+        Step(
+            wave=one.waves,
+            request=request,
+            result=of_it.result,
+            error=None if of_it.error is None else _said(of_it.error),
+            prompt_tokens=of_it.prompt_tokens,
+            completion_tokens=of_it.completion_tokens,
+        )
+        for request, of_it in zip(one.pending, served, strict=True)
+    ]
+    return tuple(of_it.result for of_it in served)
 
 
 def _said(error: IdxError) -> str:
@@ -177,7 +179,7 @@ def _degraded(step: Step) -> list[str]:
 def _cost(one: _Open) -> Cost:
     searches = [step.request for step in one.steps if isinstance(step.request, Retrieve)]
     return Cost(
-        calls=sum(isinstance(step.request, Generate | AskYesNo | MeanNll) for step in one.steps),
+        calls=sum(isinstance(step.request, Call) for step in one.steps),
         prompt_tokens=sum(step.prompt_tokens for step in one.steps),
         completion_tokens=sum(step.completion_tokens for step in one.steps),
         searches=len(searches),

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import near_names
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
 from wikidx.runtimes.execution.wave import Services, Titled
-from wikidx.runtimes.llms.base import LLM
 from wikidx.runtimes.llms.cache import ReplyCache
-from wikidx.runtimes.llms.naming import BACKENDS, Settings, Spec, choose, close_llms, open_llms, parse_spec
+from wikidx.runtimes.llms.naming import BACKENDS, Settings, Spec, choose, close_llms, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
@@ -28,7 +26,7 @@ from .identity import local_fingerprints, model_identity, served
 
 RERANKER = "simlm"  # where a cross-encoder is wanted and none is named
 
-_STAND_IN = "scripted:(stand-in)"
+_STAND_IN = Spec(None, "stand-in", "", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,30 +84,13 @@ class Plan:
 
     def chosen(self) -> dict[str, Spec]:
         """Return the specification of each role's model; raises as ``choose`` does."""
-        specs = list(self.llms)
-        if self.is_dry and all(parse_spec(spec).role is not None for spec in specs):
-            specs.append(_STAND_IN)
-        return choose(specs, self.method.roles)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the method, its switches with where their defaults come from, and its prompts, as JSON has them."""
-        told = {one.name: {"value": one.value, "default": one.default, "origin": one.origin} for one in list_options(self.options)}
-        return {"method": self.method.name, "switches": told, "prompts": prompt_hashes([self.method.name])}
+        if not self.is_dry:
+            return choose(self.llms, self.method.roles)
+        named = choose(self.llms, self.method.roles, default=_STAND_IN)
+        return {role: spec if spec.backend == "scripted" else _STAND_IN for role, spec in named.items()}
 
 
-class _Search(NamedTuple):
-    """A searcher, and what looks titles up; None: nothing does."""
-
-    searcher: Searcher | None = None
-    titled: Titled | None = None
-
-
-def place_of(
-    method: Method,
-    preset: str | None,
-    named: Place,
-    assignments: Sequence[str],
-) -> Place | None:
+def place_of(method: Method, preset: str | None, named: Place, assignments: Sequence[str]) -> Place | None:
     """Return where to search: what is named, and for the rest the method's preset, if one is named; None: nowhere.
 
     Args:
@@ -142,8 +123,16 @@ def described(plan: Plan) -> dict[str, Any]:
     Raises:
         IdxError: a corpus, an index, a script or a server is not there.
     """
-    models = {role: _about(plan, spec) for role, spec in plan.chosen().items()}
-    return {**plan.settings(), "models": models, "search": None if plan.place is None else _search_about(plan.place, plan.device)}
+    models = {
+        role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.chosen().items()
+    }
+    return {
+        "method": plan.method.name,
+        "switches": {one.name: {"value": one.value, "default": one.default, "origin": one.origin} for one in list_options(plan.options)},
+        "prompts": prompt_hashes([plan.method.name]),
+        "models": models,
+        "search": None if plan.place is None else _search_about(plan.place, plan.device),
+    }
 
 
 def _search_about(place: Place, device: str) -> dict[str, Any]:
@@ -178,61 +167,34 @@ def opened(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
     """
     chosen = plan.chosen()
     with contextlib.ExitStack() as closing:
-        search = _open_search(plan, closing)
-        replies = (
-            ReplyCache(cache) if cache and not plan.is_dry and any(BACKENDS[spec.backend].takes_url for spec in chosen.values()) else None
-        )
+        searcher, titled = _open_search(plan, closing)
+        given = {role: spec for role, spec in chosen.items() if spec != _STAND_IN}
+        replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].takes_url for spec in given.values()) else None
         if replies is not None:
             closing.callback(replies.close)
-        llms = _open_llms(plan, chosen, Settings(plan.connection, replies, plan.device))
+        llms = open_llms(given, Settings(plan.connection, replies, plan.device))
         closing.callback(close_llms, llms.values())
         options = plan.place.options if plan.place else SearchOptions()
-        yield Services(llms=llms, searcher=search.searcher, titled=search.titled, search=options)
+        yield Services(llms={**dict.fromkeys(chosen, stand_in_llm()), **llms}, searcher=searcher, titled=titled, search=options)
 
 
-def _about(plan: Plan, spec: Spec) -> dict[str, Any]:
-    return {"backend": "stand-in"} if _is_stood_in_for(plan, spec) else model_identity(spec, plan.device)
-
-
-def _is_stood_in_for(plan: Plan, spec: Spec) -> bool:
-    return plan.is_dry and (spec.backend != "scripted" or spec == parse_spec(_STAND_IN))
-
-
-def _open_llms(plan: Plan, chosen: Mapping[str, Spec], settings: Settings) -> dict[str, LLM]:
-    if not plan.is_dry:
-        return open_llms(plan.llms, plan.method.roles, settings)
-    stand_in = stand_in_llm()
-    given = {spec for spec in chosen.values() if not _is_stood_in_for(plan, spec)}
-    scripted = {spec: open_llms([f"{spec.backend}:{spec.model}"], ["answer"])["answer"] for spec in given}
-    return {role: scripted.get(spec, stand_in) for role, spec in chosen.items()}
-
-
-def _open_search(plan: Plan, closing: contextlib.ExitStack) -> _Search:
+def _open_search(plan: Plan, closing: contextlib.ExitStack) -> tuple[Searcher | None, Titled | None]:
+    """Return what searches and what looks titles up; None: nothing does."""
     place = plan.place
     if place is None:
-        return _Search(StandInSearcher(), made_up_passages) if plan.is_dry else _Search()
+        return (StandInSearcher(), made_up_passages) if plan.is_dry else (None, None)
     if place.url is not None:
-        return _open_remote(place.url, place, plan.connection.timeout, closing)
+        from wikidx.retrievers.client import RemoteSearcher, ServerClient
+
+        with contextlib.closing(ServerClient(place.url, api_key=place.api_key)) as client:
+            found = served(client, place.corpus, place.retriever)
+        corpus, retriever, timeout_s = found["corpus"], found["retriever"], plan.connection.timeout
+        remote = RemoteSearcher(place.url, corpus=corpus, retriever=retriever, api_key=place.api_key, timeout=timeout_s)
+        closing.callback(remote.close)
+        return remote, None
     from wikidx.corpora.build import open_store
     from wikidx.retrievers.opening import open_searcher
 
     corpus, retriever, reranker = _named(place)
-    return _Search(open_searcher(corpus, retriever, device=plan.device, reranker=reranker), _titles(open_store(corpus)))
-
-
-def _open_remote(url: str, place: Place, timeout_s: float, closing: contextlib.ExitStack) -> _Search:
-    from wikidx.retrievers.client import RemoteSearcher, ServerClient
-
-    with contextlib.closing(ServerClient(url, api_key=place.api_key)) as client:
-        found = served(client, place.corpus, place.retriever)
-    searcher = RemoteSearcher(url, corpus=found["corpus"], retriever=found["retriever"], api_key=place.api_key, timeout=timeout_s)
-    closing.callback(searcher.close)
-    return _Search(searcher)
-
-
-def _titles(store: Any) -> Callable[[str], list[Passage]]:  # noqa: ANN401 - a PassageStore, whose import loads LMDB
-    def titled(title: str) -> list[Passage]:
-        found: list[Passage] = store.get_many(store.rows_titled(title))
-        return found
-
-    return titled
+    searcher, store = open_searcher(corpus, retriever, device=plan.device, reranker=reranker), open_store(corpus)
+    return searcher, lambda title: store.get_many(store.rows_titled(title))

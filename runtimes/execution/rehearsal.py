@@ -11,7 +11,7 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Found, Ranking, ScoredPassage
+from wikidx.retrievers.base import DEFAULTS, Found, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.wave import Services
@@ -20,19 +20,24 @@ from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
-_DEFAULTS = SearchOptions()
 _REHEARSED = ("", "yes", "no", "Follow up: who?", "Search[who]")  # answers that send methods different ways: the last two make them search
 
 
-def stand_in_llm() -> ScriptedLLM:
-    """Return a model that answers each call with its role and a number in angle brackets, the first choice, or P(yes) = 0.5."""
+def stand_in_llm(text: str | None = None) -> ScriptedLLM:
+    """Return a model that answers each call with a text, or without one with its role and a number in angle brackets.
+
+    It takes the first of several choices, and P(yes) is 0.5, but for the texts "yes" and "no".
+    """
     n_calls = Counter[str]()
+    p_yes = {"yes": 1.0, "no": 0.0}.get(text or "", 0.5)
 
     def answer(call: Call) -> Scripted:
         if not isinstance(call, Generate):
-            return 0.5 if isinstance(call, AskYesNo) else 1.0
+            return p_yes if isinstance(call, AskYesNo) else 1.0
         if isinstance(call.schema, Choice):
             return [call.schema.texts[0]] * call.n
+        if text is not None:
+            return [text] * call.n
         n_calls[call.role] += 1
         name = f"{call.role} {n_calls[call.role]}"
         return [f"<{name}>"] if call.n == 1 else [f"<{name}.{draw}>" for draw in range(1, call.n + 1)]
@@ -40,14 +45,10 @@ def stand_in_llm() -> ScriptedLLM:
     return ScriptedLLM(answer, name="stand-in")
 
 
-class StandInSearcher:
+class StandInSearcher(Searcher):
     """Finds as many passages as are wanted, whatever the query; their titles and texts say their ranks."""
 
-    def search(self, queries: Sequence[str], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each query."""
-        return self.search_groups([[query] for query in queries], options)
-
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = _DEFAULTS) -> list[Ranking]:
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group."""
         return [[_made_up(rank, group[0]) for rank in range(1, options.k + 1)] for group in groups]
 
@@ -62,7 +63,7 @@ def _made_up(rank: int, query: str) -> ScoredPassage:
     return ScoredPassage(passage, rank - 1, 1 / rank, (Found(query, "stand-in", rank, 1 / rank),))
 
 
-def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool = True) -> None:  # noqa: ANN401 - the method's own options
+def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
     """Run a method on a made-up question with stand-ins, to find before a run what would fail all its questions.
 
     Args:
@@ -76,21 +77,10 @@ def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: boo
     """
     searcher, titled = (StandInSearcher() if can_search else None), (made_up_passages if can_look_up else None)
     for text in _REHEARSED:
-        services = Services(llms=dict.fromkeys(method.roles, _always(text)), searcher=searcher, titled=titled)
+        services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(text)), searcher=searcher, titled=titled)
         try:
             (prediction,) = execute(lambda question: method.run(question, options), [Question("rehearsal", "who?")], services)
         except ValueError as error:
             raise InputError(f"'{method.name}' cannot run with these switches: {error}") from error
         if prediction.error is not None:
             raise InputError(f"'{method.name}' cannot run: {prediction.error.partition(': ')[2]}")
-
-
-def _always(text: str) -> ScriptedLLM:
-    probability = {"yes": 1.0, "no": 0.0}.get(text, 0.5)
-
-    def answer(call: Call) -> Scripted:
-        if isinstance(call, Generate):
-            return [call.schema.texts[0] if isinstance(call.schema, Choice) else text] * call.n
-        return probability if isinstance(call, AskYesNo) else 1.0
-
-    return ScriptedLLM(answer)

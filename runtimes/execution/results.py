@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 
@@ -127,7 +127,7 @@ def step_json(step: Step) -> dict[str, Any]:
         return {**told, "error": step.error}
     if not isinstance(step.request, Note):
         told["result"] = _result(step.result)
-    if isinstance(step.request, Generate | AskYesNo | MeanNll):
+    if isinstance(step.request, Call):
         told["tokens"] = [step.prompt_tokens, step.completion_tokens]
     return told
 

@@ -132,8 +132,7 @@ def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dic
         raise ArtifactDamaged(f"{folder / RUN} cannot be read ({error!r}): take another folder for --out") from error
     if version != FORMAT:
         raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: take another folder for --out")
-    differing = differences(there, _as_json(settings))
-    if differing:
+    if differing := differences(there, json.loads(json.dumps(settings))):  # as they will be read again
         raise InputError(
             f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, or take another folder for --out"
         )
@@ -190,9 +189,3 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as they will be read again."""
-    read: dict[str, Any] = json.loads(json.dumps(settings))
-    return read

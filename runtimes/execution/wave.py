@@ -12,16 +12,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import near_names
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Generate, MeanNll, Reply
+from wikidx.runtimes.llms.base import LLM, Call, Reply
 from wikidx.runtimes.llms.cache import is_repeatable
-from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 _REMEMBERED = 20_000  # results; those of a run's last few thousand questions, some 100 MB
 
@@ -66,8 +67,15 @@ class Served(NamedTuple):
 class _Job(NamedTuple):
     """Distinct requests that go to one place together, by what they are remembered under."""
 
-    serve: Callable[[list[Request]], list[Served]]
+    serve: Callable[[list[Any]], list[Served]]
     requests: dict[Hashable, Request]
+
+    def done(self) -> list[Served]:
+        """Serve the requests; what fails all of them is the error of each."""
+        try:
+            return self.serve(list(self.requests.values()))
+        except IdxError as error:
+            return [Served(error=error)] * len(self.requests)
 
 
 class Waves:
@@ -95,16 +103,16 @@ class Waves:
             if key not in known:
                 place, serve = self._place(request)
                 jobs.setdefault(place, _Job(serve, {})).requests.setdefault(key, request)
-        running = [(job, self._pool.submit(job.serve, list(job.requests.values()))) for job in jobs.values()]
+        running = [(job, self._pool.submit(job.done)) for job in jobs.values()]
         fresh = {key: served for job, future in running for key, served in zip(job.requests, future.result(), strict=True)}
         self._remember(fresh, known)
         return [self._taken(key, fresh, known) for key in keys]
 
-    def at_once(self, request: Note | Truncate) -> Result:
-        """Serve a request that takes no wave."""
-        if isinstance(request, Note):
-            return None
-        return self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep)
+    def at_once(self, request: Request) -> Served:
+        """Serve a request that takes no wave: a note, or a text to cut."""
+        if not isinstance(request, Truncate):
+            return Served()
+        return Served(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
 
     def close(self) -> None:
         """End the threads, each as soon as what it waits for is there: that may take long where an interruption left a call under way."""
@@ -114,9 +122,7 @@ class Waves:
         is_reused = key in known
         if not is_reused:
             known[key] = fresh[key]  # the next equal request of this wave reuses it
-        served = known[key]
-        result = list(served.result) if isinstance(served.result, list) else served.result  # a ranking of one's own
-        return served._replace(result=result, is_reused=is_reused)
+        return known[key]._replace(is_reused=is_reused)
 
     def _remember(self, fresh: Mapping[Hashable, Served], known: Mapping[Hashable, Served]) -> None:
         for key in known:
@@ -129,72 +135,45 @@ class Waves:
 
     def _key(self, number: int, request: Request) -> Hashable:
         """Return what a request is remembered under: its number in the wave if its result may differ the next time."""
-        if isinstance(request, Generate | AskYesNo | MeanNll):
-            return (id(self._llm(request.role)), *_asked_for(request)) if is_repeatable(request) else number
-        return number if isinstance(request, Note | Truncate) else request
+        if isinstance(request, Call):
+            return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else number
+        return number if isinstance(request, IMMEDIATE) else request
 
     def _llm(self, role: str) -> LLM:
         if role not in self._services.llms:
             raise near_names("role", role, self._services.llms)
         return self._services.llms[role]
 
-    def _place(self, request: Request) -> tuple[Hashable, Callable[[list[Request]], list[Served]]]:
+    def _place(self, request: Request) -> tuple[Hashable, Callable[[list[Any]], list[Served]]]:
         """Return where a request is served together with others, and how."""
         match request:
-            case Generate() | AskYesNo() | MeanNll():
-                llm = self._llm(request.role)
-                return id(llm), lambda calls: _asked(llm, calls)
             case Retrieve():
-                options = _options(self._services.search, request)
-                return (Retrieve, options), lambda requests: self._searched(requests, options)
+                run = self._services.search
+                options = dataclasses.replace(run, k=request.k, merge=request.merge or run.merge, dedup=request.dedup or run.dedup)
+                return (Retrieve, options), partial(self._search, options)
             case LookUpTitle():
-                return LookUpTitle, self._looked_up
+                return LookUpTitle, self._look_up
+            case Note() | Truncate():
+                return Note, lambda requests: [self.at_once(one) for one in requests]
             case _:
-                return Note, lambda requests: [Served(self.at_once(one)) for one in requests if isinstance(one, Note | Truncate)]
+                llm = self._llm(request.role)
+                return id(llm), partial(_ask, llm)
 
-    def _searched(self, requests: list[Request], options: SearchOptions) -> list[Served]:
-        groups = [list(request.queries) for request in requests if isinstance(request, Retrieve)]
+    def _search(self, options: SearchOptions, requests: list[Retrieve]) -> list[Served]:
         if self._services.searcher is None:
-            return [Served(error=InputError("the method searches, and there is nothing to search: add --corpus, --preset or --url"))] * len(
-                groups
-            )
-        return _search(self._services.searcher, groups, options)
+            raise InputError("the method searches, and there is nothing to search: add --corpus, --preset or --url")
+        return _search(self._services.searcher, [list(request.queries) for request in requests], options)
 
-    def _looked_up(self, requests: list[Request]) -> list[Served]:
-        titled = self._services.titled
-        if titled is None:
-            return [Served(error=InputError("the method looks titles up, which needs a corpus on this machine"))] * len(requests)
-        titles = [request.title for request in requests if isinstance(request, LookUpTitle)]
-        try:
-            return [Served(tuple(titled(title))) for title in titles]
-        except IdxError as error:
-            return [Served(error=error)] * len(titles)
+    def _look_up(self, requests: list[LookUpTitle]) -> list[Served]:
+        if self._services.titled is None:
+            raise InputError("the method looks titles up, which needs a corpus on this machine")
+        return [Served(tuple(self._services.titled(request.title))) for request in requests]
 
 
-def _asked_for(call: Call) -> tuple[Hashable, ...]:
-    """Return a call without the role that asks it."""
-    match call:
-        case Generate():
-            return (Generate, call.prompt, call.decoding, call.n, call.schema, call.logprobs)
-        case AskYesNo():
-            return (AskYesNo, call.prompt, call.positive, call.negative)
-        case MeanNll():
-            return (MeanNll, call.prompt, call.continuation)
-
-
-def _options(search: SearchOptions, request: Retrieve) -> SearchOptions:
-    return dataclasses.replace(search, k=request.k, merge=request.merge or search.merge, dedup=request.dedup or search.dedup)
-
-
-def _asked(llm: LLM, requests: list[Request]) -> list[Served]:
-    calls: list[Call] = [request for request in requests if isinstance(request, Generate | AskYesNo | MeanNll)]
-    try:
-        replies = llm.run(calls)
-    except IdxError as error:
-        return [Served(error=error)] * len(calls)
+def _ask(llm: LLM, calls: list[Call]) -> list[Served]:
     return [
         Served(reply.result, None, reply.prompt_tokens, reply.completion_tokens) if isinstance(reply, Reply) else Served(error=reply)
-        for reply in replies
+        for reply in llm.run(calls)
     ]
 
 

@@ -74,6 +74,11 @@ class JsonSchema(NamedTuple):
         """Make one from a schema as Python data; fields are generated in the order of ``properties``."""
         return cls(json.dumps(schema, ensure_ascii=False))
 
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> JsonSchema:
+        """Make one of an object that has these fields, name -> schema, and no others."""
+        return cls.of({"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False})
+
 
 class Regex(NamedTuple):
     """The text must match this expression as a whole."""
@@ -241,10 +246,6 @@ class YesNo:
     def score(self) -> float | None:
         """The positive side's share of the mass; None if both are missing."""
         return None if self.missing else self.p_positive / self.mass
-
-    def score_or(self, missing: float) -> float:
-        """Return the positive side's share, or ``missing`` if both are missing."""
-        return missing if self.score is None else self.score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

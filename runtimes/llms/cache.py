@@ -9,19 +9,18 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from wikidx.corpora.errors import StorageError
 
-from .base import Call, Gen, Generate, Nll, Reply, YesNo
+from .base import Call, Generate, Reply
 
 _BUSY_S = 30.0
-_KINDS: dict[str, Callable[..., YesNo | Nll]] = {"YesNo": YesNo, "Nll": Nll}
-
-T = TypeVar("T")
+_REPLY = TypeAdapter(Reply)
 
 
 def is_repeatable(call: Call) -> bool:
@@ -64,16 +63,12 @@ class ReplyCache:
         if not is_repeatable(call):
             return None
         rows = self._execute("SELECT reply FROM replies WHERE key = ?", key_of(model, call))
-        return _reply(json.loads(rows[0][0])) if rows else None
+        return _REPLY.validate_json(rows[0][0]) if rows else None
 
     def put(self, model: str, call: Call, reply: Reply) -> None:
         """Keep the reply to a call; what is kept already stays."""
         if is_repeatable(call):
-            self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key_of(model, call), json.dumps(_as_json(reply)))
-
-    def __len__(self) -> int:
-        """How many replies are kept."""
-        return int(self._execute("SELECT COUNT(*) FROM replies")[0][0])
+            self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key_of(model, call), _REPLY.dump_json(reply).decode())
 
     def close(self) -> None:
         """Let go of the file."""
@@ -89,19 +84,3 @@ class ReplyCache:
 
     def _refusal(self, error: Exception) -> StorageError:
         return StorageError(f"replies cannot be kept in {self._file}: {error}; name another file, or delete this one")
-
-
-def _as_json(reply: Reply) -> dict[str, Any]:
-    result = [asdict(gen) for gen in reply.result] if isinstance(reply.result, tuple) else asdict(reply.result)
-    return {"kind": type(reply.result).__name__, "result": result, "tokens": [reply.prompt_tokens, reply.completion_tokens]}
-
-
-def _reply(kept: dict[str, Any]) -> Reply:
-    result = kept["result"]
-    if isinstance(result, list):
-        return Reply(tuple(Gen(**_with_tuples(gen)) for gen in result), *kept["tokens"])
-    return Reply(_KINDS[kept["kind"]](**_with_tuples(result)), *kept["tokens"])
-
-
-def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

@@ -31,20 +31,19 @@ class Fitted(NamedTuple):
         return (f"prompt cut: {self.cut} of the passages' {self.characters} characters left out",) if self.cut else ()
 
 
-def fit(prompt: Prompt, budget: int, count: Callable[[Prompt], int]) -> Fitted:
+def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> Fitted:
     """Cut as little as needed from a prompt's passages for it to have at most ``budget`` tokens.
 
     Args:
         prompt: what may be too long.
-        budget: tokens that it may have.
+        budget: tokens that it may have; None: any number.
         count: prompt -> tokens.
 
     Raises:
         PromptTooLong: it has more tokens even without its passages.
     """
     whole = _characters(prompt)
-    n_tokens = count(prompt)
-    if n_tokens <= budget:
+    if budget is None or (n_tokens := count(prompt)) <= budget:
         return Fitted(prompt, 0, whole)
     least = count(cut(prompt, whole)) if whole else n_tokens
     if least > budget:

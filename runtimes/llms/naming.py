@@ -75,23 +75,16 @@ def parse_spec(text: str) -> Spec:
     return spec
 
 
-def open_llms(specs: Sequence[str], roles: Iterable[str], settings: Settings | None = None) -> dict[str, LLM]:
-    """Open the models that a method's roles are given to; each is opened once, however many roles it has.
-
-    Returns:
-        role -> model, for all roles.
+def open_llms(chosen: Mapping[str, Spec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - it cannot be changed
+    """Open the models of roles, each once, however many roles it has.
 
     Raises:
-        InputError: a specification cannot be read, a role has two models or none.
-        UnknownNameError: the method has no such role, or there is no such backend.
-        LLMError, MissingExtraError: a model cannot be opened.
+        InputError, LLMError, MissingExtraError: a model cannot be opened.
     """
-    chosen = choose(specs, roles)
     opened: dict[Spec, LLM] = {}
     try:
-        for spec in chosen.values():
-            if spec not in opened:
-                opened[spec] = BACKENDS[spec.backend].open(spec, settings or Settings())
+        for spec in dict.fromkeys(chosen.values()):
+            opened[spec] = BACKENDS[spec.backend].open(spec, settings)
     except BaseException:
         close_llms(opened.values())
         raise
@@ -104,8 +97,13 @@ def close_llms(llms: Iterable[LLM]) -> None:
         llm.close()
 
 
-def choose(specs: Sequence[str], roles: Iterable[str]) -> dict[str, Spec]:
+def choose(specs: Sequence[str], roles: Iterable[str], default: Spec | None = None) -> dict[str, Spec]:
     """Return the specification of each role's model, without the role: equal ones are one model.
+
+    Args:
+        specs: models as a user names them.
+        roles: all of the method's.
+        default: the model of roles that are given none; None: there has to be one.
 
     Raises:
         InputError: a specification cannot be read, a role has two models or none.
@@ -120,6 +118,8 @@ def choose(specs: Sequence[str], roles: Iterable[str]) -> dict[str, Spec]:
         if spec.role in given:
             raise InputError(f"{'the role ' + repr(spec.role) if spec.role else 'every role'} is given to two models, the second {text!r}")
         given[spec.role] = spec
+    if default is not None:
+        given.setdefault(None, default)
     missing = [role for role in known if role not in given and None not in given]
     if missing:
         raise InputError(

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Set
 from typing import Any, Literal, NamedTuple
 
 from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
-from .text import cut_at, variants, whole_characters, without_thinking
+from .text import FREE_TEXT, by_likeliest, cut_at, whole_characters, without_thinking
 
 Body = dict[str, Any]
 
@@ -25,8 +25,8 @@ OPTIONAL = (*VLLM_ONLY, "response_format", "top_logprobs", "logprobs", "seed", "
 
 _WITHOUT = {
     "continue_final_message": "the endpoint does not go on from a given beginning of its answer: it begins a new one",
-    "structured_outputs": "no structured output: the text is free",
-    "response_format": "no structured output: the text is free",
+    "structured_outputs": FREE_TEXT,
+    "response_format": FREE_TEXT,
     "logprobs": "no logprobs",
     "seed": "no seed: the draws cannot be repeated",
     "stop": "no stop texts at the endpoint: the text is cut when it is there",
@@ -196,27 +196,21 @@ def _logprob(value: float) -> float:
     return float(max(_LEAST_LOGPROB, min(0.0, value)))
 
 
-def yes_no_of(choice: Mapping[str, Any], call: AskYesNo) -> YesNo | None:
+def yes_no_of(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
     """Read the probabilities of the two sides; None if the endpoint gives none."""
-    likeliest = _likeliest(choice.get("logprobs"))
-    if likeliest is None:
-        return None
-    sides = (variants(call.positive), variants(call.negative))
-    positive, negative = (math.fsum(math.exp(_logprob(logprob)) for token, logprob in likeliest if token in side) for side in sides)
-    return YesNo(p_positive=positive, p_negative=negative)
+    likeliest = _likeliest(choice.get("logprobs") or {})
+    return by_likeliest(likeliest, call.positive, call.negative, degraded) if likeliest else None
 
 
-def _likeliest(logprobs: Mapping[str, Any] | None) -> list[tuple[str, float]] | None:
+def _likeliest(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Return the likeliest first tokens with their log-probabilities."""
-    if not logprobs:
-        return None
     content, tops = logprobs.get("content"), logprobs.get("top_logprobs")
     if content:
         alternatives = content[0].get("top_logprobs") or content[:1]
         given = [(other.get("token"), other.get("logprob")) for other in alternatives]
     else:
         given = list((tops[0] or {}).items()) if tops else []
-    return [(token, logprob) for token, logprob in given if isinstance(token, str) and isinstance(logprob, int | float)] or None
+    return [(token, _logprob(logprob)) for token, logprob in given if isinstance(token, str) and isinstance(logprob, int | float)]
 
 
 def echoed_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:

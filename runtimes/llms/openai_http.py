@@ -19,16 +19,15 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 from . import openai_bodies as bodies
 from .base import AskYesNo, Call, Capabilities, Decoding, Generate, MeanNll, Message, Nll, Prompt, Reply, TokenIds, text_of
 from .cache import ReplyCache
-from .fitting import Fitted, fit
+from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import ConnectionOptions
-from .text import BY_WORD, by_word
+from .text import BY_WORD, NO_TEMPLATE, by_word
 
 CLOUD = "https://api.openai.com/v1"
 
 _LEFT_BY_A_CUT = 0.75
 _WORD_TOKENS = 8  # enough for a word, and for the quote or line break before it
-_NO_TEMPLATE = "no chat template: the turns are one text"
 _ONLY_CHAT = "no plain completions: the text is a user's turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 
@@ -186,8 +185,8 @@ class OpenAIHttp:
         if self._has_logprobs and "logprobs" not in self._refused:
             answer = self._send(call)
             read, written = answer.tokens
-            if found := bodies.yes_no_of(answer.choices[0], call):
-                return Reply(dataclasses.replace(found, degraded=answer.degraded), read, written)
+            if found := bodies.yes_no_of(answer.choices[0], call, answer.degraded):
+                return Reply(found, read, written)
             if bodies.has_text(answer.choices[0]):  # an answer that was withheld has no logprobs either, and tells nothing
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
@@ -199,7 +198,7 @@ class OpenAIHttp:
     def _nll(self, call: MeanNll) -> Reply:
         prompt, degraded = call.prompt, tuple[str, ...]()
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
-            prompt, degraded = text_of(prompt), (_NO_TEMPLATE,)
+            prompt, degraded = text_of(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
         if not isinstance(prompt, str) or not self._has_completions or not self._has_echo:
             return unknown  # how a template spells the turns only the endpoint knows
@@ -225,7 +224,7 @@ class OpenAIHttp:
         refused: Refused | None = None
         while True:
             try:
-                fitted = Fitted(call.prompt, 0, 0) if budget is None else fit(call.prompt, budget, self._count)
+                fitted = fit(call.prompt, budget, self._count)
             except PromptTooLong as error:
                 if refused is None:
                     raise
@@ -248,7 +247,7 @@ class OpenAIHttp:
         if isinstance(prompt, str) and not self._has_completions:
             return (Message("user", prompt),), (_ONLY_CHAT,)
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
-            return text_of(prompt), (_NO_TEMPLATE,)
+            return text_of(prompt), (NO_TEMPLATE,)
         return prompt, ()
 
     def _learn(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:

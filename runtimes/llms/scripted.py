@@ -24,6 +24,8 @@ Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
 
 Script = Callable[[Call], Scripted]
 
+_WANTED = {Generate: "a text", AskYesNo: "a probability", MeanNll: "a mean NLL"}
+
 
 class ScriptedLLM:
     """Answers from a list, in the order of the calls, or from a function of the call. Tokens are words.
@@ -107,17 +109,8 @@ def _reply(call: Call, answer: Scripted) -> Reply:
                 return Reply(answer, n_read, 0)
             if isinstance(answer, int | float):
                 return Reply(Nll(total=answer * n_tokens, n_tokens=n_tokens), n_read, 0)
-    raise LLMError(f"the script answers {answer!r:.60} where it should answer {_wanted(call)}, as '{call.role}': mend the script")
-
-
-def _wanted(call: Call) -> str:
-    match call:
-        case Generate():
-            return "a text" if call.n == 1 else f"{call.n} texts"
-        case AskYesNo():
-            return "a probability"
-        case MeanNll():
-            return "a mean NLL"
+    wanted = f"{call.n} texts" if isinstance(call, Generate) and call.n > 1 else _WANTED[type(call)]
+    raise LLMError(f"the script answers {answer!r:.60} where it should answer {wanted}, as '{call.role}': mend the script")
 
 
 def read_script(file: Path) -> Script:

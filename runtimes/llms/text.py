@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
 from .base import YesNo
 
 BY_WORD = "no logprobs: yes/no is the first word generated, scored 1 or 0"
+NO_TEMPLATE = "no chat template: the turns are one text"
+FREE_TEXT = "no structured output: the text is free"
 
 
 def whole_characters(text: str) -> str:
@@ -33,6 +36,15 @@ def variants(words: Iterable[str]) -> frozenset[str]:
     """Return each word as given, capitalised and in capitals, each with and without a leading space."""
     written = {form for word in words for form in (word, word.capitalize(), word.upper())}
     return frozenset(written | {f" {form}" for form in written})
+
+
+def by_likeliest(
+    likeliest: Sequence[tuple[str, float]], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
+) -> YesNo:
+    """Sum the probabilities of the words of each side over the likeliest tokens, given with their log-probabilities."""
+    sides = (variants(positive), variants(negative))
+    p_positive, p_negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
+    return YesNo(p_positive=p_positive, p_negative=p_negative, degraded=degraded)
 
 
 def by_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:

@@ -7,7 +7,7 @@ generator of its own, so that what it draws does not depend on its neighbours; r
 
 from __future__ import annotations
 
-import inspect
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -62,11 +62,6 @@ class Model(NamedTuple):
     device: str
 
 
-def model_of(forward: Any, end: frozenset[int], padding: int, device: str) -> Model:  # noqa: ANN401 - transformers has no types
-    """Describe a model that transformers has loaded."""
-    return Model(forward, frozenset(inspect.signature(forward.forward).parameters), end, padding, device)
-
-
 class _Batch(NamedTuple):
     """Left-padded ids and what is no padding, both int64 (rows, longest)."""
 
@@ -102,9 +97,9 @@ def next_token_probabilities(model: Model, prompts: Sequence[Ids]) -> torch.Tens
 
 @torch.inference_mode()
 def continuation_nlls(model: Model, prompts: Sequence[Ids], continuations: Sequence[Ids]) -> list[float]:
-    """Return the NLL of each continuation (nats), summed over its tokens; none is empty."""
+    """Return the NLL of each continuation (nats), summed over its tokens."""
     batch = _padded(model, [[*prompt, *continuation] for prompt, continuation in zip(prompts, continuations, strict=True)])
-    longest = max(map(len, continuations))
+    longest = max(1, *map(len, continuations))
     logprobs = _logits(model, batch, longest + 1)[0][:, :-1].log_softmax(-1)
     scored = logprobs.gather(2, batch.ids[:, -longest:, None])[:, :, 0].double().cpu()
     return [-float(row[longest - len(continuation) :].sum()) for row, continuation in zip(scored, continuations, strict=True)]
@@ -113,7 +108,8 @@ def continuation_nlls(model: Model, prompts: Sequence[Ids], continuations: Seque
 @torch.inference_mode()
 def generate(model: Model, rows: Sequence[Row]) -> None:
     """Generate all rows to their ends."""
-    generators = {id(row): _generator(row.seed) for row in rows if row.temperature}
+    seeds = {id(row): secrets.randbits(63) if row.seed is None else row.seed for row in rows if row.temperature}
+    generators = {number: torch.Generator().manual_seed(seed) for number, seed in seeds.items()}
     batch, past, open_rows = _padded(model, [row.prompt for row in rows]), None, list(rows)
     while True:
         logits, past = _logits(model, batch, 1, past, keeps=True)
@@ -135,15 +131,6 @@ def generate(model: Model, rows: Sequence[Row]) -> None:
         batch = _Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
 
 
-def _generator(seed: int | None) -> torch.Generator:
-    generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
-    return generator
-
-
 def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int, torch.Generator], end: frozenset[int]) -> list[int]:
     """Return the next token of each row, of logits (rows, vocabulary); only rows that draw or choose are looked at one by one."""
     tokens: list[int] = logits.argmax(-1).tolist()
@@ -156,7 +143,7 @@ def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int
 def _chosen(row: Row, logits: torch.Tensor, generator: torch.Generator | None, end: frozenset[int]) -> int:
     """Return the next token of a row that draws, or chooses among given texts."""
     if row.choices:
-        allowed = _ways_on(row, end)
+        allowed = torch.tensor(sorted(_ways_on(row) | (end if tuple(row.generated) in row.choices else set())))
         logits = torch.full_like(logits, -torch.inf).index_copy(0, allowed, logits[allowed])
     if generator is None:
         return int(logits.argmax())
@@ -165,19 +152,16 @@ def _chosen(row: Row, logits: torch.Tensor, generator: torch.Generator | None, e
     return int(order[torch.multinomial(probabilities.masked_fill(outside, 0.0), 1, generator=generator)])
 
 
-def _ways_on(row: Row, end: frozenset[int]) -> torch.Tensor:
-    """Return the tokens that go on towards one of the choices, or end one that is whole."""
+def _ways_on(row: Row) -> set[int]:
+    """Return the tokens that go on towards one of the choices."""
     so_far = tuple(row.generated)
-    ways = {choice[len(so_far)] for choice in row.choices if choice[: len(so_far)] == so_far and len(choice) > len(so_far)}
-    return torch.tensor(sorted(ways | end if so_far in row.choices else ways))
+    return {choice[len(so_far)] for choice in row.choices if choice[: len(so_far)] == so_far and len(choice) > len(so_far)}
 
 
 def _take(row: Row, token: int, logprob: float, end: frozenset[int]) -> None:
     """Add a token to a row, and see whether that ends it."""
     row.generated.append(token)
     row.logprobs.append(logprob)
-    is_whole = tuple(row.generated) in row.choices and not any(
-        len(choice) > len(row.generated) and choice[: len(row.generated)] == tuple(row.generated) for choice in row.choices
-    )
+    is_whole = tuple(row.generated) in row.choices and not _ways_on(row)
     row.ended_by_itself = token in end or is_whole or row.ends(row.generated)
     row.is_done = row.ended_by_itself or len(row.generated) >= row.max_tokens

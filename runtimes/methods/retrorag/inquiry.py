@@ -58,7 +58,7 @@ def scores(inquiry: Inquiry, prompts: Iterable[Prompt], role: str) -> Run[list[f
     """Score prompts by the next token: P(yes) / (P(yes) + P(no)), before any temperature (eq. 1)."""
     verdicts = yield from together(yes_no(prompt, role=role) for prompt in prompts)
     inquiry.verdicts += verdicts
-    return [verdict.score_or(inquiry.options.missing_score) for verdict in verdicts]
+    return [inquiry.options.missing_score if verdict.score is None else verdict.score for verdict in verdicts]
 
 
 def best(items: Sequence[T], scores_: Sequence[float], n: int) -> list[tuple[T, float]]:

@@ -13,7 +13,7 @@ from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.llms.base import Call, Generate, text_of
 from wikidx.runtimes.llms.cache import ReplyCache
-from wikidx.runtimes.llms.naming import Settings, open_llms
+from wikidx.runtimes.llms.naming import Settings, open_llms, parse_spec
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.questions import Question
 
@@ -202,7 +202,7 @@ def test_votes_of_an_endpoint_are_separate_requests_and_paid_for_once(tmp_path: 
     endpoint = Endpoint(ScriptedLLM(["yes", "no", "Yes.", "no", "yes"]))
     cache = ReplyCache(tmp_path / "replies.sqlite")
     with serving(endpoint) as url:
-        llm = open_llms([f"openai:tiny@{url}"], ["judge"], Settings(cache=cache))["judge"]
+        llm = open_llms({"judge": parse_spec(f"openai:tiny@{url}")}, Settings(cache=cache))["judge"]
         for _ in range(2):
             judge = Judge(llm)
             found = judge.measure([PredictionRow("7", "Paris")], [FRANCE])

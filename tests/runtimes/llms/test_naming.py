@@ -64,7 +64,7 @@ def test_a_model_is_opened_once_for_all_its_roles(tmp_path: Path) -> None:
     file.write_text(
         '{"text": "first"}\n{"role": "know", "yes": 0.25}\n{"match": "Who", "texts": ["a", "b"]}\n\n{"nll": 2}\n', encoding="utf-8"
     )
-    llms = open_llms([f"scripted:{file}", f"know=scripted:{file}"], ["answer", "know"])
+    llms = open_llms(choose([f"scripted:{file}", f"know=scripted:{file}"], ["answer", "know"]))
     assert llms["answer"] is llms["know"]
     sampled = Generate(prompt="Who?", n=2, decoding=SAMPLED)
     replies = llms["answer"].run(
@@ -85,14 +85,14 @@ def test_a_script_s_lines_are_checked(tmp_path: Path, line: str) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_text(f'{{"text": "a"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(InputError, match=r"answers\.jsonl:2 is no"):
-        open_llms([f"scripted:{file}"], ["answer"])
+        open_llms({"answer": parse_spec(f"scripted:{file}")})
 
 
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        open_llms([f"scripted:{tmp_path / 'none'}"], ["answer"])
+        open_llms({"answer": parse_spec(f"scripted:{tmp_path / 'none'}")})
 
 
 def test_vllm_says_which_extra_it_needs() -> None:
     with pytest.raises(IdxError, match=r"pip install 'wikidx\[vllm\]'"):
-        open_llms(["vllm:org/model"], ["answer"])
+        open_llms({"answer": parse_spec("vllm:org/model")})

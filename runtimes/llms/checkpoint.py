@@ -1,0 +1,106 @@
+"""Prompts as the token ids of a checkpoint in this process: what the engines that run one have in common.
+
+Chat templates are applied here, so that no second beginning-of-text token comes in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from wikidx.runtimes.errors import PromptTooLong
+
+from .base import Call, Capabilities, Generate, MeanNll, Prompt, TokenIds, text_of
+from .fitting import fit
+from .text import NO_TEMPLATE
+
+
+class Prepared(NamedTuple):
+    """A call as token ids.
+
+    Attributes:
+        call: what is asked.
+        ids: its prompt, which fits.
+        continuation: of a ``MeanNll``, the text that is scored; of other calls, nothing.
+        degraded: which rules replaced what the model cannot do.
+    """
+
+    call: Any
+    ids: tuple[int, ...]
+    continuation: tuple[int, ...]
+    degraded: tuple[str, ...]
+
+
+class CheckpointLLM:
+    """A model whose tokenizer is at hand.
+
+    Args:
+        name: how it was named.
+        tokenizer: transformers'.
+        top_logprobs, structured, context: see ``Capabilities``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: Any,  # noqa: ANN401 - transformers has no types
+        *,
+        top_logprobs: int | None,
+        structured: frozenset[str],
+        context: int | None,
+    ) -> None:
+        self.name, self._tokenizer = name, tokenizer
+        self.capabilities = Capabilities(
+            chat=bool(tokenizer.chat_template),
+            logprobs=True,
+            top_logprobs=top_logprobs,
+            prompt_logprobs=True,
+            structured=structured,
+            n=True,
+            seed=True,
+            token_ids=True,
+            context=context,
+        )
+
+    def count_tokens(self, text: str) -> int:
+        """Return how many tokens a text has, special tokens not counted."""
+        return len(self._ids(text))
+
+    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+        """Return the first or last tokens of a text."""
+        ids = self._ids(text)
+        if len(ids) <= max_tokens:
+            return text
+        return str(self._tokenizer.decode(ids[:max_tokens] if keep == "start" else ids[-max_tokens:])).strip()
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
+        if isinstance(prompt, TokenIds):
+            return prompt.ids
+        if isinstance(prompt, str) or not self.capabilities.chat:
+            return tuple(self._tokenizer.encode(text_of(prompt))) or (padding_id(self._tokenizer),)
+        turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
+        goes_on = prompt[-1].role == "assistant"
+        ids = self._tokenizer.apply_chat_template(
+            turns, add_generation_prompt=not goes_on, continue_final_message=goes_on, return_dict=False, enable_thinking=False
+        )
+        return tuple(ids)
+
+    def _prepare(self, call: Call) -> Prepared | PromptTooLong:
+        """Return a call with its prompt cut to what fits, or why none does."""
+        has_template = self.capabilities.chat or isinstance(call.prompt, str | TokenIds)
+        degraded = () if has_template else (NO_TEMPLATE,)
+        continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
+        n_after = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1
+        budget = None if self.capabilities.context is None else self.capabilities.context - n_after
+        try:
+            fitted = fit(call.prompt, budget, lambda prompt: len(self._prompt_ids(prompt)))
+        except PromptTooLong as error:
+            return error
+        return Prepared(call, self._prompt_ids(fitted.prompt), continuation, (*degraded, *fitted.degraded))
+
+
+def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types
+    """Return the token that fills places up: no text of its own, and never looked at."""
+    return int((tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id) or 0)
