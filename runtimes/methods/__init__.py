@@ -1,9 +1,9 @@
 """Methods: generator functions that ask for searches and for language models, and know neither.
 
-base         Method, switches, Answer        requests     what may be asked for, and the words it is asked with
-templates    prompts from text files         prompts/     the text files, one folder a method
-sentences    a text's sentences and words    model_output what models write for JSON, labelled lines, lists
-drafts       a text and the answer in it     sub_questions what models write for a list of them
+base             Method, switches, Answer         requests       what may be asked for, and the words it is asked with
+templates        prompts from text files          prompts/       the text files, one folder a method
+sentences        a text's sentences and words     model_output   what models write for JSON, labelled lines, lists
+written_answers  a text and the answer in it      sub_questions  what models write for a list of them
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
 ra_isf  self_reasoning  retrorag  refeed                                         the four, one package each

@@ -6,15 +6,13 @@ with every run, and checked when they are made: see ``corpora.validation.options
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import ScoredPassage
 
 from .requests import Run
 
@@ -33,11 +31,6 @@ class Answer(NamedTuple):
     text: str
     passages: tuple[Passage, ...] = ()
     detail: Mapping[str, Any] = {}
-
-
-def passages_of(ranking: Iterable[ScoredPassage]) -> tuple[Passage, ...]:
-    """Return a ranking's passages, best first."""
-    return tuple(hit.passage for hit in ranking)
 
 
 Origin = Literal["paper", "proposed"]
@@ -73,22 +66,20 @@ class Option(NamedTuple):
 
 def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
     """Return a method's options with their values, in the order in which they are declared."""
-    types = get_type_hints(type(options))
-    return [_described(one.name, getattr(options, one.name), one.default, types[one.name]) for one in dataclasses.fields(options)]
-
-
-def _described(name: str, value: object, declared: Any, type_: Any) -> Option:  # noqa: ANN401 - a field of pydantic, an annotation
-    bounds = {key: getattr(bound, key) for bound in declared.metadata for key in ("ge", "le") if hasattr(bound, key)}
-    return Option(
-        name=name,
-        value=value,
-        default=declared.default,
-        origin=declared.json_schema_extra["origin"],
-        about=declared.description,
-        choices=get_args(type_) if get_origin(type_) is Literal else (),
-        least=bounds.get("ge"),
-        most=bounds.get("le"),
-    )
+    defaults = type(options)()
+    return [
+        Option(
+            name=name,
+            value=getattr(options, name),
+            default=getattr(defaults, name),
+            origin=declared["origin"],
+            about=declared["description"],
+            choices=tuple(declared.get("enum", ())),
+            least=declared.get("minimum"),
+            most=declared.get("maximum"),
+        )
+        for name, declared in TypeAdapter(type(options)).json_schema()["properties"].items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

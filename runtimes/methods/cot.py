@@ -12,10 +12,10 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding, Message
 
 from .base import Answer, Method, option
-from .drafts import draft
 from .model_output import first_line
 from .requests import Run, generate
 from .templates import template
+from .written_answers import draft
 
 _CONCLUSION = "So the answer is:"
 

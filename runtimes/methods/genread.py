@@ -5,9 +5,11 @@ Yu et al., Generate rather than Retrieve: Large Language Models are Strong Conte
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wikidx.corpora.passage import text_key
 from wikidx.corpora.validation import options
-from wikidx.runtimes.llms.base import Decoding, Gen
+from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .requests import Run, generate, sample
@@ -29,14 +31,11 @@ class GenReadOptions:
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:
     """Answer from documents of the model's own making; blank and equal ones are left out."""
     prompt = template("genread", "document")(question=question, shots=options.shots)
-    written: tuple[Gen, ...]
-    if options.documents == 1:
-        written = ((yield from generate(prompt, Decoding(max_tokens=options.document_tokens), role="document")),)
-    else:
-        drawing = Decoding(max_tokens=options.document_tokens, temperature=options.temperature, top_p=options.top_p)
-        written = yield from sample(prompt, options.documents, drawing, role="document")
+    decoding = Decoding(max_tokens=options.document_tokens)
+    if options.documents > 1:
+        decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     distinct: dict[int, str] = {}
-    for gen in written:
+    for gen in (yield from sample(prompt, options.documents, decoding, role="document")):
         if gen.text.strip():
             distinct.setdefault(text_key(gen.text), gen.text.strip())
     documents = tuple(distinct.values())

@@ -15,11 +15,11 @@ from wikidx.corpora.passage import Passage, text_key
 from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
-from .base import Answer, Method, Preset, option, passages_of
-from .drafts import Draft, draft
+from .base import Answer, Method, Preset, option
 from .requests import Run, generate, named, note, retrieve
 from .sentences import sentences, words
 from .templates import numbered, template
+from .written_answers import Draft, draft
 
 _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE)
 
@@ -109,7 +109,7 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
         return
     chain.queries.append(query)
     known = {_identity(passage) for passage in chain.passages}
-    for passage in passages_of((yield from retrieve(query, options.k))):
+    for passage in (yield from retrieve(query, options.k)):
         if len(chain.passages) < options.max_passages and _identity(passage) not in known:
             known.add(_identity(passage))
             chain.passages.append(passage)

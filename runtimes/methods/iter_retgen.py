@@ -12,11 +12,10 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
-from .base import Answer, Method, Preset, option, passages_of
-from .drafts import Draft, draft
+from .base import Answer, Method, Preset, option
 from .requests import Run, generate, named, retrieve
-from .sentences import words
 from .templates import numbered, template
+from .written_answers import Draft, draft
 
 
 @options
@@ -31,11 +30,6 @@ class IterRetGenOptions:
     query: Literal["text", "answer"] = option(
         "text", "paper", "what follows the question in a query: the last output as a whole, or its answer"
     )
-    if_repeated: Literal["go_on", "stop"] = option(
-        "go_on",
-        "paper",
-        "a query that was searched with in the last round: go on, or stop, since passages and output will be the same",
-    )
     shots: int = option(3, "proposed", "demonstrations before the question; the paper shows several")
     max_tokens: int = option(256, "proposed", "tokens of an output", least=1)
 
@@ -48,14 +42,12 @@ def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
     for number in range(1, options.rounds + 1):
         found, output = yield from named(f"round {number}", _round(question, query, options))
         rounds.append({"query": query, "passages": [passage.id for passage in found], "output": output.text, "parse_ok": output.parse_ok})
-        last, query = query, " ".join(f"{question} {output.text if options.query == 'text' else output.answer}".split())
-        if options.if_repeated == "stop" and words(query) == words(last):
-            break
+        query = " ".join(f"{question} {output.text if options.query == 'text' else output.answer}".split())
     return Answer(output.answer, found, {"rounds": rounds, "parse_ok": output.parse_ok})
 
 
 def _round(question: str, query: str, options: IterRetGenOptions) -> Run[tuple[tuple[Passage, ...], Draft]]:
-    found = passages_of((yield from retrieve(query, options.k)))
+    found = yield from retrieve(query, options.k)
     prompt = template("iter_retgen", options.form)(passages=numbered(found), question=question, shots=options.shots)
     written = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
     return found, draft(written, options.form)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
-from .base import Answer, Method, option, passages_of
+from .base import Answer, Method, option
 from .requests import Run, generate, retrieve
 from .templates import numbered, template
 
@@ -21,7 +21,7 @@ class RagOptions:
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:
     """Answer from the passages that the question finds."""
-    passages = passages_of((yield from retrieve(question, options.k)))
+    passages = yield from retrieve(question, options.k)
     prompt = template("rag", "answer")(passages=numbered(passages), question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
     return Answer(answer.text.strip(), passages)

@@ -17,7 +17,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message, Span
 
-from .base import Answer, Method, Preset, option, passages_of
+from .base import Answer, Method, Preset, option
 from .model_output import first_line
 from .requests import Run, generate, look_up, named, retrieve
 from .sentences import spans, words
@@ -42,14 +42,6 @@ class ReactOptions:
     similar_titles: int = option(5, "paper", "similar titles that Search names where there is no page", least=1)
     k: int = option(20, "proposed", "passages whose titles are the similar ones", least=1)
     fold_titles: bool = option(True, "proposed", "a similar title that differs in case and punctuation alone is the page's")
-    if_no_page: Literal["name", "open"] = option(
-        "name", "paper", "where there is no page: name similar titles, or open the page of the first one"
-    )
-    if_repeated: Literal["go_on", "stop"] = option(
-        "go_on",
-        "paper",
-        "an action that was done before with the same observation: go on, or stop as when the steps are used up",
-    )
     shots: int = option(6, "paper", "demonstrations before the question")
     max_tokens: int = option(100, "paper", "tokens of a thought with its action", least=1)
 
@@ -107,27 +99,21 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
     """Think and act until Finish or the last step; ``detail`` holds every step."""
     begun = template("react", "solve")(question=question, shots=options.shots)
     reading, steps = _Reading(), list[_Step]()
-    ended = "max_steps"
-    while len(steps) < options.max_steps:
-        step = yield from named(f"step {len(steps) + 1}", _step(begun, steps, reading, options))
-        is_repeated = (step.action, step.observation) in [(one.action, one.observation) for one in steps]
-        steps.append(step)
-        if step.answer is not None:
-            ended = "finish"
-            break
-        if is_repeated and options.if_repeated == "stop":
-            ended = "repeated"
-            break
-    answer = steps[-1].answer or ""
-    if ended != "finish" and options.at_limit == "answer":
+    answer: str | None = None
+    while answer is None and len(steps) < options.max_steps:
+        steps.append((yield from named(f"step {len(steps) + 1}", _step(begun, steps, reading, options))))
+        answer = steps[-1].answer
+    is_finished = answer is not None
+    if not is_finished and options.at_limit == "answer":
         answer = yield from named("last step", _forced(begun, steps, options))
+    n_malformed = sum(not step.well_formed for step in steps)
     detail = {
         "steps": [_as_json(step) for step in steps],
-        "ended": ended,
-        "n_malformed": sum(not step.well_formed for step in steps),
-        "parse_ok": ended == "finish" and all(step.well_formed for step in steps),
+        "ended": "finish" if is_finished else "max_steps",
+        "n_malformed": n_malformed,
+        "parse_ok": is_finished and not n_malformed,
     }
-    return Answer(answer, tuple(reading.read), detail)
+    return Answer(answer or "", tuple(reading.read), detail)
 
 
 def _step(begun: Chat, steps: Sequence[_Step], reading: _Reading, options: ReactOptions) -> Run[_Step]:
@@ -136,20 +122,16 @@ def _step(begun: Chat, steps: Sequence[_Step], reading: _Reading, options: React
     prompt = _prompt(begun, steps, f"Thought {number}:")
     written = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
     text = written.text[found.end() :] if (found := _THOUGHT.match(written.text)) else written.text
-    thought, marker, action = _parted(text)
-    if not marker:
+    thought, *actions = _ACTION.split(text, maxsplit=1)
+    if not actions:
         thought = first_line(text)
         prompt = _prompt(begun, steps, f"Thought {number}: {thought}\nAction {number}:")
         again = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\n",)))
-        action = _parted(again.text)[2] or again.text
-    step = _Step(" ".join(thought.split()), first_line(action), well_formed=marker)
+        action = _ACTION.split(again.text, maxsplit=1)[-1] or again.text
+    else:
+        action = actions[0]
+    step = _Step(" ".join(thought.split()), first_line(action), well_formed=bool(actions))
     return (yield from _done(step, reading, options))
-
-
-def _parted(text: str) -> tuple[str, bool, str]:
-    """Return what stands before the first "Action:", whether there is one, and what stands behind it."""
-    place = _ACTION.search(text)
-    return (text[: place.start()], True, text[place.end() :]) if place else (text, False, "")
 
 
 def _done(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
@@ -170,13 +152,13 @@ def _searched(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
     """Open the page of a title and show how it begins; where there is none, name similar titles, and the open page stays open."""
     found = yield from look_up(title)
     if not found:
-        hits = passages_of((yield from retrieve(title, options.k)))
+        hits = yield from retrieve(title, options.k)
         similar = [one for one in dict.fromkeys(passage.title for passage in hits) if one.strip()]
         same = [one for one in similar if options.fold_titles and words(one) == words(title)]
-        if not same and (options.if_no_page == "name" or not similar):
+        if not same:
             named_ones = f" Similar: [{', '.join(similar[: options.similar_titles])}]." if similar else ""
             return f"Could not find {title}.{named_ones}"
-        found = yield from look_up([*same, *similar][0])
+        found = yield from look_up(same[0])
     reading.open(_page(found))
     return reading.show(reading.page[: options.page_sentences]) or "The page is empty."
 

@@ -4,7 +4,7 @@ A method is a generator: it yields tuples of requests, all of which may be serve
 does that by hand, but through the functions below::
 
     passages = yield from retrieve(question, k=5)
-    draft = yield from generate(prompt(question=question, passages=passages))
+    draft = yield from generate(prompt(question=question, passages=numbered(passages)))
     scores = yield from together(yes_no(relevance(question=question, passage=p)) for p in passages)
 
 ``together`` runs any number of such generators side by side, whole methods and recursions included, and waits for all; ``named`` says in
@@ -14,6 +14,7 @@ the trace what the requests of a generator belong to. A request that fails ends 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
@@ -78,8 +79,9 @@ class Note:
     path: tuple[str, ...] = field(default=(), compare=False)
 
 
+Passages = tuple[Passage, ...]
 Request = Generate | AskYesNo | MeanNll | Retrieve | LookUpTitle | Truncate | Note
-Result = tuple[Gen, ...] | YesNo | Nll | Ranking | tuple[Passage, ...] | str | None
+Result = tuple[Gen, ...] | YesNo | Nll | Ranking | Passages | str | None
 Run = Generator[tuple[Request, ...], tuple[Any, ...], T]
 """A generator that yields requests, is sent their results, and returns a ``T``."""
 
@@ -96,7 +98,7 @@ def generate(
 
 
 def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> Run[tuple[Gen, ...]]:
-    """Generate ``n`` texts at random; ``decoding`` needs a temperature."""
+    """Generate ``n`` texts; for more than one ``decoding`` needs a temperature."""
     (texts,) = yield (Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs),)
     return cast("tuple[Gen, ...]", texts)
 
@@ -113,8 +115,8 @@ def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[
     return cast("Nll", nll)
 
 
-def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Ranking]:
-    """Search with a query, or with several as one group whose root is the first.
+def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Passages]:
+    """Search with a query, or with several as one group whose root is the first, and return the passages found, best first.
 
     Raises:
         ValueError: there is no query.
@@ -123,13 +125,13 @@ def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = 
     if not group:
         raise ValueError("there is no query to search with")
     (ranking,) = yield (Retrieve(queries=group, k=k, merge=merge, dedup=dedup),)
-    return cast("Ranking", ranking)
+    return tuple(hit.passage for hit in cast("Ranking", ranking))
 
 
-def look_up(title: str) -> Run[tuple[Passage, ...]]:
+def look_up(title: str) -> Run[Passages]:
     """Fetch the passages that have a title."""
     (passages,) = yield (LookUpTitle(title=title),)
-    return cast("tuple[Passage, ...]", passages)
+    return cast("Passages", passages)
 
 
 def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> Run[str]:
@@ -145,10 +147,10 @@ def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
 
 def named(label: str, run: Run[T]) -> Run[T]:
     """Run a generator, its requests lying under ``label`` in the trace."""
-    results: tuple[Any, ...] | None = None
+    results: Any = None
     while True:
         try:
-            requests = next(run) if results is None else run.send(results)
+            requests = run.send(results)
         except StopIteration as stop:
             return cast("T", stop.value)
         results = yield tuple(dataclasses.replace(request, path=(label, *request.path)) for request in requests)
@@ -157,30 +159,18 @@ def named(label: str, run: Run[T]) -> Run[T]:
 def together(runs: Iterable[Run[T]]) -> Run[list[T]]:
     """Run generators side by side: each time all that they ask for is one tuple. Returns their results in order."""
     generators = list(runs)
-    pending: dict[int, tuple[Request, ...]] = {}
     done: dict[int, T] = {}
-    for number, run in enumerate(generators):
-        yield from _advance(number, run, None, pending, done)
-    while pending:
-        asked = dict(pending)
-        pending.clear()
-        results = iter((yield tuple(request for requests in asked.values() for request in requests)))
-        for number, requests in asked.items():
-            yield from _advance(number, generators[number], tuple(next(results) for _ in requests), pending, done)
+    sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # number of a generator -> what it goes on with
+    while sent:
+        pending: dict[int, tuple[Request, ...]] = {}
+        for number, results in sent.items():
+            try:
+                requests = generators[number].send(results)
+                while all(isinstance(request, IMMEDIATE) for request in requests):
+                    requests = generators[number].send((yield requests))
+                pending[number] = requests
+            except StopIteration as stop:
+                done[number] = stop.value
+        answers = iter((yield tuple(itertools.chain(*pending.values()))) if pending else ())
+        sent = {number: tuple(next(answers) for _ in requests) for number, requests in pending.items()}
     return [done[number] for number in range(len(generators))]
-
-
-def _advance(
-    number: int, run: Run[T], results: tuple[Any, ...] | None, pending: dict[int, tuple[Request, ...]], done: dict[int, T]
-) -> Run[None]:
-    """Advance one generator to its next requests that take a wave, or to its end."""
-    while True:
-        try:
-            requests = next(run) if results is None else run.send(results)
-        except StopIteration as stop:
-            done[number] = stop.value
-            return
-        if not all(isinstance(request, IMMEDIATE) for request in requests):
-            pending[number] = requests
-            return
-        results = yield requests

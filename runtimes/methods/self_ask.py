@@ -14,7 +14,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message
 
-from .base import Answer, Method, Preset, option, passages_of
+from .base import Answer, Method, Preset, option
 from .model_output import first_line, labelled
 from .requests import Run, generate, named, retrieve
 from .sentences import words
@@ -102,7 +102,7 @@ def _reason_to_end(said: _Said, asked: Sequence[_FollowUp], options: SelfAskOpti
 
 def _followed_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
     """Search for a follow-up question and, if a reader is to, answer it."""
-    found = passages_of((yield from retrieve(question, options.k)))
+    found = yield from retrieve(question, options.k)
     if options.answered_by == "context":
         return _FollowUp(question, None, found)
     prompt = template("self_ask", "intermediate")(passages=numbered(found), question=question)

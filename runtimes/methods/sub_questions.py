@@ -48,14 +48,13 @@ def _asked(text: str) -> list[str]:
 def _numbered(text: str) -> list[str]:
     """Return what follows "1.", "2.", … to the end of its line; the numbers may stand in one line."""
     items: list[str] = []
-    _, marker, rest = _parted(text, 1)
-    while marker:
-        item, marker, rest = _parted(rest, len(items) + 2)
+    _, *rest = _split_at(1, text)
+    while rest:
+        item, *rest = _split_at(len(items) + 2, rest[0])
         items.append(item.strip().partition("\n")[0])
     return items
 
 
-def _parted(text: str, number: int) -> tuple[str, bool, str]:
-    """Return what stands before "number." or "number)", whether there is such a place, and what stands behind it."""
-    place = re.search(rf"(?:^|(?<=\s)){number}[.)](?=\s|$)", text)
-    return (text[: place.start()], True, text[place.end() :]) if place else (text, False, "")
+def _split_at(number: int, text: str) -> list[str]:
+    """Split a text at the first "number." or "number)", if there is one."""
+    return re.split(rf"(?:^|(?<=\s)){number}[.)](?=\s|$)", text, maxsplit=1)

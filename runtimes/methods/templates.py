@@ -36,11 +36,8 @@ class Blocks(NamedTuple):
 
 def numbered(passages: Sequence[Passage]) -> Blocks:
     """Show passages as ``[1] title``, a new line, the text; and so on. Where there is none, "(none)" is said."""
-    return (
-        Blocks(("(none)",))
-        if not passages
-        else Blocks(tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1)))
-    )
+    texts = tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1))
+    return Blocks(texts or ("(none)",))
 
 
 def unnumbered(passage: Passage) -> Blocks:

@@ -91,7 +91,7 @@ def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
     def ask(question: str) -> Run[Answer]:
         passages = yield from retrieve(question, 5)
         for step in range(3):
-            yield from generate(f"{question} {step} {passages[0].passage.text}")
+            yield from generate(f"{question} {step} {passages[0].text}")
         yield from together(yes_no(f"{question} {n}") for n in range(5))
         return Answer("")
 

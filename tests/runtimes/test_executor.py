@@ -94,7 +94,7 @@ def uneven(question: str) -> Run[Answer]:
     texts = [question]
     for step in range(n):
         found = yield from named(f"step {step}", retrieve([question, texts[-1]], 2))
-        texts.append((yield from generate(f"{found[0].passage.text} {step}")).text)
+        texts.append((yield from generate(f"{found[0].text} {step}")).text)
         verdicts = yield from together(yes_no(f"{question} {letter}", role="judge") for letter in "abc")
         yield from note("judged", {"scores": [verdict.score for verdict in verdicts]})
     drawn = yield from sample(question, 2, Decoding(temperature=1.0))
@@ -173,8 +173,8 @@ def test_models_and_searcher_work_at_the_same_time() -> None:
 def test_equal_requests_are_served_once_and_cost_each_question_the_same() -> None:
     def ask(question: str) -> Run[Answer]:
         found = yield from retrieve("everyone's", 2)
-        text = yield from generate(found[0].passage.text)
-        again = yield from together([generate(found[0].passage.text), generate("other")])
+        text = yield from generate(found[0].text)
+        again = yield from together([generate(found[0].text), generate("other")])
         return Answer(text.text + again[0].text)
 
     llm, searcher = CountingLLM(), CountingSearcher()

@@ -11,13 +11,13 @@ from wikidx.runtimes.execution.results import prediction_json
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
-from wikidx.runtimes.methods.base import Answer, passages_of
+from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import Run, generate, look_up, mean_nll, named, note, retrieve, truncate, yes_no
 from wikidx.runtimes.questions import Question
 
 
 def everything(question: str) -> Run[Answer]:
-    found = passages_of((yield from named("first", retrieve([question, "more"], 1, merge="rrf"))))
+    found = yield from named("first", retrieve([question, "more"], 1, merge="rrf"))
     yield from generate((Message("user", "x"),), Decoding(max_tokens=3, stop=("\n",)), schema=Choice(("a", "b")), logprobs=True)
     yield from yes_no(TokenIds((1, 2)), role="judge")
     yield from mean_nll("p", "q r")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding
+from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import Run, generate, named, together
 from wikidx.runtimes.methods.sub_questions import SubQuestion
-from wikidx.runtimes.methods.templates import numbered, template
+from wikidx.runtimes.methods.templates import Blocks, numbered, template
 
 from .options import RaIsfOptions
 from .sub_models import decompose, passage_relevance, self_knowledge
@@ -48,15 +48,12 @@ def solve(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _closed_book(node: Node, how: How, options: RaIsfOptions) -> Run[Node]:
-    prompt = template("ra_isf", "closed_book")(question=node.question, form=_form(node, options), shots=options.shots)
-    return replace(node, how=how, answer=(yield from _answer(prompt, options)))
+    return replace(node, how=how, answer=(yield from _answer("closed_book", {}, node, options)))
 
 
 def _from_passages(node: Node, passages: tuple[Passage, ...], how: How, options: RaIsfOptions) -> Run[Node]:
-    prompt = template("ra_isf", "from_passages")(
-        passages=numbered(passages), question=node.question, form=_form(node, options), shots=options.shots
-    )
-    return replace(node, how=how, read=passages, answer=(yield from _answer(prompt, options)))
+    answer = yield from _answer("from_passages", {"passages": numbered(passages)}, node, options)
+    return replace(node, how=how, read=passages, answer=answer)
 
 
 def _solve_sub_questions(node: Node, options: RaIsfOptions) -> Run[Node]:
@@ -80,10 +77,7 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
         f"{place}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}"
         for place, child in enumerate(node.children, 1)
     )
-    prompt = template("ra_isf", "synthesise")(
-        pairs=pairs or "(none)", question=node.question, form=_form(node, options), shots=options.shots
-    )
-    return replace(node, how="synthesis", answer=(yield from _answer(prompt, options)))
+    return replace(node, how="synthesis", answer=(yield from _answer("synthesise", {"pairs": pairs or "(none)"}, node, options)))
 
 
 def _solve_in_order(parts: Sequence[SubQuestion], above: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
@@ -108,12 +102,9 @@ def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
     return (yield from _closed_book(node, "fallback_closed_book", options))
 
 
-def _form(node: Node, options: RaIsfOptions) -> str:
-    """Return the words that ask for an answer's form."""
-    name = "short" if options.answer_form == "yes_no" and node.above else options.answer_form
-    (turn,) = template("ra_isf", f"form_{name}")()
-    return turn.content
-
-
-def _answer(prompt: Chat, options: RaIsfOptions) -> Run[str]:
+def _answer(name: str, given: Mapping[str, str | Blocks], node: Node, options: RaIsfOptions) -> Run[str]:
+    """Answer a node's question by the prompt of a name, from what is given, in the form that the options ask for."""
+    form = "short" if options.answer_form == "yes_no" and node.above else options.answer_form
+    (asked_for,) = template("ra_isf", f"form_{form}")()
+    prompt = template("ra_isf", name)(question=node.question, form=asked_for.content, shots=options.shots, **given)
     return (yield from generate(prompt, Decoding(max_tokens=options.max_tokens))).text.strip()

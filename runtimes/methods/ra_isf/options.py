@@ -40,11 +40,6 @@ class RaIsfOptions:
         "where there is no sub-question or all are unknown: put them together all the same, say unknown, or answer closed-book or from "
         "the passages that were found irrelevant",
     )
-    repeats: Literal["solve", "drop"] = option(
-        "solve",
-        "paper",
-        "sub-questions that repeat a question above them: solve them like others, or drop them",
-    )
     max_sub_questions: int = option(5, "proposed", "sub-questions of a question, the first of the list")
     refer_back: bool = option(False, "paper", "solve sub-questions in order, with the answer to the first in place of #1, and so on")
     verdicts: Literal["words", "choice", "probability"] = option(

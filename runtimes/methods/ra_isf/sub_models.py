@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Choice, Decoding
-from wikidx.runtimes.methods.base import passages_of
 from wikidx.runtimes.methods.requests import Run, generate, note, retrieve, together, truncate, yes_no
 from wikidx.runtimes.methods.sentences import words
 from wikidx.runtimes.methods.sub_questions import SubQuestion, sub_questions
@@ -55,11 +54,11 @@ def _search(question: str, asked: str, options: RaIsfOptions) -> Run[tuple[Passa
     query = question
     if options.max_query_tokens:
         query = yield from truncate(question, options.max_query_tokens, keep="end")
-    found = passages_of((yield from retrieve(query, options.k)))
+    found = yield from retrieve(query, options.k)
     if not options.remove_question or not any(_contains(passage, asked) for passage in found):
         return found
     if len(found) == options.k:
-        found = passages_of((yield from retrieve(query, 2 * options.k)))
+        found = yield from retrieve(query, 2 * options.k)
     yield from note("contain the question: left out", {"ids": [passage.id for passage in found if _contains(passage, asked)]})
     return tuple(passage for passage in found if not _contains(passage, asked))[: options.k]
 
@@ -73,11 +72,8 @@ def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion],
     prompt = template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
     decoding = Decoding(max_tokens=options.max_tokens)
     reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
-    listed = parts = sub_questions(reply.text, is_cut=reply.finish == "length")
-    if options.repeats == "drop":
-        asked = {words(question) for question in (*node.above, node.question)}
-        parts = [part for part in listed if words(part.text) not in asked]
-    return parts[: options.max_sub_questions], bool(listed)
+    listed = sub_questions(reply.text, is_cut=reply.finish == "length")
+    return listed[: options.max_sub_questions], bool(listed)
 
 
 def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> Run[list[Verdict]]:

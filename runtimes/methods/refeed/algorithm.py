@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from wikidx.runtimes.llms.base import Chat, Decoding
-from wikidx.runtimes.methods.base import Answer, passages_of
-from wikidx.runtimes.methods.drafts import Draft, draft
-from wikidx.runtimes.methods.requests import Run, generate, retrieve, sample, together
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import Run, retrieve, sample, together
 from wikidx.runtimes.methods.templates import numbered, template
+from wikidx.runtimes.methods.written_answers import Draft, draft
 
 from .ensemble import Kept, ensemble
 from .options import RefeedOptions
@@ -25,11 +26,11 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     answers = distinct(drawn)
     queries = [" ".join(f"{question} {one.answer}".split()) for one in answers]
     root = [question] if options.question_too or not queries else []
-    found = passages_of((yield from retrieve([*root, *queries], options.k, merge=options.merge, dedup=options.dedup)))
+    found = yield from retrieve([*root, *queries], options.k, merge=options.merge, dedup=options.dedup)
     refining = template("refeed", f"refine_{options.form}")(
         passages=numbered(found), question=question, answers=_listed(answers), shots=options.shots
     )
-    (refined,) = yield from _greedy(refining, options)
+    (refined,) = yield from _write(refining, options)
     kept = (
         (yield from ensemble(contenders, refined, (prompt, refining), options))
         if options.ensemble
@@ -50,39 +51,24 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
 
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
     """Return the initial answers, and those of which the ensemble may keep one."""
-    if not options.diverse:
-        drawn = yield from _greedy(prompt, options)
-    elif options.ensemble and options.contender == "greedy":
-        drawn, greedy = yield from together([_diverse(prompt, options), _greedy(prompt, options)])
+    if options.diverse and options.ensemble and options.contender == "greedy":
+        drawn, greedy = yield from together([_write(prompt, options, is_diverse=True), _write(prompt, options)])
         return drawn, greedy
-    else:
-        drawn = yield from _diverse(prompt, options)
+    drawn = yield from _write(prompt, options, is_diverse=options.diverse)
     return drawn, drawn
 
 
-def _diverse(prompt: Chat, options: RefeedOptions) -> Run[list[Draft]]:
-    """Draw answers by nucleus sampling."""
-    decoding = Decoding(max_tokens=_max_tokens(options), temperature=options.temperature, top_p=options.top_p)
-    gens = yield from sample(prompt, options.samples, decoding, logprobs=_own_logprobs(options))
+def _write(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
+    """Draw several answers by nucleus sampling, or write one greedily."""
+    decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.form == "cot" else options.max_tokens)
+    if is_diverse:
+        decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
+    gens = yield from sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
     return [draft(gen, options.form) for gen in gens]
-
-
-def _greedy(prompt: Chat, options: RefeedOptions) -> Run[list[Draft]]:
-    """Write one answer greedily."""
-    gen = yield from generate(prompt, Decoding(max_tokens=_max_tokens(options)), logprobs=_own_logprobs(options))
-    return [draft(gen, options.form)]
 
 
 def _listed(answers: Sequence[Draft]) -> str:
     return "\n".join(f"{number}. {one.text}" for number, one in enumerate(answers, 1)) or "(none)"
-
-
-def _own_logprobs(options: RefeedOptions) -> bool:
-    return options.ensemble and options.nll == "output"
-
-
-def _max_tokens(options: RefeedOptions) -> int:
-    return options.max_reasoning_tokens if options.form == "cot" else options.max_tokens
 
 
 def distinct(drafts: Iterable[Draft]) -> list[Draft]:

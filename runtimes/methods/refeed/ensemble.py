@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wikidx.runtimes.llms.base import Chat, Message
-from wikidx.runtimes.methods.drafts import Draft, finite
 from wikidx.runtimes.methods.requests import Run, mean_nll, note, together
+from wikidx.runtimes.methods.written_answers import Draft, finite
 
 from .options import RefeedOptions
 

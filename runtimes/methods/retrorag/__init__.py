@@ -1,7 +1,7 @@
 """RetroRAG: collect evidence, answer, see whether the answer is sure; if not, infer from the evidence, and search for what is missing.
 
 algorithm  the rounds                   options  the options of the paper     inquiry  the state of a question, and scoring by yes or no
-answerer   answers and their check      ellery   evidence: passages, inferences, the next query
+answerer   answers and their check      evidence  ELLERY: passages, inferences, the next query
 """
 
 from wikidx.runtimes.methods.base import Method, Preset

@@ -9,7 +9,7 @@ from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import Run, named
 
 from .answerer import Attempt, answered, assessed, judged
-from .ellery import collate, discover, next_query
+from .evidence import collate, discover, next_query
 from .inquiry import Inquiry, summary_of
 from .options import RetroRAGOptions
 

@@ -16,22 +16,8 @@ from .inquiry import Inquiry, scores
 _GIVES_UP = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # MetaRAG's rule
 _REVISED_WORDS = 10  # at most, by the same rule
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
-_REASONED = JsonSchema.of(
-    {
-        "type": "object",
-        "properties": {"reason": {"type": "string"}, "answer": {"type": "string"}},
-        "required": ["reason", "answer"],
-        "additionalProperties": False,
-    }
-)
-_ASSESSED = JsonSchema.of(
-    {
-        "type": "object",
-        "properties": {"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}},
-        "required": ["judgement", "feedback"],
-        "additionalProperties": False,
-    }
-)
+_REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
+_ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
 
 
 class Attempt(NamedTuple):

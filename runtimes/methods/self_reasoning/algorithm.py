@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.base import Decoding, JsonSchema
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.model_output import plain
 from wikidx.runtimes.methods.requests import Run, generate
 from wikidx.runtimes.methods.templates import numbered, template
 
 from .checks import TASKS, place_of, verbatim
-from .fields import fields_of, prompt_of, schema_of
+from .fields import fields_of, prompt_of
 from .options import SelfReasoningOptions
 from .reading import read_passages
 from .trajectory import Trajectory, parse_trajectory
@@ -35,7 +35,7 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         prompt_of(question, passages, options),
         Decoding(max_tokens=options.max_tokens, temperature=options.temperature),
         role="trajectory" if options.reader else "answer",
-        schema=schema_of(fields_of(options)) if options.structured else None,
+        schema=JsonSchema.of_fields(fields_of(options)) if options.structured else None,
     )
     trajectory = parse_trajectory(written.text, fields_of(options), options.max_citations)
     answer = _read_by_another if options.reader else _answer_of_pass

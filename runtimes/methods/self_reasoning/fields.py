@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, JsonSchema
+from wikidx.runtimes.llms.base import Chat
 from wikidx.runtimes.methods.templates import numbered, template
 
 from .options import SelfReasoningOptions
@@ -35,22 +35,6 @@ def fields_of(options: SelfReasoningOptions) -> Fields:
     names = relevance * options.rap + ["cite_list"] * options.eap + ["analysis"] * options.tap + ["answer"]
     described = {**_described()["common"], **_described()[options.task]}
     return {name: described[name] for name in names}
-
-
-def schema_of(fields: Fields) -> JsonSchema:
-    """Return the schema of a trajectory: every field is required and no other allowed."""
-    return JsonSchema.of(_closed({"type": "object", "properties": fields}))
-
-
-def _closed(schema: Any) -> Any:  # noqa: ANN401 - a JSON schema or a part of one
-    """Require every property and allow no other, in a schema and all that is in it."""
-    if not isinstance(schema, Mapping):
-        return schema
-    parts = {name: _closed(part) for name, part in schema.items()}
-    if "properties" in schema:
-        parts["properties"] = {name: _closed(part) for name, part in schema["properties"].items()}
-        parts |= {"required": list(schema["properties"]), "additionalProperties": False}
-    return parts
 
 
 def prompt_of(question: str, passages: Sequence[Passage], options: SelfReasoningOptions) -> Chat:

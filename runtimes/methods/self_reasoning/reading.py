@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.methods.base import passages_of
 from wikidx.runtimes.methods.requests import Run, retrieve, together
 
 from .options import SelfReasoningOptions
@@ -35,8 +34,7 @@ def read_passages(question: str, options: SelfReasoningOptions) -> Run[Read]:
         if not others:
             raise InputError(f"no noise can be had: noise_questions holds nothing but '{question:.80}', give another question")
         queries.append(chance.choice(others))
-    rankings = yield from together(retrieve(query, options.k) for query in queries)
-    found, *noise = map(passages_of, rankings)
+    found, *noise = yield from together(retrieve(query, options.k) for query in queries)
     read = _disturbed(found, noise[0], options.noise, chance) if noise else Read(found, frozenset())
     return read._replace(passages=tuple(chance.sample(read.passages, len(read.passages)))) if options.shuffle else read
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.llms.base import Decoding
-from wikidx.runtimes.methods.base import Answer, Method, passages_of
+from wikidx.runtimes.llms.base import Decoding, JsonSchema
+from wikidx.runtimes.methods.base import Answer, Method
 from wikidx.runtimes.methods.requests import Run, generate, retrieve
 from wikidx.runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions
-from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_of, schema_of
+from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_of
 from wikidx.runtimes.training.sets import QuestionSet, drawn_evenly, key_of
 
 from .options import SelfReasoningAsking
@@ -43,7 +43,7 @@ def trajectory(question: str, asking: SelfReasoningAsking, among: QuestionSet, s
     chance = random.Random(f"{seed}:{question}")
     is_negative = chance.random() < asking.negatives
     source = other_question(question, among.others, chance) if is_negative else question
-    documents = passages_of((yield from retrieve(source, asking.k)))
+    documents = yield from retrieve(source, asking.k)
     if asking.shuffle:
         documents = tuple(chance.sample(documents, len(documents)))
     options = method_options(asking, set_task(among, asking.task), asking.shots)
@@ -51,7 +51,7 @@ def trajectory(question: str, asking: SelfReasoningAsking, among: QuestionSet, s
         prompt_of(question, documents, options),
         Decoding(max_tokens=asking.max_tokens, temperature=asking.temperature),
         role="teacher",
-        schema=schema_of(fields_of(options)) if asking.structured else None,
+        schema=JsonSchema.of_fields(fields_of(options)) if asking.structured else None,
     )
     detail = {"task": options.task, "documents_of": source, "is_negative": is_negative, "is_cut": written.finish == "length"}
     return Answer(written.text, documents, detail)

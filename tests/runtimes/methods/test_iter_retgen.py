@@ -61,13 +61,6 @@ def test_a_blank_output_leaves_the_question_for_the_next_query() -> None:
     assert [one["parse_ok"] for one in driven.answer.detail["rounds"]] == [False, False, True]
 
 
-def test_a_repeated_query_may_end_the_rounds() -> None:
-    driven = run([ONE, "Answer: Ada", TWO, "Answer: ADA!"], if_repeated="stop", rounds=9)
-    assert driven.outline == [["retrieve"], ["answer"]] * 2
-    assert driven.answer.text == "ADA!"
-    assert run([ONE, " "], if_repeated="stop", rounds=9).answer.text == ""
-
-
 def test_an_empty_retrieval_leaves_the_question() -> None:
     driven = run([[], "Answer: Ada"], rounds=1)
     assert "Passages:\n\n(none)\n\nQuestion: Who?" in driven.prompts("answer")[0]

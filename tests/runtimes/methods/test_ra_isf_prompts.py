@@ -77,7 +77,7 @@ def test_the_switches_of_the_paper() -> None:
     assert stated == {
         **{"know": True, "relevance": "each", "decompose": True, "k": 5, "max_depth": 3, "depth_test": "exceeded"},
         **{"answer_from": "relevant", "max_query_tokens": 64, "remove_question": True, "verdicts": "words"},
-        **{"if_none_answered": "synthesise", "repeats": "solve", "refer_back": False},
+        **{"if_none_answered": "synthesise", "refer_back": False},
     }
 
 
@@ -107,7 +107,6 @@ def test_whatever_a_model_says_there_is_an_answer_within_the_limits(seed: int) -
         "relevance": rng.choice(["each", "joint", "off"]),
         "depth_test": rng.choice(["exceeded", "reached", "leaf"]),
         "if_none_answered": rng.choice(["synthesise", "unknown", "closed_book", "passages"]),
-        "repeats": rng.choice(["solve", "drop"]),
         "refer_back": rng.random() < 0.5,
         "verdicts": rng.choice(["words", "choice", "probability"]),
     }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runtimes.methods.driving import Driven, passages
-from tests.runtimes.methods.ra_isf_driving import FIVE, NOT_RELEVANT, asked, by_role, run, tree, walk
+from tests.runtimes.methods.ra_isf_driving import FIVE, NOT_RELEVANT, asked, by_role, run, tree
 from wikidx.runtimes.llms.base import Gen
 
 # Decomposition
@@ -192,13 +192,6 @@ def test_the_limit_holds_for_every_branch_by_itself() -> None:
 def test_a_repeated_question_is_solved_to_the_limit_as_the_algorithm_has_it() -> None:
     driven = run("q?", by_role(know="no", decompose="1. Q", answer="x"), max_depth=2)
     assert depths(tree(driven)) == [(0, "synthesis"), (1, "synthesis"), (2, "synthesis"), (3, "depth_limit")]
-
-
-def test_a_repeated_question_may_be_left_out() -> None:
-    driven = run("q?", by_role(know="no", decompose="1. Q\n2. r?", answer="x"), repeats="drop", max_depth=2)
-    questions = [(node["depth"], node["question"]) for node in walk(tree(driven))]
-    assert questions == [(0, "q?"), (1, "r?")]
-    assert driven.answer.detail["parse_ok"] is True
 
 
 # When no sub-question is answered

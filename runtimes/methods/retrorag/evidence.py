@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from wikidx.corpora.passage import text_key
-from wikidx.runtimes.methods.base import passages_of
 from wikidx.runtimes.methods.model_output import first_line, listed
 from wikidx.runtimes.methods.requests import Run, generate, retrieve, together
 from wikidx.runtimes.methods.templates import template, unnumbered
@@ -28,7 +27,7 @@ def collate(inquiry: Inquiry, query: str, matching: str) -> Run[list[dict[str, A
         What is kept now, as ids and scores, for the record.
     """
     options = inquiry.options
-    found = passages_of((yield from retrieve(query, options.k)))
+    found = yield from retrieve(query, options.k)
     candidates = list({passage.id: passage for passage in (*inquiry.source, *found)}.values())
     if not options.update_evidence:
         inquiry.source = tuple(candidates)
