@@ -101,7 +101,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("wikidx.retrievers.opening").setLevel(logging.INFO)  # where an index is searched, and why there
+    for module in ("retrievers.opening", "runtimes.execution.asking"):  # where an index is searched; what a run has been asked before
+        logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     try:
         app(prog_name="idx")
     except IdxError as error:

@@ -11,7 +11,7 @@ import typer
 
 from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, leaving_at_once, plan_of
 from .option_groups import flatten
-from .screen import is_unicode, note, say, say_json
+from .screen import counted, is_unicode, note, say, say_json
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
@@ -99,15 +99,10 @@ def _show_answer(prediction: Prediction) -> None:
 def cost_line(cost: Cost, seconds: float) -> str:
     """Return what answers cost, in a line."""
     return (
-        f"{_counted(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
-        f"{_counted(cost.searches, 'search', 'searches')} with {_counted(cost.queries, 'query', 'queries')}, "
-        f"{_counted(cost.waves, 'wave')}, "
-        f"{seconds:.1f} s"
+        f"{counted(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
+        f"{counted(cost.searches, 'search', 'searches')} with {counted(cost.queries, 'query', 'queries')}, "
+        f"{counted(cost.waves, 'wave')}, {seconds:.1f} s"
     )
-
-
-def _counted(n: int, one: str, several: str | None = None) -> str:
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:

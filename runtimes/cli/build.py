@@ -11,7 +11,7 @@ import typer
 
 from . import completion
 from .ray_option import EncoderCpus, RayAddress, cluster_options, on_cluster, vectors_from
-from .screen import coverage, duration, note, say, say_json, steps
+from .screen import counted, coverage, duration, note, say, say_json, steps
 
 if TYPE_CHECKING:
     from wikidx.corpora.artifacts.manifest import Manifest
@@ -155,6 +155,6 @@ def _show_skipped(name: str, store: Manifest) -> None:
     n_skipped = store.count("skipped")
     if not n_skipped:
         return
-    note(f"left out: {n_skipped:,} record{'' if n_skipped == 1 else 's'}, listed in {store_path(name) / SKIPPED}")
+    note(f"left out: {counted(n_skipped, 'record')}, listed in {store_path(name) / SKIPPED}")
     for file, line, reason in islice(skipped_records(name), _SHOWN_SKIPPED):
         note(f"    {file}, line {line}: {' '.join(reason.split())}")

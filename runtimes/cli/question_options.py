@@ -1,17 +1,14 @@
-"""What commands on questions are told alike: the file, its format, and which of its questions are meant."""
+"""Options of the commands on questions: the file, its format, and which of its questions are meant."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from wikidx.runtimes.questions import Question, Selection
-
-_SAMPLE = "sample"
 
 Questions = Annotated[
     str,
@@ -45,23 +42,8 @@ class QuestionOptions:
 
         return Selection(self.protocol, self.sample, self.sample_seed)
 
+    def read(self, named: str) -> list[Question]:
+        """Return the questions that are meant, of a file or of "sample"; raises as ``find_questions`` and ``select``."""
+        from wikidx.runtimes.questions import find_questions, select
 
-def asked(named: str, format: str | None, selection: Selection) -> list[Question]:
-    """Return the questions that a command is to ask.
-
-    Args:
-        named: a file, or "sample".
-        format: of the file; None: known by its content.
-        selection: which of them.
-
-    Raises:
-        InputError, UnknownNameError: as ``read_questions`` and ``select``; or "sample" is given a format.
-    """
-    from wikidx.corpora.errors import InputError
-    from wikidx.runtimes.questions import read_questions, sample_questions, select
-
-    if named != _SAMPLE or Path(named).exists():
-        return select(read_questions(Path(named), format), selection)
-    if format is not None:
-        raise InputError(f"--format {format} is of a file, and there is none called '{_SAMPLE}'")
-    return select(sample_questions(), selection)
+        return select(find_questions(named, self.question_format), self.selection())

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .ask import cost_line, predicted
 from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, leaving_at_once, plan_of
 from .option_groups import flatten
-from .question_options import QuestionOptions, Questions, asked
-from .screen import note, say, say_json, steps
+from .question_options import QuestionOptions, Questions
+from .screen import counted, note, say, say_json, steps
 
 if TYPE_CHECKING:
-    from wikidx.runtimes.execution.opening import Plan
-    from wikidx.runtimes.execution.results import Cost
-    from wikidx.runtimes.execution.runs import RunLog
-    from wikidx.runtimes.execution.wave import Services
+    from wikidx.runtimes.execution.asking import Asked, Asking
     from wikidx.runtimes.methods.base import Method
-    from wikidx.runtimes.questions import Question, Selection
-
-REPLIES = "replies.sqlite"
 
 _SHOWN_REASONS = 5
 _SHOWN_CHARACTERS = 200
-_NOISE = "noise_questions"  # the switch of a method that reads other questions' passages among its own
-
-
-class _Task(NamedTuple):
-    """What is to be done: ``asked`` are the first of all ``questions``, which are ``selection`` of ``source``."""
-
-    plan: Plan
-    questions: list[Question]
-    selection: Selection
-    asked: list[Question]
-    out: Path
-    seed: int
-    in_flight: int
-    with_steps: bool
-    retries_failed: bool
-    source: dict[str, str | None]
 
 
 @flatten()
@@ -68,129 +46,70 @@ def run(
 
     Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
     """
+    from wikidx.runtimes.execution.asking import Asking, AskOptions
+    from wikidx.runtimes.execution.identity import questions_digest
     from wikidx.runtimes.methods import find_method
 
     found: Method = find_method(method)
-    selection = question_options.selection()
-    every = asked(questions, question_options.question_format, selection)
-    plan = plan_of(found, plan_options, dry_run=dry_run, base=_noise(found, plan_options.switch, every))
-    source = {"file": questions, "format": question_options.question_format}
-    task = _Task(plan, every, selection, every[:limit], out, seed, in_flight, with_steps, retry_failed, source)
+    every = question_options.read(questions)
+    assigned = {one.partition("=")[0] for one in plan_options.switch or ()}
+    texts = {option: tuple(one.text for one in every) for option, wanted_by in found.takes_questions.items() if wanted_by in assigned}
+    plan = plan_of(found, plan_options, dry_run=dry_run, base=texts)
+    digest = questions_digest([(one.id, one.text, one.golden_answers) for one in every])
+    about = {"questions": {"sha256": digest, "n": len(every), **question_options.selection().about()}}
+    options = AskOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retries_failed=retry_failed)
+    asking = Asking(plan, [(found, every[:limit])], about, options)
     if dry_run:
-        show_first(plan, task.asked[0], {"settings": _settings(task), "questions": len(task.asked)}, seed=seed, as_json=as_json)
+        show_first(asking, {}, as_json=as_json)
         return
-    _run(task, cache or out / REPLIES, as_json=as_json)
+    source = {"file": questions, "format": question_options.question_format}
+    with leaving_at_once(), steps() as step:
+        asked = asking.run(out, cache=cache, source=source, progress=step(found.name, "questions"))
+    _report(asking, asked, out, as_json=as_json)
 
 
-def _noise(method: Method, assignments: Sequence[str] | None, questions: Sequence[Question]) -> dict[str, tuple[str, ...]]:
-    """Return where noise comes from if a method is to have it and nothing else is named: from all questions of the file."""
-    is_wanted = _NOISE in method.options.__dataclass_fields__ and any(one.startswith("noise=") for one in assignments or ())
-    return {_NOISE: tuple(one.text for one in questions)} if is_wanted else {}
-
-
-def show_first(plan: Plan, first: Question, about: dict[str, Any], *, seed: int, as_json: bool) -> None:
-    """Show what would be asked for the first question; ``about`` tells how many ``questions`` there are, and more for JSON."""
+def show_first(asking: Asking, about: Mapping[str, Any], *, as_json: bool) -> None:
+    """Show what would be asked for the first question; ``about`` is what else JSON is to say."""
     from wikidx.runtimes.execution.results import prediction_json
 
     from .trace import draw
 
-    prediction = predicted(plan, first, None, seed)
+    questions = asking.questions
+    prediction = predicted(asking.plan, questions[0], None, asking.options.seed)
     if as_json:
-        say_json({**about, "first": prediction_json(prediction)})
+        say_json({"settings": asking.settings(), "questions": len(questions), **about, "first": prediction_json(prediction)})
         return
     draw(prediction, with_prompts=True)
-    note(f"a dry run: the first of {_counted(about['questions'])}; {cost_line(prediction.cost, prediction.timing.seconds)}")
+    first = f"the first of {counted(len(questions), 'question')}"
+    note(f"a dry run: {first}; {cost_line(prediction.cost, prediction.timing.seconds)}")
 
 
-def _settings(task: _Task) -> dict[str, Any]:
-    """Return everything that decides what comes out."""
-    from wikidx.runtimes.execution.identity import questions_digest
-    from wikidx.runtimes.execution.opening import described
-
-    answered = [(one.id, one.text, one.golden_answers) for one in task.questions]
-    questions = {"sha256": questions_digest(answered), "n": len(answered), **task.selection.about()}
-    return {
-        **described(task.plan),
-        "questions": questions,
-        "seed": task.seed,
-        "context": task.plan.connection.context,
-        "steps": task.with_steps,
-    }
-
-
-def _run(task: _Task, cache: Path, *, as_json: bool) -> None:
-    from wikidx.runtimes.execution.identity import session
-    from wikidx.runtimes.execution.opening import opened
-    from wikidx.runtimes.execution.runs import open_run, refuse_other_settings
-
-    settings = _settings(task)
-    refuse_other_settings(task.out, settings)  # before a model is opened, which may take long
-    begun = {**session(), "in_flight": task.in_flight, "questions": len(task.asked), "source": task.source}
-    with leaving_at_once(), opened(task.plan, cache=cache) as services, open_run(task.out, settings, begun) as log:
-        if log.n_cut:
-            note(f"an unfinished line of {log.n_cut:,} bytes was cut off: its question is asked again")
-        todo = [one for one in task.asked if log.is_open(one.id, retries_failed=task.retries_failed)]
-        if len(todo) < len(task.asked):
-            note(f"asked before: {len(task.asked) - len(todo):,} of {_counted(len(task.asked))}")
-        started = time.monotonic()
-        came_of_it = _ask_all(task, todo, services, log)
-        _report(task, log, came_of_it, time.monotonic() - started, as_json=as_json)
-
-
-class _Session(NamedTuple):
-    """What this start of a run cost, and the rules that replaced what models cannot do, each once a question."""
-
-    cost: Cost
-    degraded: list[str]
-
-
-def _ask_all(task: _Task, todo: Sequence[Question], services: Services, log: RunLog) -> _Session:
-    """Ask what is left, and write down what comes."""
-    from wikidx.runtimes.execution.executor import execute
-    from wikidx.runtimes.execution.results import Cost, prediction_json
-
-    plan, golden = task.plan, {one.id: one.golden_answers for one in todo}
-    n_before = len(task.asked) - len(todo)
-    costs, degraded = list[Cost](), list[str]()
-    with steps() as step:
-        progress = step(plan.method.name, "questions")
-        progress(n_before, len(task.asked))
-        predictions = execute(lambda text: plan.method.run(text, plan.options), todo, services, in_flight=task.in_flight, seed=task.seed)
-        for number, prediction in enumerate(predictions, n_before + 1):
-            log.append({**prediction_json(prediction, with_steps=task.with_steps), "golden_answers": golden[prediction.id]})
-            costs.append(prediction.cost)
-            degraded += prediction.degraded
-            progress(number, len(task.asked))
-    return _Session(Cost.total(costs), degraded)
-
-
-def _report(task: _Task, log: RunLog, session: _Session, seconds: float, *, as_json: bool) -> None:
+def _report(asking: Asking, asked: Asked, out: Path, *, as_json: bool) -> None:
     """Say what came of the questions; leave with exit status 1 if some have failed."""
-    reasons = _reasons([error for one in task.asked if (error := log.done[one.id]) is not None])
-    n_failed = sum(n for n, _ in reasons)
-    cost, degraded = session.cost, _reasons(session.degraded)
+    n, n_failed = len(asking.questions), len(asked.errors)
+    reasons, degraded = _reasons(asked.errors), _reasons(asked.degraded)
     if as_json:
         say_json(
             {
-                "method": task.plan.method.name,
-                "out": str(task.out),
-                "questions": len(task.asked),
-                "answered": len(task.asked) - n_failed,
-                "failed": [{"questions": n, "error": error} for n, error in reasons],
-                "degraded": [{"questions": n, "rule": said} for n, said in degraded],
-                "cost": {name: getattr(cost, name) for name in cost.__dataclass_fields__},
-                "seconds": round(seconds, 3),
+                "method": asking.plan.method.name,
+                "out": str(out),
+                "questions": n,
+                "answered": n - n_failed,
+                "failed": [{"questions": alike, "error": error} for alike, error in reasons],
+                "degraded": [{"questions": alike, "rule": said} for alike, said in degraded],
+                "cost": dataclasses.asdict(asked.cost),
+                "seconds": round(asked.seconds, 3),
             }
         )
     else:
-        say(f"{task.out}: {_counted(len(task.asked))}, {len(task.asked) - n_failed:,} answered, {n_failed:,} failed")
-        for n, error in reasons[:_SHOWN_REASONS]:
-            say(f"    {n:,} × {textwrap.shorten(error, _SHOWN_CHARACTERS, placeholder=' …')}")
+        say(f"{out}: {counted(n, 'question')}, {n - n_failed:,} answered, {n_failed:,} failed")
+        for alike, error in reasons[:_SHOWN_REASONS]:
+            say(f"    {alike:,} × {textwrap.shorten(error, _SHOWN_CHARACTERS, placeholder=' …')}")
         if len(reasons) > _SHOWN_REASONS:
-            say(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {task.out / 'predictions.jsonl'}")
-        for n, said in degraded:
-            note(f"note: {_counted(n)}: {said}")
-        note(f"this time: {cost_line(cost, seconds)}")
+            say(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
+        for alike, said in degraded:
+            note(f"note: {counted(alike, 'question')}: {said}")
+        note(f"this time: {cost_line(asked.cost, asked.seconds)}")
     if n_failed:
         note("failed questions are asked again by the same command with --retry-failed")
         raise typer.Exit(1)
@@ -202,7 +121,3 @@ def _reasons(errors: Sequence[str]) -> list[tuple[int, str]]:
     for error in errors:
         alike.setdefault(re.sub(r"\d+", "#", re.split("[\"']", error, maxsplit=1)[0]), []).append(error)
     return sorted(((len(some), some[0]) for some in alike.values()), key=lambda reason: -reason[0])
-
-
-def _counted(n: int) -> str:
-    return f"{n:,} question{'' if n == 1 else 's'}"

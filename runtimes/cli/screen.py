@@ -6,15 +6,13 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wikidx.corpora.progress import Progress, amount
+from wikidx.corpora.progress import Progress, Step, amount
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-Step = Callable[[str, str], Progress]
 
 _LOG_EVERY_S = 10.0
 
@@ -53,6 +51,11 @@ def fail(message: str) -> NoReturn:
 def coverage(counts: Mapping[str, int]) -> str:
     """Return how many rows an index has, and how many of them without a vector, as its manifest counts them."""
     return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
+
+
+def counted(n: int, one: str, several: str | None = None) -> str:
+    """Return a number of things, such as ``1 question``; ``several`` is their plural if that has more than an s."""
+    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 def duration(seconds: float) -> str:

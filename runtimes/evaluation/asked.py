@@ -10,11 +10,9 @@ from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
 from wikidx.runtimes.evaluation.published import dataset_of
 from wikidx.runtimes.execution.identity import questions_digest
-from wikidx.runtimes.questions import Question, Selection, read_questions, sample_questions, select
+from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_questions, select
 
 from . import normalizing
-
-SAMPLE = "sample"
 
 
 class Asked(NamedTuple):
@@ -56,12 +54,12 @@ def asked_of(predictions: Predictions, named: str | None = None, form: str | Non
     """
     about = predictions.about
     if named is not None:
-        found = _read(named, form)
+        found = find_questions(named, form)
         return Asked(_own(found, about, predictions.rows.values()) or tuple(found), named, named)
     source: Mapping[str, Any] = next((session["source"] for session in reversed(about.get("sessions") or ()) if session.get("source")), {})
     file = source.get("file") or ""
     if file and (file == SAMPLE or Path(file).is_file()):
-        own = _own(_read(file, form or source.get("format")), about)
+        own = _own(find_questions(file, form or source.get("format")), about)
         if own is None:
             raise InputError(f"{file} holds other questions than those that {predictions.path} was asked: name their file with --questions")
         return Asked(own, file, file)
@@ -70,12 +68,6 @@ def asked_of(predictions: Predictions, named: str | None = None, form: str | Non
     n_asked = _n_asked(about) or len(predictions.told)
     absent = f", as {file} is not here" if file else ""
     return Asked(predictions.told, file, f"the predictions themselves{absent}", max(0, n_asked - len(predictions.told)))
-
-
-def _read(named: str, form: str | None) -> list[Question]:
-    if named == SAMPLE and not Path(named).exists():
-        return sample_questions()
-    return read_questions(Path(named), form)
 
 
 def is_same_text(text: str, other: str) -> bool:

@@ -103,6 +103,7 @@ class Method:
         options: the dataclass of its options.
         run: (question, options) -> generator. Holds no model, retriever or state of its own.
         presets: dataset or "default" -> what the paper searched in.
+        takes_questions: options that take the texts of all the questions of a file, unless they are set -> the option that wants them.
     """
 
     name: str
@@ -112,3 +113,4 @@ class Method:
     options: type[Any]
     run: Callable[[str, Any], Run[Answer]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
+    takes_questions: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What is asked, and the files that questions come from.
 
 base             Question: what a method sees of it, and what its set knows besides
-reading          read_questions: a file -> its questions, in whichever format it is
+reading          read_questions: a file -> its questions, in whichever format it is; find_questions: that, or the sample's
 formats          the table of formats
 open_domain      NQ, TriviaQA, PopQA, FlashRAG, FiD          multi_hop    HotpotQA, 2WikiMultihopQA, StrategyQA
 claims           FEVER                                       long_form    ASQA, ALCE, HalluQA, BEGIN
@@ -16,18 +16,20 @@ from __future__ import annotations
 from .base import FEVER_LABELS, Question
 from .formats import FORMATS, Format
 from .protocols import PROTOCOLS, Protocol
-from .reading import detect_format, read_questions, sample_questions
+from .reading import SAMPLE, detect_format, find_questions, read_questions, sample_questions
 from .sampling import Selection, sample, select
 
 __all__ = [
     "FEVER_LABELS",
     "FORMATS",
     "PROTOCOLS",
+    "SAMPLE",
     "Format",
     "Protocol",
     "Question",
     "Selection",
     "detect_format",
+    "find_questions",
     "read_questions",
     "sample",
     "sample_questions",

@@ -13,6 +13,8 @@ from .base import Question, gold
 from .formats import FORMATS, Format
 from .records import Record, read_records
 
+SAMPLE = "sample"
+
 
 def read_questions(path: Path, format: str | None = None) -> list[Question]:
     """Return the questions of a file, in its order.
@@ -42,6 +44,19 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
 def detect_format(path: Path) -> str:
     """Return the name of the format that a file's first record looks like; raises as ``read_questions``."""
     return _opened(path, None)[0].name
+
+
+def find_questions(named: str, format: str | None = None) -> list[Question]:
+    """Return the questions of a file; named "sample", where there is no such file, those on the sample corpus.
+
+    Raises:
+        InputError, UnknownNameError: as ``read_questions``; or the sample is given a format.
+    """
+    if named != SAMPLE or Path(named).exists():
+        return read_questions(Path(named), format)
+    if format is not None:
+        raise InputError(f"--format {format} is of a file, and there is none called '{SAMPLE}'")
+    return sample_questions()
 
 
 def sample_questions() -> list[Question]:

@@ -1,6 +1,6 @@
 """What makes a method's training data: what models are asked, and what becomes of their replies.
 
-The two are kept apart. Asking is slow and is written down (``collecting``); making is quick, and is done anew each time. So there are two
+The two are kept apart. Asking is slow and is written down; making is quick, and is done anew each time. So there are two
 sets of switches: those of *asking*, with which alone a run is resumed, and those of *making*, which may change from one time to the next.
 """
 

@@ -23,17 +23,17 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.registry import near_names
 from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.execution.asking import Asked, Asking, AskOptions
 from wikidx.runtimes.execution.assignments import assigned
 from wikidx.runtimes.execution.identity import questions_digest, versions
-from wikidx.runtimes.execution.opening import Plan, described, opened
-from wikidx.runtimes.execution.results import Cost
-from wikidx.runtimes.execution.runs import PREDICTIONS, open_run, refuse_other_settings
+from wikidx.runtimes.execution.opening import Plan
+from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
+from wikidx.runtimes.questions import Question
 
-from .base import Builder, Made, Making
+from .base import Builder, Collected, Made, Making
 from .chat import json_lines, line_of
-from .collecting import Asking, Replies, ask, replies
 from .leaks import Checked
 from .recipes import RECIPES, Recipe
 from .recipes import told as recipe_json
@@ -47,28 +47,36 @@ class Task(NamedTuple):
     """What is to be made.
 
     Attributes:
-        asking: how the models are asked.
-        making: the builder's switches of making.
-        plan: models and search.
+        builder: what makes it.
         sets: the questions that were drawn.
-        files: set -> checksum of the file that it was read from; empty: none.
         leaks: what the check against evaluation questions found.
+        plan: models, search, and the builder's switches of asking.
+        making: its switches of making.
+        options: how the models are asked.
     """
 
-    asking: Asking
-    making: Any
-    plan: Plan
+    builder: Builder
     sets: list[QuestionSet]
-    files: dict[str, str]
     leaks: Checked
+    plan: Plan
+    making: Any
+    options: AskOptions
 
-
-class Outcome(NamedTuple):
-    """The manifest, what this time's asking cost, and how many bytes of an unfinished reply were cut off."""
-
-    manifest: dict[str, Any]
-    cost: Cost
-    n_cut: int
+    def asking(self) -> Asking:
+        """Return what the models are asked; a folder is resumed only with the same."""
+        batches = [
+            (self.builder.method(one, self.options.seed), [asked._replace(id=_record_id(one, asked)) for asked in one.questions])
+            for one in self.sets
+        ]
+        sets = {
+            one.name: {
+                "sha256": questions_digest([(asked.id, asked.text) for asked in one.questions]),
+                "n": len(one.questions),
+                "others": questions_digest([(text,) for text in one.others]),
+            }
+            for one in self.sets
+        }
+        return Asking(self.plan, batches, {"training_data": True, "sets": sets}, self.options)
 
 
 class Switches(NamedTuple):
@@ -96,91 +104,89 @@ def switches_of(builder: Builder, assignments: Sequence[str]) -> Switches:
     return Switches(parted[0], asking_options, making_options)
 
 
-def settings(task: Task) -> dict[str, Any]:
-    """Return everything that decides what the models reply, as JSON has it; a folder is resumed only with the same."""
-    sets = {
-        one.name: {
-            "sha256": questions_digest([(asked.id, asked.text) for asked in one.questions]),
-            "n": len(one.questions),
-            "others": questions_digest([(text,) for text in one.others]),
-        }
-        for one in task.sets
-    }
-    return {
-        "training_data": True,
-        **described(task.plan),
-        "sets": sets,
-        "seed": task.asking.seed,
-        "context": task.plan.connection.context,
-        "steps": task.asking.with_steps,
-    }
+def draw(builder: Builder, sets: Sequence[QuestionSet], switches: Switches, seed: int) -> list[QuestionSet]:
+    """Return the sets with the questions that are to be asked.
+
+    Raises:
+        InputError: a set has none, or files could not be made of them.
+    """
+    drawn = builder.draw(sets, switches.asking, seed)
+    empty = next((one.name for one in drawn if not one.questions), None)
+    if empty is not None:
+        raise InputError(
+            f"no question of the set '{empty}' is left to train on: all were left out, or fewer were wanted than there are sets"
+        )
+    builder.check(drawn, switches.asking, switches.making)
+    return drawn
 
 
-def run(task: Task, out: Path, session: dict[str, Any], *, cache: Path | None = None, progress: Progress = silent) -> Outcome:
-    """Ask what has not been asked, and make the files.
+def run(task: Task, out: Path, *, cache: Path | None = None, progress: Progress = silent) -> tuple[dict[str, Any], Asked]:
+    """Ask what has not been asked, and make the files; return the manifest, and what came of the asking.
 
     Args:
         task: what is to be made.
         out: the folder; made if it is not there.
-        session: what is to be known of this start beside the settings.
-        cache: where replies of endpoints are kept; None: nowhere.
+        cache: where replies of endpoints are kept; None: in the folder.
         progress: called with (questions asked, questions).
 
     Raises:
         IdxError: the folder holds something else, a model or the search cannot be opened, or a file would be without examples.
     """
-    decided = settings(task)
-    refuse_other_settings(out, decided)  # before a model is opened, which may take long
-    citations = task.asking.builder.citations(task.sets, task.asking.options, task.making, task.plan.device)
-    with opened(task.plan, cache=cache) as services, open_run(out, decided, session) as log:
-        cost = ask(task.asking, task.sets, services, log, progress)
-        n_cut = log.n_cut
-    return Outcome(make(task, out, decided, citations), cost, n_cut)
+    citations = task.builder.citations(task.sets, task.plan.options, task.making, task.plan.device)
+    asked = task.asking().run(out, cache=cache, progress=progress)
+    return _make(task, out, asked, citations), asked
 
 
-def make(task: Task, out: Path, decided: dict[str, Any], citations: RowMetric | None) -> dict[str, Any]:
+def _make(task: Task, out: Path, asked: Asked, citations: RowMetric | None) -> dict[str, Any]:
     """Make the files from the replies that are written down, and return the manifest.
 
     Raises:
         InputError: a file would be without examples. The others, and the manifest with its counts, are there all the same.
     """
-    builder, asked = task.asking.builder, replies(out, task.sets)
-    made = builder.make(asked.collected, Making(task.making, task.asking.options, task.asking.seed, citations))
+    builder, seed, records = task.builder, task.options.seed, read_predictions(out).records
+    replies = [Collected(one.name, question, records[_record_id(one, question)]) for one in task.sets for question in one.questions]
+    collected = [reply for reply in replies if reply.record["error"] is None]
+    made = builder.make(collected, Making(task.making, task.plan.options, seed, citations))
     write_durably(out / LEAKS, json_lines(leak._asdict() for leak in task.leaks.leaks))
     about = {
-        "replies": {"asked": len(asked.collected) + len(asked.errors), "failed": len(asked.errors), "not_asked": asked.n_unasked},
+        "replies": {"asked": len(replies), "failed": len(asked.errors)},
         "sets": {
-            one.name: {"file_sha256": task.files[one.name], "read": one.n_read, "eligible": len(one.others), "drawn": len(one.questions)}
+            one.name: {"file_sha256": one.sha256, "read": one.n_read, "eligible": len(one.others), "drawn": len(one.questions)}
             for one in task.sets
         },
         "leaks": task.leaks.told(),
         "switches": {
             one.name: {"value": one.value, "default": one.default, "origin": one.origin}
-            for options in (task.asking.options, task.making)
+            for options in (task.plan.options, task.making)
             for one in list_options(options)
         },
-        "models": decided["models"],
-        "search": decided["search"],
+        "models": asked.settings["models"],
+        "search": asked.settings["search"],
         "citations": None if citations is None else citations.about(),
         "prompts": prompt_hashes([builder.name, "rag"]),
-        "seed": task.asking.seed,
+        "seed": seed,
         "versions": versions(),
     }
     filled = {name: examples for name, examples in made.files.items() if examples}
     manifest = _write(out, builder, made._replace(files=filled), about)
     if len(filled) < len(made.files):
-        raise InputError(_refusal(made, asked, out))
+        raise InputError(_refusal(made, asked.errors, len(collected), out))
     return manifest
 
 
-def _refusal(made: Made, asked: Replies, out: Path) -> str:
+def _record_id(one: QuestionSet, question: Question) -> str:
+    """Return a question's id over all sets."""
+    return f"{one.name}/{question.id}"
+
+
+def _refusal(made: Made, errors: Sequence[str], n_collected: int, out: Path) -> str:
     """Say which files have no examples, and what most of them were lost by."""
     empty = [name for name, examples in made.files.items() if not examples]
     tallies = [made.tallies[name] for name in empty if name in made.tallies] or list(made.tallies.values())  # of each file, or of all
     lost = Counter({why: sum(tally.dropped[why] for tally in tallies) for tally in tallies for why in tally.dropped})
-    if asked.errors:
-        lost[f"failed: {asked.errors[0]}"] = len(asked.errors)
-    why, n = lost.most_common(1)[0] if lost else ("nothing to learn from", len(asked.collected))
+    if errors:
+        lost[f"failed: {errors[0]}"] = len(errors)
+    why, n = lost.most_common(1)[0] if lost else ("nothing to learn from", n_collected)
     return (
         f"no examples for {', '.join(f'{name}.jsonl' for name in empty)}: the most frequent reason is '{why}', {n:,} times; see "
         f"{out / PREDICTIONS}, and change the model, with another --out, or the switch that decides; --retry-failed asks failed ones again"

@@ -19,12 +19,14 @@ class QuestionSet(NamedTuple):
         questions: those that are asked.
         others: texts that another question is drawn from, where one is wanted: all questions of the set, drawn or not.
         n_read: how many questions its file had.
+        sha256: of its file; empty: it has none.
     """
 
     name: str
     questions: tuple[Question, ...]
     others: tuple[str, ...]
     n_read: int
+    sha256: str = ""
 
 
 def words_of(text: str) -> list[str]:
@@ -38,13 +40,13 @@ def key_of(text: str) -> str:
     return "".join(words_of(text))
 
 
-def question_set(name: str, questions: Sequence[Question]) -> QuestionSet:
+def question_set(name: str, questions: Sequence[Question], sha256: str = "") -> QuestionSet:
     """Make a set; of questions with the same key the first counts."""
     first: dict[str, Question] = {}
     for question in questions:
         first.setdefault(key_of(question.text), question)
     kept = tuple(first.values())
-    return QuestionSet(name, kept, tuple(question.text for question in kept), len(questions))
+    return QuestionSet(name, kept, tuple(question.text for question in kept), len(questions), sha256)
 
 
 def without(one: QuestionSet, ids: frozenset[str]) -> QuestionSet:
@@ -68,14 +70,9 @@ def drawn_evenly(sets: Sequence[QuestionSet], n: int, seed: int) -> list[Questio
     return [drawn(one, shares[one.name], seed) for one in sets]
 
 
-def named_sets(read: Sequence[tuple[str, Sequence[Question]]]) -> list[QuestionSet]:
-    """Make sets, each with a name of its own.
-
-    Raises:
-        InputError: two have one name.
-    """
-    names = [name for name, _ in read]
+def check_names(sets: Sequence[QuestionSet]) -> None:
+    """Raise ``InputError`` if two sets have one name."""
+    names = [one.name for one in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"two sets of questions are called '{twice}': name one otherwise, as in --questions other=FILE")
-    return [question_set(name, questions) for name, questions in read]

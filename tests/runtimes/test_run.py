@@ -23,7 +23,7 @@ from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import IDX, error
 from tests.runtimes.test_cli import idx as idx_process
 from wikidx.corpora.known import sample
-from wikidx.runtimes.cli.run import REPLIES
+from wikidx.runtimes.execution.asking import REPLIES
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
 from wikidx.runtimes.llms.base import Call
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM

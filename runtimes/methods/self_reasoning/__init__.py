@@ -23,4 +23,5 @@ METHOD = Method(
         "PopQA": Preset(corpus="wiki2020", retriever="contriever"),
         "ASQA": Preset(corpus="wiki2018", retriever="gtr-xxl"),  # ALCE's, which the paper follows
     },
+    takes_questions={"noise_questions": "noise"},
 )

@@ -6,7 +6,7 @@ import pytest
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.sets import drawn, drawn_evenly, named_sets, question_set, without, words_of
+from wikidx.runtimes.training.sets import check_names, drawn, drawn_evenly, question_set, without, words_of
 
 
 def made(name: str, n: int) -> list[Question]:
@@ -63,4 +63,4 @@ def test_sets_give_as_evenly_as_they_can(sizes: tuple[int, ...], n: int, expecte
 
 def test_two_sets_of_one_name() -> None:
     with pytest.raises(InputError, match="two sets of questions are called 'nq'"):
-        named_sets([("nq", made("a", 1)), ("nq", made("b", 1))])
+        check_names([question_set("nq", made("a", 1)), question_set("nq", made("b", 1))])

@@ -101,7 +101,7 @@ def test_the_three_sets_of_ra_isf(idx: Command, knowing: str, tmp_path: Path) ->
     assert told["switches"]["labels"]["origin"] == "proposed"
     assert (told["seed"], told["models"]["answer"]["model"]) == (7, knowing.partition(":")[2])
     assert "ra_isf/know.txt" in told["prompts"]
-    assert told["replies"] == {"asked": 4, "failed": 0, "not_asked": 0}
+    assert told["replies"] == {"asked": 4, "failed": 0}
     info = json.loads((out / "data/dataset_info.json").read_text(encoding="utf-8"))
     assert (list(info), info["know"]["file_name"], info["know"]["columns"]) == (
         ["know", "relevance", "decompose"],
@@ -121,7 +121,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same(idx: Command, knowing:
     told = json.loads(idx(*asked, "--json", "--in-flight", "1"))
     assert told["cost"]["searches"] == 2
     assert files(out) == whole
-    assert told["replies"] == {"asked": 4, "failed": 0, "not_asked": 0}
+    assert told["replies"] == {"asked": 4, "failed": 0}
 
 
 def test_switches_of_making_may_change_and_those_of_asking_may_not(idx: Command, knowing: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_questions_that_fail_are_told_and_left_out(idx: Command, script: Script,
     off = ("--set", "decompose=false", "--set", "relevance=false")
     assert "3 questions have failed: the same command with --retry-failed" in idx(*asked, *off, status=1)
     assert [line["id"] for line in lines(out / "data/know.jsonl")] == ["train/q0/know"]
-    assert manifest(out)["replies"] == {"asked": 4, "failed": 3, "not_asked": 0}
+    assert manifest(out)["replies"] == {"asked": 4, "failed": 3}
 
 
 def test_evaluation_questions_are_refused_or_left_out(idx: Command, knowing: str, tmp_path: Path) -> None:

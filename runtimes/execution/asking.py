@@ -1,0 +1,141 @@
+"""Questions asked in a folder that can be resumed: the common part of ``idx run`` and ``idx train-data``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wikidx.corpora.progress import Progress, silent
+from wikidx.runtimes.methods.base import Answer, Method
+from wikidx.runtimes.methods.requests import Run
+from wikidx.runtimes.questions import Question
+
+from .executor import execute
+from .identity import session
+from .opening import Plan, described, opened
+from .results import Cost, Prediction, prediction_json
+from .runs import RunLog, open_run, refuse_other_settings
+from .wave import Services
+
+REPLIES = "replies.sqlite"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOptions:
+    """How questions are asked.
+
+    Attributes:
+        seed: of all random draws.
+        in_flight: questions that are open at once.
+        with_steps: whether every request and result is written down.
+        retries_failed: whether questions that have failed are asked again.
+    """
+
+    seed: int = 0
+    in_flight: int = 64
+    with_steps: bool = True
+    retries_failed: bool = False
+
+
+class Asked(NamedTuple):
+    """The outcome of a run after one more start.
+
+    Attributes:
+        settings: everything that has decided what came out.
+        errors: of the questions that have failed, now or before.
+        cost: of the questions that were asked now.
+        degraded: rules that replaced what models cannot do, each once a question that was asked now.
+        seconds: from the first request to the last answer.
+    """
+
+    settings: Mapping[str, Any]
+    errors: list[str]
+    cost: Cost
+    degraded: list[str]
+    seconds: float
+
+
+class Asking(NamedTuple):
+    """Questions, and the models that they are asked.
+
+    Attributes:
+        plan: models, search, and the options of the methods.
+        batches: methods, each with its questions; the ids are unique over all.
+        about: what else decides what comes out, as JSON has it, such as the checksum of the questions.
+        options: how they are asked.
+    """
+
+    plan: Plan
+    batches: Sequence[tuple[Method, Sequence[Question]]]
+    about: Mapping[str, Any]
+    options: AskOptions
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions of all batches."""
+        return [question for _, questions in self.batches for question in questions]
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything that decides what comes out, as JSON has it; raises as ``described``."""
+        context = self.plan.connection.context
+        return {**self.about, **described(self.plan), "seed": self.options.seed, "context": context, "steps": self.options.with_steps}
+
+    def run(
+        self, folder: Path, *, cache: Path | None = None, source: Mapping[str, str | None] | None = None, progress: Progress = silent
+    ) -> Asked:
+        """Ask what has not been asked, and write down each answer as it comes.
+
+        Args:
+            folder: made, or the run that is there is resumed.
+            cache: a file for the replies of endpoints; None: ``REPLIES`` in the folder.
+            source: of the questions, for the record of this start.
+            progress: called with (questions asked, questions).
+
+        Raises:
+            InputError: the folder holds a run with other settings.
+            IdxError: a model or the search cannot be opened.
+        """
+        settings = self.settings()
+        refuse_other_settings(folder, settings)  # before a model is opened, which may take long
+        begun = {**session(), "in_flight": self.options.in_flight, "questions": len(self.questions), "source": source}
+        with opened(self.plan, cache=cache or folder / REPLIES) as services, open_run(folder, settings, begun) as log:
+            return self._ask(settings, services, log, progress)
+
+    def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, progress: Progress) -> Asked:
+        started, total = time.monotonic(), len(self.questions)
+        n_done = total - len(self._open(self.questions, log))
+        if log.n_cut:
+            logger.info("an unfinished line of %s bytes was cut off: its question is asked again", f"{log.n_cut:,}")
+        if n_done:
+            logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{total:,}")
+        progress(n_done, total)
+        costs, degraded = list[Cost](), list[str]()
+        for method, questions in self.batches:
+            for prediction in self._answer(method, questions, services, log):
+                costs.append(prediction.cost)
+                degraded += prediction.degraded
+                n_done += 1
+                progress(n_done, total)
+        errors = [error for question in self.questions if (error := log.done[question.id]) is not None]
+        return Asked(settings, errors, Cost.total(costs), degraded, time.monotonic() - started)
+
+    def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
+        """Yield what comes of the open ones of some questions, each when it is written down."""
+        options, todo = self.options, self._open(questions, log)
+        golden = {question.id: question.golden_answers for question in todo}
+
+        def ask(text: str) -> Run[Answer]:
+            return method.run(text, self.plan.options)
+
+        for prediction in execute(ask, todo, services, in_flight=options.in_flight, seed=options.seed):
+            log.append({**prediction_json(prediction, with_steps=options.with_steps), "golden_answers": golden[prediction.id]})
+            yield prediction
+
+    def _open(self, questions: Sequence[Question], log: RunLog) -> list[Question]:
+        return [one for one in questions if log.is_open(one.id, retries_failed=self.options.retries_failed)]
