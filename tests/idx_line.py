@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from wikidx.runtimes.cli import app
+from wikidx.runtimes.cli.commands import app
 
 
 def complaint(arguments: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from tests.runtimes.command_line import Command
 from tests.runtimes.test_help import PARSED
 from wikidx.corpora import CORPORA
 from wikidx.corpora.known import sample
-from wikidx.runtimes.cli import app
+from wikidx.runtimes.cli.commands import app
 
 yaml = importlib.import_module("yaml")  # it has no types
 

@@ -1,0 +1,99 @@
+"""The table of commands, and the entry point ``idx``, which imports a command's module when it is called."""
+
+from __future__ import annotations
+
+import io
+import logging
+import pkgutil
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from wikidx.corpora.errors import IdxError
+
+from .examples import examples_of
+from .ray_option import RayCommand
+from .screen import fail
+
+COMMANDS = {
+    "list": ("listing:list_corpora", "List corpora, their indexes and sizes."),
+    "build": ("build:build", "Build a corpus and its indexes."),
+    "check": ("check:check", "Compare a corpus with its checksums."),
+    "remove": ("remove:remove", "Delete a corpus or some of its indexes."),
+    "search": ("search:search", "Search a corpus."),
+    "serve": ("serve:serve", "Serve searches over HTTP."),
+    "ask": ("ask:ask", "Answer a question by a method."),
+    "run": ("run:run", "Answer the questions of a file by a method."),
+    "train-data": ("train_data:train_data", "Make a method's training data."),
+    "mcp": ("mcp:mcp", "Offer the search to agents (Model Context Protocol)."),
+    "import lucene": ("import_:lucene", "Adopt a Lucene index."),
+    "import embeddings": ("import_:embeddings", "Adopt published embeddings as the vectors of an encoder."),
+    "eval answers": ("eval_runs:answers", "Score the answers of a run."),
+    "eval retrieval": ("eval_retrieval:retrieval", "Measure retrievers."),
+    "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
+}
+"""Name -> the function in this folder, and what the list of commands says of it."""
+
+
+class Commands(TyperGroup):
+    """Commands of which a module is imported when it is called, and not for the list of all."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's copy of click
+        """Return the command of a line; what stands for it in the list has no options."""
+        name, command, left = super().resolve_command(ctx, args)
+        path = f"{name}" if ctx.parent is None else f"{self.name} {name}"
+        return name, command_of(path) if path in COMMANDS else command, left
+
+
+def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
+    """Import the module of a command, and have typer make it."""
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
+    alone.command(path.split()[-1], cls=RayCommand, epilog=examples_of(path))(function)
+    return get_command(alone)
+
+
+def _group(help_: str, *, name: str | None = None) -> typer.Typer:
+    return typer.Typer(
+        name=name,
+        cls=Commands,
+        help=help_,
+        no_args_is_help=True,
+        add_completion=name is not None,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+
+app = _group(
+    "Build and search passage corpora: Wikipedia as 100-word passages, or a file of your own; answer questions from them.", name="idx"
+)
+_groups = {
+    "": app,
+    "import": _group("Adopt an index or embeddings that others have made."),
+    "eval": _group("Score answers and rankings as the official evaluators do, with intervals."),
+}
+for _path, (_, _about) in COMMANDS.items():
+    _above, _, _name = _path.rpartition(" ")
+    _groups[_above].command(_name, help=_about)(lambda: None)
+for _name in ("import", "eval"):
+    app.add_typer(_groups[_name], name=_name)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    for module in ("retrievers.opening", "runtimes.execution.asking"):  # where an index is searched; what a run has been asked before
+        logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
+    try:
+        app(prog_name="idx")
+    except IdxError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
