@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +66,20 @@ def require_built(name: str) -> None:
     if is_known(name):
         raise ArtifactMissing(f"the corpus '{name}' is not built: run 'idx build {name}'")
     raise near_names("corpus", name, {*CORPORA, *built_names()})
+
+
+def require_built_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return corpora that are built, each once: those of these names, or all if there are no names.
+
+    Raises:
+        IdxError: one is not built, as ``require_built`` says, or none is.
+    """
+    found = tuple(dict.fromkeys(names or built_names()))
+    if not found:
+        raise InputError("no corpus is built: run 'idx build sample'")
+    for name in found:
+        require_built(name)
+    return found
 
 
 def is_name(corpus: str) -> bool:

@@ -2,5 +2,5 @@
 
 sources     where passages come from: built corpora in this process, or a server that ``idx serve`` runs
 tools       search, get_passages and list_indexes: what agents read of them, ask and get
-transports  standard input and output, or streamable HTTP
+transports  streamable HTTP; standard input and output are mcp's own
 """

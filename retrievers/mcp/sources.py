@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.errors import ArtifactError
@@ -18,13 +21,22 @@ from wikidx.retrievers.opening import OpenCorpora
 from wikidx.retrievers.options import SearchOptions
 
 
-class Offer(NamedTuple):
-    """A corpus that can be searched; retrievers go by preference."""
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a corpus."""
+
+    name: str
+    bytes: Annotated[int, Field(description="Size on disk.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A corpus."""
 
     corpus: str
-    n_passages: int
-    retrievers: tuple[str, ...]
-    index_bytes: dict[str, int]
+    passages: Annotated[int, Field(description="How many it has.")]
+    retrievers: Annotated[Sequence[str], Field(description="What search takes as retriever, the default first.")]
+    indexes: list[Index]
 
 
 class Source(Protocol):
@@ -71,11 +83,12 @@ class LocalSource:
 
         found = []
         for corpus in self._corpora:
-            manifest, sizes = store_manifest(corpus), {}
+            manifest, indexes = store_manifest(corpus), list[Index]()
             for name in built_indexes(corpus):
                 with contextlib.suppress(ArtifactError):
-                    sizes[name] = index_manifest(corpus, name, manifest.fingerprint).n_bytes
-            found.append(Offer(corpus, manifest.counts["rows"], self._retrievers or tuple(sizes), sizes))
+                    indexes.append(Index(name, index_manifest(corpus, name, manifest.fingerprint).n_bytes))
+            retrievers = self._retrievers or [index.name for index in indexes]
+            found.append(Offer(corpus, manifest.counts["rows"], retrievers, indexes))
         return found
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
@@ -122,8 +135,8 @@ class RemoteSource:
             for retriever in self._retrievers:
                 if retriever not in served.retrievers:
                     raise near_names("retriever", retriever, served.retrievers)
-            sizes = {name: index.n_bytes for name, index in served.indexes.items()}
-            found.append(Offer(corpus, served.n_passages, self._retrievers or tuple(served.retrievers), sizes))
+            indexes = [Index(name, index.n_bytes) for name, index in served.indexes.items()]
+            found.append(Offer(corpus, served.n_passages, self._retrievers or list(served.retrievers), indexes))
         return found
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:

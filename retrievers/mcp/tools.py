@@ -72,13 +72,18 @@ class FoundBy(BaseModel):
     score: float = Field(description="Comparable within one retriever only.")
 
 
-class FoundPassage(BaseModel):
-    """A passage in a ranking."""
+class PlainPassage(BaseModel):
+    """A passage."""
 
-    rank: int = Field(description="Place in the ranking, from 1.")
     id: str
     title: str
     text: str
+
+
+class FoundPassage(PlainPassage):
+    """A passage in a ranking."""
+
+    rank: int = Field(description="Place in the ranking, from 1.")
     score: float = Field(description="What the ranking goes by; comparable within this ranking only.")
     found: list[FoundBy] = Field(description="Which query and retriever found it.")
 
@@ -91,14 +96,6 @@ class SearchResult(BaseModel):
     passages: list[FoundPassage]
 
 
-class PlainPassage(BaseModel):
-    """A passage."""
-
-    id: str
-    title: str
-    text: str
-
-
 class Passages(BaseModel):
     """Passages in the order that was asked for."""
 
@@ -107,26 +104,10 @@ class Passages(BaseModel):
     missing: list[str] = Field(description="Ids that the corpus does not have.")
 
 
-class Index(BaseModel):
-    """An index of a corpus."""
-
-    name: str
-    bytes: int = Field(description="Size on disk.")
-
-
-class CorpusOffer(BaseModel):
-    """A corpus."""
-
-    corpus: str
-    passages: int = Field(description="How many it has.")
-    retrievers: list[str] = Field(description="What search takes as retriever, the default first.")
-    indexes: list[Index]
-
-
 class Offers(BaseModel):
     """What can be searched, the default first."""
 
-    corpora: list[CorpusOffer]
+    corpora: list[Offer]
     may_join_retrievers: bool = Field(description="Whether any retrievers can be joined with +, such as bm25+minilm.")
 
 
@@ -167,16 +148,7 @@ class Tools:
 
     def list_indexes(self) -> Offers:
         """List the corpora that can be searched, how many passages each has, and by which retrievers."""
-        corpora = [
-            CorpusOffer(
-                corpus=offer.corpus,
-                passages=offer.n_passages,
-                retrievers=list(offer.retrievers),
-                indexes=[Index(name=name, bytes=size) for name, size in offer.index_bytes.items()],
-            )
-            for offer in self._source.offers()
-        ]
-        return Offers(corpora=corpora, may_join_retrievers=self._source.may_join)
+        return Offers(corpora=self._source.offers(), may_join_retrievers=self._source.may_join)
 
     def _offer(self, corpus: str | None) -> Offer:
         offers = {offer.corpus: offer for offer in self._source.offers()}

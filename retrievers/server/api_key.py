@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Iterable
 
 from wikidx.corpora.errors import InputError
+from wikidx.retrievers.errors import Unauthorized
 
 
 class ApiKey:
@@ -19,6 +20,10 @@ class ApiKey:
         if not key.strip():
             raise InputError("the API key is empty: give one, or none")
         self._key = key.encode()
+
+    def missing(self) -> Unauthorized:
+        """Return the error of requests that do not bring it."""
+        return Unauthorized("this server wants its API key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
 
     def is_in(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return whether a request's headers, their names in lower case, have ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``."""

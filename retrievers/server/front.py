@@ -94,7 +94,7 @@ class Front:
         """Return the answer to a request that needs no further look; None for others."""
         is_open = path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
         if self._key is not None and not is_open and not self._key.is_in(scope["headers"]):
-            return refusal(Unauthorized("this server wants its API key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'"))
+            return refusal(self._key.missing())
         if self.pages is None:
             is_alive = Response(ALIVE, media_type=JSON)
             return is_alive if path == HEALTH else refusal(NotReady("the server has just been started", retry_after=1))

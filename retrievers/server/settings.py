@@ -11,6 +11,7 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 
+from .api_key import ApiKey
 from .limits import Limits
 
 _PATIENCE_S = 3.0  # with a port that is taken: a server that was killed a moment ago may have processes that still end
@@ -47,6 +48,11 @@ class Settings:
     workers: int = 1
     access_log: bool = False
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` if the API key cannot be one."""
+        if self.api_key is not None:
+            ApiKey(self.api_key)
 
     @property
     def offers(self) -> list[tuple[str, str]]:

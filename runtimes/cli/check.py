@@ -12,7 +12,7 @@ from .screen import note, say, say_json, steps
 
 
 def check(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A built corpus.", autocompletion=completion.built_corpus)],
+    corpus: Annotated[str, completion.corpus_argument("A built corpus.")],
     recall: Annotated[bool, typer.Option("--recall", help="Measure the indexes over vectors against exact search instead.")] = False,
     queries: Annotated[Path | None, typer.Option(help='Queries for --recall, one a line: text, or JSON with "question".')] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

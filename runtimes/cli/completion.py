@@ -1,10 +1,27 @@
-"""What a shell completes: names of corpora, retrievers, methods, encoders and kinds of index that begin with what is typed."""
+"""Arguments and options of names, and the names that a shell completes: those that begin with what is typed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import pkgutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import typer
+
+
+def corpus_argument(help_: str) -> Any:  # noqa: ANN401 - as typer has it
+    """Return the argument for built corpora."""
+    return typer.Argument(metavar="CORPUS", help=help_, autocompletion=built_corpus)
+
+
+def corpus_option(help_: str) -> Any:  # noqa: ANN401
+    """Return ``--corpus``, for a built one."""
+    return typer.Option("--corpus", metavar="CORPUS", help=help_, autocompletion=built_corpus)
+
+
+def retriever_option(help_: str) -> Any:  # noqa: ANN401
+    """Return ``--retriever``."""
+    return typer.Option("--retriever", "-r", metavar="NAME", help=help_, autocompletion=retriever)
 
 
 def any_corpus(incomplete: str) -> list[str]:
@@ -36,32 +53,19 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{joined}{plus}{name}" for name in _fitting(last, names)]
 
 
-def method(incomplete: str) -> list[str]:
-    """Return the methods."""
-    from wikidx.runtimes.methods import METHODS
+def _names_in(table: str) -> Callable[[str], list[str]]:
+    """Return what completes the names in a table, ``module:TABLE``, which is imported when it is asked."""
 
-    return _fitting(incomplete, METHODS)
+    def complete(incomplete: str) -> list[str]:
+        return _fitting(incomplete, pkgutil.resolve_name(table))
 
-
-def trained_method(incomplete: str) -> list[str]:
-    """Return the methods that there is training data for."""
-    from wikidx.runtimes.training import BUILDERS
-
-    return _fitting(incomplete, BUILDERS)
+    return complete
 
 
-def encoder(incomplete: str) -> list[str]:
-    """Return the encoders."""
-    from wikidx.indexer import ENCODERS
-
-    return _fitting(incomplete, ENCODERS)
-
-
-def kind_of_index(incomplete: str) -> list[str]:
-    """Return the kinds of index over vectors."""
-    from wikidx.indexer import VECTOR_INDEXES
-
-    return _fitting(incomplete, VECTOR_INDEXES)
+method = _names_in("wikidx.runtimes.methods:METHODS")
+trained_method = _names_in("wikidx.runtimes.training:BUILDERS")
+encoder = _names_in("wikidx.indexer:ENCODERS")
+kind_of_index = _names_in("wikidx.indexer:VECTOR_INDEXES")
 
 
 def _built_indexes(ctx: typer.Context) -> Sequence[str]:

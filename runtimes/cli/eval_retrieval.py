@@ -31,16 +31,10 @@ if TYPE_CHECKING:
 _RUN_SUFFIX, _QRELS = ".run", "qrels"
 _BATCH = 512  # questions searched at a time
 
-Corpus = Annotated[str, typer.Option("--corpus", metavar="CORPUS", help="A built corpus.", autocompletion=completion.built_corpus)]
+Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
     list[str] | None,
-    typer.Option(
-        "--retriever",
-        "-r",
-        metavar="NAME",
-        help="An index as idx list names it, or several joined with +; may be repeated; bm25 unless named.",
-        autocompletion=completion.retriever,
-    ),
+    completion.retriever_option("An index as idx list names it, or several joined with +; may be repeated; bm25 unless named."),
 ]
 Runs = Annotated[list[Path] | None, typer.Option("--run", help="A TREC run of a search done elsewhere; may be repeated.")]
 Groups = Annotated[

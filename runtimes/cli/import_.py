@@ -13,9 +13,7 @@ from .screen import coverage, say, say_json, steps
 
 def lucene(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The directory of a Lucene index, as Pyserini and Anserini make them.")],
-    corpus: Annotated[
-        str, typer.Option(metavar="CORPUS", help="The built corpus that it is an index of.", autocompletion=completion.built_corpus)
-    ],
+    corpus: Annotated[str, completion.corpus_option("The built corpus that it is an index of.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the Lucene index that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -35,9 +33,7 @@ def lucene(
 
 def embeddings(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of embeddings, as they are published.")],
-    corpus: Annotated[
-        str, typer.Option(metavar="CORPUS", help="The built corpus whose passages were embedded.", autocompletion=completion.built_corpus)
-    ],
+    corpus: Annotated[str, completion.corpus_option("The built corpus whose passages were embedded.")],
     encoder: Annotated[str, typer.Option(metavar="NAME", help="The encoder that made them.", autocompletion=completion.encoder)],
     file_format: Annotated[
         str | None, typer.Option("--format", help="contriever, dpr, array, pyserini or flat; otherwise detected.")

@@ -12,22 +12,12 @@ from .screen import note
 if TYPE_CHECKING:
     from wikidx.retrievers.mcp.sources import Source
 
-Corpora = Annotated[
-    list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
-]
-
 
 def mcp(
-    corpora: Corpora = None,
+    corpora: Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")] = None,
     retriever: Annotated[
         list[str] | None,
-        typer.Option(
-            "--retriever",
-            "-r",
-            metavar="NAME",
-            help="What agents may search by, the first by default; by default every index. May be repeated.",
-            autocompletion=completion.retriever,
-        ),
+        completion.retriever_option("What agents may search by, the first by default; by default every index. May be repeated."),
     ] = None,
     device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
     url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None,
@@ -41,18 +31,13 @@ def mcp(
     insecure: Annotated[bool, typer.Option("--insecure", help="With --http, let other machines search without a key.")] = False,
 ) -> None:
     """Offer the search to agents (Model Context Protocol)."""
-    from wikidx.corpora.errors import InputError
     from wikidx.indexer.machine.devices import check_device
     from wikidx.retrievers.mcp.tools import server_of
 
     check_device(device)
-    if api_key is not None and not api_key.strip():
-        raise InputError("the API key is empty: give one, or none")
     server = server_of(_source(corpora or [], retriever or [], device, url, api_key))
     if not http:
-        from wikidx.retrievers.mcp.transports import run_stdio
-
-        run_stdio(server)
+        server.run("stdio")  # whatever else is printed goes to standard error
         return
     from wikidx.retrievers.mcp.transports import PATH, run_http
     from wikidx.retrievers.server.settings import Settings, listen, url_of
@@ -64,8 +49,7 @@ def mcp(
 
 
 def _source(corpora: list[str], named: list[str], device: str, url: str | None, api_key: str | None) -> Source:
-    from wikidx.corpora.errors import InputError
-    from wikidx.corpora.resolving import built_names, require_built
+    from wikidx.corpora.resolving import require_built_names
     from wikidx.retrievers.client import ServerClient
     from wikidx.retrievers.mcp.sources import LocalSource, RemoteSource
     from wikidx.retrievers.naming import RetrieverName
@@ -73,9 +57,4 @@ def _source(corpora: list[str], named: list[str], device: str, url: str | None, 
     retrievers = list(dict.fromkeys(map(RetrieverName.parse, named)))
     if url is not None:
         return RemoteSource(ServerClient(url, api_key=api_key), tuple(dict.fromkeys(corpora)), retrievers)
-    names = tuple(dict.fromkeys(corpora or built_names()))
-    if not names:
-        raise InputError("no corpus is built: run 'idx build sample'")
-    for name in names:
-        require_built(name)
-    return LocalSource(names, retrievers, device)
+    return LocalSource(require_built_names(corpora), retrievers, device)

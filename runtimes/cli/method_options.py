@@ -52,21 +52,9 @@ class PlanOptions:
             help="A model for all roles, or for one: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
         ),
     ] = None
-    corpus: Annotated[
-        str | None,
-        typer.Option(
-            "--corpus", metavar="CORPUS", help="A built corpus, or with --url one that is served.", autocompletion=completion.built_corpus
-        ),
-    ] = None
+    corpus: Annotated[str | None, completion.corpus_option("A built corpus, or with --url one that is served.")] = None
     retriever: Annotated[
-        str | None,
-        typer.Option(
-            "--retriever",
-            "-r",
-            metavar="NAME",
-            help="An index as idx list names it, or several joined with +; bm25 unless named.",
-            autocompletion=completion.retriever,
-        ),
+        str | None, completion.retriever_option("An index as idx list names it, or several joined with +; bm25 unless named.")
     ] = None
     switch: Annotated[list[str] | None, typer.Option("--set", metavar="SWITCH=VALUE", help="A switch of the method; may be repeated.")] = (
         None

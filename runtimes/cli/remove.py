@@ -12,7 +12,7 @@ import typer
 from . import completion
 from .screen import note, say, say_json
 
-Corpus = Annotated[str, typer.Argument(metavar="CORPUS", help="A corpus.", autocompletion=completion.built_corpus)]
+Corpus = Annotated[str, completion.corpus_argument("A corpus.")]
 Indexes = Annotated[
     list[str] | None,
     typer.Option(

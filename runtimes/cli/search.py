@@ -15,26 +15,14 @@ from .option_groups import flatten
 from .screen import is_unicode, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from wikidx.retrievers.base import Ranking
 
 _SHOWN_CHARACTERS = 300
 
-Corpus = Annotated[
-    str,
-    typer.Argument(metavar="CORPUS", help="A built corpus, or with --url one that is served.", autocompletion=completion.built_corpus),
-]
+Corpus = Annotated[str, completion.corpus_argument("A built corpus, or with --url one that is served.")]
 Queries = Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
 Retriever = Annotated[
-    str,
-    typer.Option(
-        "--retriever",
-        "-r",
-        metavar="NAME",
-        help="An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +.",
-        autocompletion=completion.retriever,
-    ),
+    str, completion.retriever_option("An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +.")
 ]
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder: simlm, minilm-msmarco, bge-base or a directory.")]
 Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
@@ -74,37 +62,25 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
-    from wikidx.retrievers.client import RemoteSearcher
-
-    _check(queries, device)
-    if url is None:
-        ranking = _search_here(corpus, retriever, queries, options, device=device, reranker=reranker)
-    else:
-        with RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout) as remote:
-            ranking = remote.search_groups([queries], options)[0]
-    if as_json:
-        say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _as_json(ranking)})
-    else:
-        _show(ranking, with_origin=len(queries) > 1 or len({way.retriever for hit in ranking for way in hit.found}) > 1)
-
-
-def _check(queries: Sequence[str], device: str) -> None:
+    from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_devices
+    from wikidx.retrievers.client import RemoteSearcher
+    from wikidx.retrievers.opening import open_searcher
 
     check_devices(device)
     for number, query in enumerate(queries, 1):
         if not is_unicode(query):
             raise InputError(f"query {number} is not UTF-8: {query!r:.80}")
-
-
-def _search_here(
-    corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions, *, device: str, reranker: str | None
-) -> Ranking:
-    from wikidx.corpora.resolving import require_built
-    from wikidx.retrievers.opening import open_searcher
-
-    require_built(corpus)
-    return open_searcher(corpus, retriever, device=device, reranker=reranker).search_groups([queries], options)[0]
+    if url is None:
+        require_built(corpus)
+        (ranking,) = open_searcher(corpus, retriever, device=device, reranker=reranker).search_groups([queries], options)
+    else:
+        with RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout) as remote:
+            (ranking,) = remote.search_groups([queries], options)
+    if as_json:
+        say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _as_json(ranking)})
+    else:
+        _show(ranking, with_origin=len(queries) > 1 or len({way.retriever for hit in ranking for way in hit.found}) > 1)
 
 
 def _as_json(ranking: Ranking) -> list[dict[str, Any]]:

@@ -16,18 +16,10 @@ if TYPE_CHECKING:
 
     from wikidx.retrievers.server.settings import Settings
 
-Corpora = Annotated[
-    list[str] | None, typer.Argument(metavar="CORPUS", help="Built corpora; by default all.", autocompletion=completion.built_corpus)
-]
+Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")]
 Retrievers = Annotated[
     list[str] | None,
-    typer.Option(
-        "--retriever",
-        "-r",
-        metavar="NAME",
-        help="An index, or several joined with +, the first by default; bm25 unless named. May be repeated.",
-        autocompletion=completion.retriever,
-    ),
+    completion.retriever_option("An index, or several joined with +, the first by default; bm25 unless named. May be repeated."),
 ]
 ShardCount = Annotated[int | None, typer.Option("--shards", min=1, help="With --ray: parts of each index; by default one for each node.")]
 ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: processes that hold each part.")]
@@ -55,6 +47,7 @@ def serve(
     replicas: ReplicaCount = 1,
 ) -> None:
     """Serve searches over HTTP."""
+    from wikidx.corpora.resolving import require_built_names
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.naming import RetrieverName
     from wikidx.retrievers.server.limits import Limits
@@ -66,41 +59,20 @@ def serve(
         name.check()
     limits = Limits(k=max_k, queries=max_queries, waiting=max_waiting, deadline_s=deadline)
     settings = Settings(
-        corpora=_corpora(corpora),
+        corpora=require_built_names(corpora or ()),
         retrievers=tuple(dict.fromkeys(map(str, names))),
         device=device,
         reranker=reranker,
         cache_bytes=cache * 1_000_000,
         host=host,
         port=port,
-        api_key=_checked_key(api_key),
+        api_key=api_key,
         topk=topk,
         workers=workers,
         access_log=access_log,
         limits=limits,
     )
     _run(settings, ray, shards, replicas, insecure=insecure)
-
-
-def _corpora(named: list[str] | None) -> tuple[str, ...]:
-    """Return the corpora to serve."""
-    from wikidx.corpora.errors import InputError
-    from wikidx.corpora.resolving import built_names, require_built
-
-    names = tuple(dict.fromkeys(named or built_names()))
-    if not names:
-        raise InputError("no corpus is built: run 'idx build sample'")
-    for name in names:
-        require_built(name)
-    return names
-
-
-def _checked_key(api_key: str | None) -> str | None:
-    from wikidx.corpora.errors import InputError
-
-    if api_key is not None and not api_key.strip():
-        raise InputError("the API key is empty: give one, or none")
-    return api_key
 
 
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, *, insecure: bool) -> None:
