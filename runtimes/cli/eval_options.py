@@ -130,10 +130,19 @@ def finish(
         told: gives it as JSON has it.
         records: a question each.
         runs: that were scored.
-    """
-    from wikidx.runtimes.evaluation.reports.report import as_markdown, as_text
 
-    write_files(report, records, output)
+    Raises:
+        MissingExtraError: HTML is wanted and matplotlib is not installed.
+    """
+    from wikidx.runtimes.evaluation.reports.report import as_html, as_markdown, as_text
+
+    if output.html is not None:
+        write_durably(output.html, as_html(report).encode())
+        note(f"report: {output.html}")
+    if output.per_question is not None:
+        lines = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
+        write_durably(output.per_question, lines.encode())
+        note(f"per question: {output.per_question}")
     if output.as_json:
         say_json(told())
     else:
@@ -144,19 +153,6 @@ def finish(
         note(f"{run}: {name} failed on {about['counts']['failed']:,} answers, most often ({n:,} calls): {why}")
     if failures:
         raise typer.Exit(1)
-
-
-def write_files(report: Report, records: Iterable[Mapping[str, Any]], output: Output) -> None:
-    """Write the files that are asked for; raises ``MissingExtraError`` if HTML is and matplotlib is not installed."""
-    from wikidx.runtimes.evaluation.reports.report import as_html
-
-    if output.html is not None:
-        write_durably(output.html, as_html(report).encode())
-        note(f"report: {output.html}")
-    if output.per_question is not None:
-        lines = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
-        write_durably(output.per_question, lines.encode())
-        note(f"per question: {output.per_question}")
 
 
 def check_output(output: Output) -> None:

@@ -12,23 +12,22 @@ import typer
 from wikidx.corpora.errors import InputError
 
 from . import completion
-from .eval_options import Level, Output, Seed, check_output, write_files
+from .eval_options import Level, Output, Seed, check_output, finish
 from .method_options import Reranker, Search
 from .option_groups import flatten
-from .question_options import QuestionOptions, Questions, asked
-from .screen import say, say_json, steps
+from .question_options import QuestionOptions, Questions
+from .screen import steps
 
 if TYPE_CHECKING:
     from wikidx.corpora.store import PassageStore
     from wikidx.retrievers.base import Ranking, Searcher
     from wikidx.retrievers.options import SearchOptions
-    from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation, Scored
+    from wikidx.runtimes.evaluation.reports.retrieval_report import Scored
     from wikidx.runtimes.evaluation.retrieval.joins import Oddity
-    from wikidx.runtimes.evaluation.retrieval.trec import Qrels
+    from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
     from wikidx.runtimes.evaluation.retrieval.values import Found, Scoring
     from wikidx.runtimes.questions import Question
 
-_RUN_SUFFIX, _QRELS = ".run", "qrels"
 _BATCH = 512  # questions searched at a time
 
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
@@ -52,38 +51,22 @@ RunOut = Annotated[Path | None, typer.Option(help="A folder for the rankings, as
 Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
 
 
-class _Where(NamedTuple):
-    """Where and how is searched."""
-
-    corpus: str
-    options: SearchOptions
-    reranker: str | None
-    device: str
-
-
 class _Task(NamedTuple):
-    """What is asked, and what it is joined with.
+    """What is asked, what it is joined with, and how it is scored.
 
     Attributes:
         groups: further queries by a question's id; None: there are none.
-        odd: what does not join.
+        odd: what does not join; that of runs is added as they are scored.
+        run_out: a folder for rankings and gold passages; None: they are not written down.
     """
 
     questions: list[Question]
     store: PassageStore
-    where: _Where
     groups: dict[str, list[str]] | None
     qrels: Qrels
     odd: list[Oddity]
-
-
-class _Result(NamedTuple):
-    """What was found, and whose it is; ``asked`` as in ``Scored``."""
-
-    retriever: str
-    asked: str
-    found: Found
-    seconds: float | None = None
+    scoring: Scoring
+    run_out: Path | None
 
 
 @flatten()
@@ -110,29 +93,31 @@ def retrieval(
 ) -> None:
     """Measure retrievers: how often an answer, or a gold passage, is among the first k."""
     from wikidx.corpora.resolving import require_built
-    from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation
+    from wikidx.retrievers.opening import open_searcher
+    from wikidx.retrievers.options import SearchOptions
+    from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation, question_records, retrieval_json, retrieval_report
+    from wikidx.runtimes.evaluation.retrieval.trec import read_run
     from wikidx.runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
+    from wikidx.runtimes.execution.assignments import assigned
 
     check_output(output)
     require_built(corpus)
     cuts = tuple(sorted(set(cut or CUTS)))
     scoring = Scoring(cuts, match, with_title, tuple(measure or MEASURES))
     check_scoring(scoring)
-    where = _Where(corpus, _options(search, cuts[-1]), reranker, device)
-    task = _task(asked(questions, question_options.question_format, question_options.selection()), where, groups, qrels)
-    results = _results(task, retriever or ([] if run else ["bm25"]), run or [])
-    scored = [_scored(result, task, scoring, run_out) for result in results]
-    _show(Evaluation(corpus, task.questions, scoring, scored, task.odd, level, seed), output)
+    options = assigned(SearchOptions, search or (), what="search option", base={"k": cuts[-1], "depth": cuts[-1]}, but=("k",))
+    task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
+    runs = [(path, read_run(path)) for path in run or ()]  # before searches, which take long
+    scored: list[Scored] = []
+    for name in retriever or ([] if run else ["bm25"]):
+        searcher = open_searcher(corpus, name, device=device, reranker=reranker)
+        scored += _search(searcher, name, options, task)
+    scored += _score_runs(runs, task)
+    found = Evaluation(corpus, task.questions, scoring, scored, task.odd, level, seed)
+    finish(retrieval_report(found), output, lambda: retrieval_json(found), records=question_records(found))
 
 
-def _options(assignments: Sequence[str] | None, k: int) -> SearchOptions:
-    from wikidx.retrievers.options import SearchOptions
-    from wikidx.runtimes.execution.assignments import assigned
-
-    return assigned(SearchOptions, assignments or (), what="search option", base={"k": k, "depth": k}, but=("k",))
-
-
-def _task(questions: list[Question], where: _Where, groups: Path | None, qrels: Path | None) -> _Task:
+def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
     """Read what the questions are joined with, and count what does not join."""
     from wikidx.corpora.build import open_store
     from wikidx.runtimes.evaluation.retrieval.joins import odd_groups, odd_questions
@@ -140,84 +125,59 @@ def _task(questions: list[Question], where: _Where, groups: Path | None, qrels: 
     from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
     from wikidx.runtimes.evaluation.retrieval.values import gold_pages, gold_passages
 
-    store = open_store(where.corpus)
+    store = open_store(corpus)
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
     more = read_groups(groups) if groups else None
     if not any(one.golden_answers or one.id in gold or gold_pages(one) for one in questions):
         raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: name qrels that have them with --qrels")
     odd = odd_questions(questions, gold, store) + (odd_groups(questions, more) if more else [])
-    return _Task(questions, store, where, more, gold, odd)
+    return _Task(questions, store, more, gold, odd, scoring, run_out)
 
 
-def _results(task: _Task, retrievers: Sequence[str], runs: Sequence[Path]) -> Iterator[_Result]:
-    """Yield what the retrievers find and the runs hold, one after another: the passages of several may not fit into memory."""
-    from wikidx.retrievers.opening import open_searcher
-    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, RUN
-    from wikidx.runtimes.evaluation.retrieval.joins import odd_run
-    from wikidx.runtimes.evaluation.retrieval.trec import read_run
-    from wikidx.runtimes.evaluation.retrieval.values import found_in_run
+def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[Scored]:
+    """Search for the questions, and for the groups if there are any; score what is found, and keep nothing else in memory."""
+    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, Scored
+    from wikidx.runtimes.evaluation.retrieval.values import found_by_search, retrieval_values
 
-    names = [path.name for path in runs]
-    given = [(str(path) if names.count(path.name) > 1 else path.name, read_run(path)) for path in runs]  # before searches: they take long
-    kinds = [(QUESTION, [[question.text] for question in task.questions])]
+    asked = {QUESTION: [[question.text] for question in task.questions]}
     if task.groups is not None:
-        kinds.append((GROUP, [[question.text, *task.groups.get(question.id, ())] for question in task.questions]))
-    for name in retrievers:
-        searcher = open_searcher(task.where.corpus, name, device=task.where.device, reranker=task.where.reranker)
-        for kind, groups in kinds:
-            yield _searched(searcher, name, kind, groups, task.where.options)
-    for name, run in given:
-        task.odd.extend(odd_run(name, run, task.questions, task.store))
-        yield _Result(name, RUN, found_in_run(run, task.questions, task.store))
+        asked[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
+    for kind, groups in asked.items():
+        rankings: list[Ranking] = []
+        seconds = 0.0
+        with steps() as step:
+            progress = step(f"{name}, {kind}", "questions")
+            for start in range(0, len(groups), _BATCH):
+                started = time.perf_counter()
+                rankings += searcher.search_groups(groups[start : start + _BATCH], options)
+                seconds += time.perf_counter() - started
+                progress(len(rankings), len(groups))
+        found = found_by_search(rankings)
+        _write_run(f"{name}.groups" if kind == GROUP else name, found, task)
+        yield Scored(name, kind, retrieval_values(found, task.questions, task.qrels, task.scoring), len(groups) / seconds)
 
 
-def _searched(searcher: Searcher, name: str, kind: str, groups: Sequence[Sequence[str]], options: SearchOptions) -> _Result:
-    """Search in batches, and time it."""
-    from wikidx.runtimes.evaluation.retrieval.values import found_by_search
-
-    rankings: list[Ranking] = []
-    seconds = 0.0
-    with steps() as step:
-        progress = step(f"{name}, {kind}", "questions")
-        for start in range(0, len(groups), _BATCH):
-            started = time.perf_counter()
-            rankings += searcher.search_groups(groups[start : start + _BATCH], options)
-            seconds += time.perf_counter() - started
-            progress(len(rankings), len(groups))
-    return _Result(name, kind, found_by_search(rankings), seconds)
-
-
-def _scored(result: _Result, task: _Task, scoring: Scoring, run_out: Path | None) -> Scored:
-    """Score what was found, and write it down if there is a folder for that; of the passages nothing is kept."""
-    from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, Scored
-    from wikidx.runtimes.evaluation.retrieval.values import retrieval_values
-
-    if run_out and result.asked != RUN:
-        _write_run(run_out, result, task)
-    values = retrieval_values(result.found, task.questions, task.qrels, scoring)
-    return Scored(result.retriever, result.asked, values, len(task.questions) / result.seconds if result.seconds else None)
-
-
-def _write_run(folder: Path, result: _Result, task: _Task) -> None:
-    """Write rankings as a TREC run, and the gold passages beside it."""
-    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP
+def _write_run(name: str, found: Found, task: _Task) -> None:
+    """Write rankings as a TREC run, and the gold passages beside it, if there is a folder for them."""
     from wikidx.runtimes.evaluation.retrieval.trec import write_qrels, write_run
     from wikidx.runtimes.evaluation.retrieval.values import as_run
 
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{result.retriever}.groups" if result.asked == GROUP else result.retriever
-    write_run(folder / f"{name}{_RUN_SUFFIX}", as_run(result.found, task.questions), f"idx-{name}")
+    if task.run_out is None:
+        return
+    task.run_out.mkdir(parents=True, exist_ok=True)
+    write_run(task.run_out / f"{name}.run", as_run(found, task.questions), f"idx-{name}")
     if task.qrels:
-        write_qrels(folder / _QRELS, task.qrels)
+        write_qrels(task.run_out / "qrels", task.qrels)
 
 
-def _show(found: Evaluation, output: Output) -> None:
-    from wikidx.runtimes.evaluation.reports.report import as_markdown, as_text
-    from wikidx.runtimes.evaluation.reports.retrieval_report import question_records, retrieval_json, retrieval_report
+def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[Scored]:
+    """Score what the runs of others hold, and count what of it does not join."""
+    from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, Scored
+    from wikidx.runtimes.evaluation.retrieval.joins import odd_run
+    from wikidx.runtimes.evaluation.retrieval.values import found_in_run, retrieval_values
 
-    report = retrieval_report(found)
-    write_files(report, question_records(found), output)
-    if output.as_json:
-        say_json(retrieval_json(found))
-    else:
-        say((as_markdown if output.as_markdown else as_text)(report))
+    names = [path.name for path, _ in runs]
+    for path, run in runs:
+        name = path.name if names.count(path.name) == 1 else str(path)
+        task.odd.extend(odd_run(name, run, task.questions, task.store))
+        yield Scored(name, RUN, retrieval_values(found_in_run(run, task.questions, task.store), task.questions, task.qrels, task.scoring))
