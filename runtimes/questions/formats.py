@@ -18,10 +18,6 @@ from .open_domain import dpr, dpr_table, plain, popqa, topic, triviaqa, written_
 from .records import Record
 
 
-def _as_they_are(path: Path, questions: Sequence[Question]) -> list[Question]:
-    return list(questions)
-
-
 class Format(NamedTuple):
     """A format of questions.
 
@@ -31,7 +27,7 @@ class Format(NamedTuple):
         matches: whether a file's first record looks so.
         read: a record -> its question; raises ``InputError`` if it cannot be one.
         split: of files that hold several, the one that is read; "": they hold one.
-        complete: what is added to all questions once they are read.
+        complete: adds to all questions once they are read; None: nothing is added.
     """
 
     name: str
@@ -39,7 +35,7 @@ class Format(NamedTuple):
     matches: Callable[[Record], bool]
     read: Callable[[Record], Question]
     split: str = ""
-    complete: Callable[[Path, Sequence[Question]], list[Question]] = _as_they_are
+    complete: Callable[[Path, Sequence[Question]], list[Question]] | None = None
 
 
 def _has(*fields: str) -> Callable[[Record], bool]:

@@ -19,14 +19,19 @@ _DECODER = json.JSONDecoder()
 
 
 class JsonText:
-    """A JSON text in UTF-8, read from its beginning.
+    """A JSON text in UTF-8.
+
+    Args:
+        read: gives as many bytes of the file, or fewer.
+        name: of the file, for messages.
+        begun: what has been read of it already.
 
     Attributes:
         line: where the next character is, from 1.
     """
 
-    def __init__(self, read: Callable[[int], bytes], name: str) -> None:
-        self._read, self._name = read, name
+    def __init__(self, read: Callable[[int], bytes], name: str, begun: bytes = b"") -> None:
+        self._read, self._name, self._begun = read, name, begun
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._at, self._has_ended = "", 0, False
         self.line = 1
@@ -40,18 +45,12 @@ class JsonText:
                 return self._text[self._at : self._at + 1]
             self._more(_CHUNK)
 
-    def take(self, *expected: str) -> str:
-        """Move behind the next character that is not blank, and return it.
-
-        Raises:
-            InputError: it is none of those expected.
-        """
+    def take(self, expected: str) -> None:
+        """Move behind the next character that is not blank; raise ``InputError`` if it is another one than expected."""
         found = self.peek()
-        if found not in expected or not found:
-            wanted = " or ".join(map(repr, expected))
-            raise InputError(f"{self._name}, line {self.line}: {repr(found) if found else 'the end'} where JSON has {wanted}: {_MEND}")
+        if found != expected:
+            raise InputError(f"{self._name}, line {self.line}: {repr(found) if found else 'the end'} where JSON has {expected!r}: {_MEND}")
         self._move(self._at + 1)
-        return found
 
     def value(self) -> Any:  # noqa: ANN401 - JSON
         """Parse the next value.
@@ -81,7 +80,7 @@ class JsonText:
         self._at = end
 
     def _more(self, size: int) -> None:
-        chunk = self._read(size)
+        chunk, self._begun = self._begun or self._read(size), b""
         try:
             text = self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:

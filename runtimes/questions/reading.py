@@ -38,7 +38,7 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
         questions.append(question)
     if not questions:
         raise InputError(f"{path} has no questions under '{kind.split}', which --format {kind.name} reads: name another format")
-    return kind.complete(path, questions)
+    return kind.complete(path, questions) if kind.complete else questions
 
 
 def detect_format(path: Path) -> str:

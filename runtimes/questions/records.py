@@ -71,9 +71,9 @@ def _records(file: IO[bytes], name: str) -> Iterator[Record]:
     head = first.decode("utf-8-sig", "replace").strip()
     before = b"".join(blank) + first if blank else first
     if _BEGINS_ARRAY.match(head):
-        return _of_array(JsonText(_Joined(before, file).read, name), name, ())
+        return _of_array(JsonText(file.read, name, before), name)
     if _holds_records(head):
-        return _of_object(JsonText(_Joined(before, file).read, name), name)
+        return _of_object(JsonText(file.read, name, before), name)
     lines = itertools.chain(blank, lines_of(file, name, first))
     return _of_lines(lines, name) if head.startswith(("{", "[")) or not head else _of_table(lines, name)
 
@@ -88,17 +88,6 @@ def _holds_records(head: str) -> bool:
     return _BEGINS_OBJECT.match(head) is not None
 
 
-class _Joined:
-    """What has been read of a file already, and the rest of it."""
-
-    def __init__(self, before: bytes, file: IO[bytes]) -> None:
-        self._before, self._file = before, file
-
-    def read(self, size: int) -> bytes:
-        before, self._before = self._before, b""
-        return before or self._file.read(size)
-
-
 def _of_lines(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -111,7 +100,7 @@ def _of_lines(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         yield Record(value, name, f"line {number}", number)
 
 
-def _of_array(text: JsonText, name: str, within: tuple[str, ...], *, is_inner: bool = False) -> Iterator[Record]:
+def _of_array(text: JsonText, name: str, within: tuple[str, ...] = ()) -> Iterator[Record]:
     text.take("[")
     number = 0
     while text.peek() != "]":
@@ -122,7 +111,7 @@ def _of_array(text: JsonText, name: str, within: tuple[str, ...], *, is_inner: b
         line = text.line
         yield Record(text.value(), name, f"record {number} (line {line})", number, within)
     text.take("]")
-    if not is_inner:
+    if not within:
         _refuse_more(text, name)
 
 
@@ -133,7 +122,7 @@ def _of_object(text: JsonText, name: str) -> Iterator[Record]:
         if key not in _HOLDERS or text.peek() not in ("[", "{"):
             text.value()
         elif text.peek() == "[":
-            yield from _of_array(text, name, (key,), is_inner=True)
+            yield from _of_array(text, name, (key,))
         else:
             for number, inner in enumerate(_keys(text, name), 1):
                 text.peek()
