@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import Field
 
@@ -37,24 +37,6 @@ class Offer:
     passages: Annotated[int, Field(description="How many it has.")]
     retrievers: Annotated[Sequence[str], Field(description="What search takes as retriever, the default first.")]
     indexes: list[Index]
-
-
-class Source(Protocol):
-    """Has corpora; may be used by several threads at once. Everything raises ``IdxError`` for what is not there."""
-
-    may_join: bool  # whether retrievers may be joined with "+" that are not offered so
-
-    def offers(self) -> list[Offer]:
-        """Return what can be searched, the default corpus first."""
-        ...
-
-    def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
-        """Return the ranking of one group of queries."""
-        ...
-
-    def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return those of the passages that the corpus has, by id."""
-        ...
 
 
 class LocalSource:
@@ -146,3 +128,7 @@ class RemoteSource:
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return those of the passages that the corpus has, by id."""
         return self._client.passages(corpus, ids)
+
+
+Source = LocalSource | RemoteSource
+"""May be used by several threads at once; raises ``IdxError`` for what is not there."""

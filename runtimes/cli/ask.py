@@ -11,7 +11,7 @@ import typer
 
 from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, leaving_at_once, plan_of
 from .option_groups import flatten
-from .screen import counted, is_unicode, note, say, say_json
+from .screen import counted, is_unicode, note, say, say_json, say_passage, visible
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from wikidx.runtimes.methods.base import Method, Option
     from wikidx.runtimes.questions import Question
     from wikidx.runtimes.training.base import Builder
-
-_SHOWN_CHARACTERS = 300
 
 
 @flatten()
@@ -79,21 +77,13 @@ def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> 
     if prediction.error is not None:
         raise IdxError(prediction.error.partition(": ")[2])
     if not plan.is_dry:
-        _show_answer(prediction)
+        say(visible(prediction.answer) or "(the answer is empty)")
+        for number, passage in enumerate(prediction.passages, 1):
+            say()
+            say_passage(f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)
     for said_so in prediction.degraded:
         note(f"note: {said_so}")
     note(("a dry run: " if plan.is_dry else "") + cost_line(prediction.cost, prediction.timing.seconds))
-
-
-def _show_answer(prediction: Prediction) -> None:
-    from .trace import visible
-
-    say(visible(prediction.answer) or "(the answer is empty)")
-    for number, passage in enumerate(prediction.passages, 1):
-        say()
-        say(visible(f"{number:>3}  {passage.title}  [{passage.id}]"))
-        text = textwrap.shorten(visible(passage.text), _SHOWN_CHARACTERS, placeholder=" …")
-        say(textwrap.fill(text, 100, initial_indent="     ", subsequent_indent="     "))
 
 
 def cost_line(cost: Cost, seconds: float) -> str:

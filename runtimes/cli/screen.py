@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LOG_EVERY_S = 10.0
+_SHOWN_CHARACTERS = 300  # of a passage
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 def say(line: str = "") -> None:
@@ -33,13 +36,21 @@ def say_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     say(json.dumps(value, ensure_ascii=False, indent=1))
 
 
+def visible(text: str) -> str:
+    """Return a text that a terminal shows and does not obey: control characters as their codes, but for tabs and new lines."""
+    return text.translate(_CONTROLS)
+
+
+def say_passage(head: str, text: str) -> None:
+    """Write the beginning of a passage under its head."""
+    say(visible(head))
+    shown = textwrap.shorten(visible(text), _SHOWN_CHARACTERS, placeholder=" …")
+    say(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
+
+
 def is_unicode(text: str) -> bool:
     """Return whether a text can be written as UTF-8; an argument that was not UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def fail(message: str) -> NoReturn:

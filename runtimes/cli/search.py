@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,12 +11,10 @@ from wikidx.retrievers.options import SearchOptions
 
 from . import completion
 from .option_groups import flatten
-from .screen import is_unicode, say, say_json
+from .screen import is_unicode, say, say_json, say_passage
 
 if TYPE_CHECKING:
     from wikidx.retrievers.base import Ranking
-
-_SHOWN_CHARACTERS = 300
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus, or with --url one that is served.")]
 Queries = Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
@@ -102,8 +99,6 @@ def _show(ranking: Ranking, *, with_origin: bool) -> None:
     if not ranking:
         say("no passage found")
     for rank, hit in enumerate(ranking, 1):
-        say(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]")
-        text = textwrap.shorten(hit.passage.text, _SHOWN_CHARACTERS, placeholder=" …")
-        say(textwrap.fill(text, 100, initial_indent="     ", subsequent_indent="     "))
+        say_passage(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]", hit.passage.text)
         for found in hit.found if with_origin else ():
             say(f"     {found.retriever} rank {found.rank} for '{found.query}'")

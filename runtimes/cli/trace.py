@@ -14,13 +14,14 @@ from rich.tree import Tree
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Message, Nll, Prompt, YesNo, text_of
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
+from .screen import visible
+
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step
 
 _SHOWN_TITLES = 10
 _WIDTH = 120  # where there is no terminal
 _SHOWN_CHARACTERS = 300
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 def draw(prediction: Prediction, *, with_prompts: bool) -> None:
@@ -52,11 +53,6 @@ def _branch(branches: dict[tuple[str, ...], Tree], path: tuple[str, ...]) -> Tre
 
 def _text(text: str, style: str) -> Text:
     return Text(visible(text), style=style)
-
-
-def visible(text: str) -> str:
-    """Return a text that a terminal shows and does not obey: control characters as their codes, but for tabs and new lines."""
-    return text.translate(_CONTROLS)
 
 
 def _headline(step: Step) -> str:

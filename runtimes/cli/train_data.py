@@ -81,7 +81,7 @@ def train_data(
     from wikidx.runtimes.training.running import Task, draw, run, switches_of
 
     if method is None or not questions:
-        _tell(method, as_json=as_json)
+        _explain(method, as_json=as_json)
         return
     builder: Builder = find_builder(method)
     train, test = _read_sets(questions, against or (), question_format or ())
@@ -133,20 +133,15 @@ def _name_and_file(named: str) -> tuple[str, str]:
     return (name, file) if equals and not Path(named).exists() else (Path(named).name.partition(".")[0], named)
 
 
-def _tell(method: str | None, *, as_json: bool) -> None:
-    """Explain a method's training data, or print the methods that have some."""
+def _explain(method: str | None, *, as_json: bool) -> None:
+    """Print what training data a method has, and its switches, or the methods that have some."""
+    from wikidx.runtimes.methods.base import list_options
     from wikidx.runtimes.training import BUILDERS, find_builder
 
     if method is None:
         say_methods([find_builder(name) for name in BUILDERS], as_json=as_json)
-    else:
-        _explain(find_builder(method), as_json=as_json)
-
-
-def _explain(builder: Builder, *, as_json: bool) -> None:
-    """Print what a builder makes, and its switches."""
-    from wikidx.runtimes.methods.base import list_options
-
+        return
+    builder: Builder = find_builder(method)
     kinds = {"asking": list_options(builder.asking()), "making": list_options(builder.making())}
     if as_json:
         told = {kind: switches_json(some) for kind, some in kinds.items()}
