@@ -5,6 +5,7 @@ A mistake in a call is answered with a tool error of one line that says what to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
@@ -111,11 +112,11 @@ class Offers(BaseModel):
     may_join_retrievers: bool = Field(description="Whether any retrievers can be joined with +, such as bm25+minilm.")
 
 
+@dataclass(frozen=True, slots=True)
 class Tools:
     """The tools over a source."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    source: Source
 
     def search(
         self,
@@ -131,13 +132,13 @@ class Tools:
             raise InputError("every query is blank: write what is to be found")
         offer = self._offer(corpus)
         name = self._retriever(offer, retriever)
-        ranking = self._source.search(offer.corpus, name, queries, SearchOptions(k=k, merge=merge, rerank=rerank))
+        ranking = self.source.search(offer.corpus, name, queries, SearchOptions(k=k, merge=merge, rerank=rerank))
         return SearchResult(corpus=offer.corpus, retriever=name, passages=[_found(rank, hit) for rank, hit in enumerate(ranking, 1)])
 
     def get_passages(self, ids: Ids, corpus: CorpusName = None) -> Passages:
         """Fetch passages by their ids, for instance to read again or to check what an earlier search returned."""
         offer = self._offer(corpus)
-        found = self._source.passages(offer.corpus, ids)
+        found = self.source.passages(offer.corpus, ids)
         missing = [name for name in ids if name not in found]
         if not found:
             raise InputError(
@@ -148,10 +149,10 @@ class Tools:
 
     def list_indexes(self) -> Offers:
         """List the corpora that can be searched, how many passages each has, and by which retrievers."""
-        return Offers(corpora=self._source.offers(), may_join_retrievers=self._source.may_join)
+        return Offers(corpora=self.source.offers(), may_join_retrievers=self.source.may_join)
 
     def _offer(self, corpus: str | None) -> Offer:
-        offers = {offer.corpus: offer for offer in self._source.offers()}
+        offers = {offer.corpus: offer for offer in self.source.offers()}
         if corpus is not None and corpus not in offers:
             raise near_names("corpus", corpus, offers)
         return offers[corpus] if corpus is not None else next(iter(offers.values()))
@@ -166,7 +167,7 @@ class Tools:
         if str(name) in offer.retrievers:
             return str(name)
         name.check()
-        for part in name.parts if self._source.may_join else [str(name)]:
+        for part in name.parts if self.source.may_join else [str(name)]:
             if part not in offer.retrievers:
                 raise near_names("retriever", part, offer.retrievers)
         return str(name)

@@ -58,25 +58,29 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
 
 def _report_damage(corpus: str, *, as_json: bool) -> None:
     from wikidx.corpora.artifacts.manifest import verify_files
-    from wikidx.corpora.build import store_manifest, store_path
-    from wikidx.corpora.errors import ArtifactError
+    from wikidx.corpora.build import open_store, store_manifest, store_path
+    from wikidx.corpora.errors import ArtifactError, MissingExtraError
+    from wikidx.indexer.build import open_index
     from wikidx.indexer.catalog import built_indexes, index_manifest, index_path
 
     problems: dict[str, list[str]] = {}
     fingerprint: str | None = None  # of the store, if that can be read
     with steps() as step:
         for name in ("passages", *built_indexes(corpus)):
-            path = store_path(corpus) if name == "passages" else index_path(corpus, name)
+            is_store = name == "passages"
             try:
-                manifest = store_manifest(corpus) if name == "passages" else index_manifest(corpus, name, fingerprint)
+                manifest = store_manifest(corpus) if is_store else index_manifest(corpus, name, fingerprint)
+                fingerprint = manifest.fingerprint if is_store else fingerprint
+                path = store_path(corpus) if is_store else index_path(corpus, name)
+                problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
+                if not problems[name] and not problems["passages"]:  # files that are whole may still hold something else than is promised
+                    store = open_store(corpus)  # nothing is opened over damaged passages
+                    if not is_store:
+                        open_index(corpus, name, store)
+            except MissingExtraError as error:
+                note(f"{name}: the files are as built, but it was not opened: {error}")
             except ArtifactError as error:
                 problems[name] = [str(error)]
-                continue
-            if name == "passages":
-                fingerprint = manifest.fingerprint
-            problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
-            if not problems[name] and not problems["passages"]:  # nothing is opened over damaged passages
-                problems[name] = _opening_problem(corpus, name, fingerprint)
     if as_json:
         say_json({"corpus": corpus, "problems": problems})
     else:
@@ -85,20 +89,3 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
     if any(problems.values()):
         note(f"error: '{corpus}' is damaged: build what is named above again with --force")
         raise typer.Exit(1)
-
-
-def _opening_problem(corpus: str, name: str, fingerprint: str | None) -> list[str]:
-    """Open a part whose files are whole: its manifest may still promise something else."""
-    from wikidx.corpora.build import open_store
-    from wikidx.corpora.errors import ArtifactError, MissingExtraError
-    from wikidx.indexer.build import open_index
-
-    try:
-        store = open_store(corpus)
-        if name != "passages" and fingerprint is not None:
-            open_index(corpus, name, store)
-    except MissingExtraError as error:
-        note(f"{name}: the files are as built, but it was not opened: {error}")
-    except ArtifactError as error:
-        return [str(error)]
-    return []

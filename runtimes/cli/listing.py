@@ -56,15 +56,15 @@ def _parts(corpus: str) -> list[dict[str, Any]]:
     from wikidx.indexer.catalog import built_indexes, index_manifest
 
     try:
-        fingerprint = store_manifest(corpus).fingerprint
+        store = store_manifest(corpus)
     except ArtifactMissing:
         return []
     except ArtifactError as error:
         return [_part("passages", error)]
-    parts = [_part("passages", store_manifest(corpus))]
+    parts = [_part("passages", store)]
     for index in built_indexes(corpus):
         try:
-            parts.append(_part(index, index_manifest(corpus, index, fingerprint)))
+            parts.append(_part(index, index_manifest(corpus, index, store.fingerprint)))
         except ArtifactError as error:
             parts.append(_part(index, error))
     return parts
