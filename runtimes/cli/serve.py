@@ -12,8 +12,6 @@ from .ray_option import RayAddress
 from .screen import note
 
 if TYPE_CHECKING:
-    import socket
-
     from wikidx.retrievers.server.settings import Settings
 
 Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")]
@@ -78,27 +76,21 @@ def serve(
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, *, insecure: bool) -> None:
     """Say what is served, and serve it: from this machine, or from a cluster if one is named."""
     from wikidx.corpora.errors import InputError
-
-    if ray is not None:
-        from wikidx.retrievers.cluster.service import Layout
-        from wikidx.retrievers.cluster.service import serve as serve_cluster
-
-        serve_cluster(settings, _listening(settings, insecure=insecure), ray, Layout(shards=shards, replicas=replicas))
-    elif shards is not None or replicas > 1:
-        raise InputError("--shards and --replicas are those of a cluster: say --ray")
-    else:
-        from wikidx.retrievers.server.workers import serve as serve_here
-
-        serve_here(settings, _listening(settings, insecure=insecure))
-
-
-def _listening(settings: Settings, *, insecure: bool) -> socket.socket:
-    """Return the socket, having said where it is and what is served."""
     from wikidx.retrievers.server.settings import listen, url_of
 
+    if ray is None and (shards is not None or replicas > 1):
+        raise InputError("--shards and --replicas are those of a cluster: say --ray")
     listening = listen(settings, insecure=insecure)
     logging.getLogger("idx.server").setLevel(logging.INFO)
     note(f"listening on {url_of(listening)} (search page: /, documentation: /docs)")
     for corpus, retriever in settings.offers:
         note(f"serving '{corpus}' by {retriever}")
-    return listening
+    if ray is None:
+        from wikidx.retrievers.server.workers import serve as serve_here
+
+        serve_here(settings, listening)
+    else:
+        from wikidx.retrievers.cluster.service import Layout
+        from wikidx.retrievers.cluster.service import serve as serve_cluster
+
+        serve_cluster(settings, listening, ray, Layout(shards=shards, replicas=replicas))
