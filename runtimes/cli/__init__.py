@@ -1,6 +1,6 @@
 """The command line: one file a command, each thin: options in, library calls, lines out.
 
-commands     the table of commands, and main, the entry point ``idx``           examples    those of ``--help``
+commands     the table of commands with their examples, and main, the entry point ``idx``
 
 listing  build  check  remove  import_   corpora and their indexes
 search  serve  mcp                       searches                     screen  trace           what is shown

@@ -14,7 +14,6 @@ from typer.main import get_command
 
 from wikidx.corpora.errors import IdxError
 
-from .examples import examples_of
 from .ray_option import RayCommand
 from .screen import fail
 
@@ -37,6 +36,47 @@ COMMANDS = {
 }
 """Name -> the function in this folder, and what the list of commands says of it."""
 
+EXAMPLES = {
+    "list": ("idx list",),
+    "build": (
+        "idx build sample --bm25 --encoder minilm",
+        "idx build passages.jsonl.gz --name mine",
+        "idx build wiki2018 --encoder contriever --index ivfpq --dry-run",
+    ),
+    "check": ("idx check sample", "idx check wiki2018 --recall --queries questions.txt"),
+    "remove": ("idx remove sample --index minilm-ivfpq",),
+    "search": (
+        'idx search sample "Which metal is liquid at room temperature?" -k 3',
+        'idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm',
+        'idx search sample "chemical symbol Au" --url http://127.0.0.1:8000',
+    ),
+    "serve": ("idx serve sample --retriever bm25 --retriever bm25+minilm", "idx serve wiki2018 --retriever contriever --port 8001"),
+    "ask": (
+        "idx ask",
+        "idx ask ra_isf",
+        'idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --dry-run',
+        'idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1',
+    ),
+    "run": (
+        "idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag",
+        "idx run refeed --questions nq-test.jsonl --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed",
+    ),
+    "train-data": (
+        "idx train-data ra_isf",
+        "idx train-data ra_isf --questions nq-train.jsonl --against nq-test.jsonl --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf",
+    ),
+    "mcp": ("idx mcp sample --retriever bm25",),
+    "import lucene": ("idx import lucene lucene-index.wikipedia-dpr-100w --corpus wiki2018",),
+    "import embeddings": ("idx import embeddings wikipedia_embeddings.tar --corpus wiki2018 --encoder contriever --verify 100",),
+    "eval answers": (
+        "idx eval answers runs/rag",
+        "idx eval answers predictions.jsonl --questions nq-test.jsonl --metrics squad_em,squad_f1",
+    ),
+    "eval retrieval": ("idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm",),
+    "eval compare": ("idx eval compare runs/direct runs/rag --html compare.html",),
+}
+"""Name -> the examples that end its help."""
+
 
 class Commands(TyperGroup):
     """Commands of which a module is imported when it is called, and not for the list of all."""
@@ -52,7 +92,8 @@ def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click comm
     """Import the module of a command, and have typer make it."""
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
-    alone.command(path.split()[-1], cls=RayCommand, epilog=examples_of(path))(function)
+    examples = "\n".join(("\b", "Examples:", *(f"  {example}" for example in EXAMPLES[path])))
+    alone.command(path.split()[-1], cls=RayCommand, epilog=examples)(function)
     return get_command(alone)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import orjson
 import typer
 
 from wikidx.corpora.errors import InputError
@@ -63,6 +64,7 @@ def search(
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.opening import open_searcher
+    from wikidx.retrievers.wire import ranking_to_json
 
     check_devices(device)
     for number, query in enumerate(queries, 1):
@@ -75,24 +77,10 @@ def search(
         with RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout) as remote:
             (ranking,) = remote.search_groups([queries], options)
     if as_json:
-        say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _as_json(ranking)})
+        passages = [{"rank": rank, **passage} for rank, passage in enumerate(orjson.loads(ranking_to_json(ranking)), 1)]
+        say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": passages})
     else:
         _show(ranking, with_origin=len(queries) > 1 or len({way.retriever for hit in ranking for way in hit.found}) > 1)
-
-
-def _as_json(ranking: Ranking) -> list[dict[str, Any]]:
-    return [
-        {
-            "rank": rank,
-            "score": hit.score,
-            "id": hit.passage.id,
-            "row": hit.row,
-            "title": hit.passage.title,
-            "text": hit.passage.text,
-            "found": [found._asdict() for found in hit.found],
-        }
-        for rank, hit in enumerate(ranking, 1)
-    ]
 
 
 def _show(ranking: Ranking, *, with_origin: bool) -> None:

@@ -109,15 +109,17 @@ class Asking(NamedTuple):
 
     def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, progress: Progress) -> Asked:
         started, total = time.monotonic(), len(self.questions)
-        n_done = total - len(self._open(self.questions, log))
+        retries = self.options.retries_failed
+        todo = [(method, [one for one in asked if log.is_open(one.id, retries_failed=retries)]) for method, asked in self.batches]
+        n_done = total - sum(len(left) for _, left in todo)
         if log.n_cut:
             logger.info("an unfinished line of %s bytes was cut off: its question is asked again", f"{log.n_cut:,}")
         if n_done:
             logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{total:,}")
         progress(n_done, total)
         costs, degraded = list[Cost](), list[str]()
-        for method, questions in self.batches:
-            for prediction in self._answer(method, questions, services, log):
+        for method, left in todo:
+            for prediction in self._answer(method, left, services, log):
                 costs.append(prediction.cost)
                 degraded += prediction.degraded
                 n_done += 1
@@ -126,16 +128,12 @@ class Asking(NamedTuple):
         return Asked(settings, errors, Cost.total(costs), degraded, time.monotonic() - started)
 
     def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
-        """Yield what comes of the open ones of some questions, each when it is written down."""
-        options, todo = self.options, self._open(questions, log)
-        golden = {question.id: question.golden_answers for question in todo}
+        """Yield what comes of some questions, each when it is written down."""
+        options, golden = self.options, {question.id: question.golden_answers for question in questions}
 
         def ask(text: str) -> Run[Answer]:
             return method.run(text, self.plan.options)
 
-        for prediction in execute(ask, todo, services, in_flight=options.in_flight, seed=options.seed):
+        for prediction in execute(ask, questions, services, in_flight=options.in_flight, seed=options.seed):
             log.append({**prediction_json(prediction, with_steps=options.with_steps), "golden_answers": golden[prediction.id]})
             yield prediction
-
-    def _open(self, questions: Sequence[Question], log: RunLog) -> list[Question]:
-        return [one for one in questions if log.is_open(one.id, retries_failed=self.options.retries_failed)]

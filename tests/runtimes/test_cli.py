@@ -87,7 +87,7 @@ def test_several_queries_are_one_group(animals: Path) -> None:
     idx("build", animals, "--name", "zoo")
     passages = found("zoo", "den", "ship", "-k", "2")
     assert sorted(passage["id"] for passage in passages) == ["a", "c"]
-    assert [list(passage) for passage in passages] == [["rank", "score", "id", "row", "title", "text", "found"]] * 2
+    assert [list(passage) for passage in passages] == [["rank", "id", "title", "text", "row", "score", "found"]] * 2
     assert {entry["query"] for passage in passages for entry in passage["found"]} == {"den", "ship"}
 
 

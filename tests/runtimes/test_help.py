@@ -16,8 +16,7 @@ from wikidx.corpora import CORPORA
 from wikidx.corpora.passage import Passage
 from wikidx.indexer import ENCODERS, VECTOR_INDEXES
 from wikidx.indexer.build import build_index
-from wikidx.runtimes.cli.commands import COMMANDS, command_of
-from wikidx.runtimes.cli.examples import EXAMPLES
+from wikidx.runtimes.cli.commands import COMMANDS, EXAMPLES, command_of
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.training import find_builder
 
