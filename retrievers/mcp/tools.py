@@ -161,15 +161,12 @@ class Tools:
         """Return the retriever that is meant."""
         if not offer.retrievers:
             raise InputError(f"'{offer.corpus}' has no index: run 'idx build {offer.corpus} --bm25'")
-        if retriever is None or retriever in offer.retrievers:
-            return retriever or offer.retrievers[0]
-        name = RetrieverName.parse(retriever)
-        if str(name) in offer.retrievers:
-            return str(name)
-        name.check()
-        for part in name.parts if self.source.may_join else [str(name)]:
-            if part not in offer.retrievers:
-                raise near_names("retriever", part, offer.retrievers)
+        name = RetrieverName.parse(retriever or offer.retrievers[0])
+        if str(name) not in offer.retrievers:
+            name.check()
+            for part in name.parts if self.source.may_join else [str(name)]:
+                if part not in offer.retrievers:
+                    raise near_names("retriever", part, offer.retrievers)
         return str(name)
 
 
