@@ -1,12 +1,16 @@
 """The command line: one file a command, each thin: options in, library calls, lines out.
 
-commands     the table of commands with their examples, and main, the entry point ``idx``
+commands      the table of commands with their examples, and main, the entry point ``idx``
 
-listing  build  check  remove  import_   corpora and their indexes
-search  serve  mcp                       searches                     screen  trace           what is shown
-ask  run  train_data                     methods                      method_options  question_options  ray_option   options of several
-                                                       option_groups: dataclasses as options; completion: options of names, which a shell completes
-eval_runs  eval_retrieval                 scores                      eval_options            what they do alike
+listing  build  check  remove  import_    corpora and their indexes
+search  serve  mcp                        searches
+ask  run  train_data                      methods
+eval_runs  eval_retrieval                 scores
+
+method_options  question_options  eval_options  ray_option    options of several commands
+option_groups                             dataclasses as options
+completion                                options of names, which a shell completes
+screen  trace                             what is shown
 
 A command's module is imported when it is called, and heavy packages inside it, so that ``idx --help`` answers at once.
 """

@@ -7,7 +7,7 @@ import json
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from wikidx.corpora.progress import Progress, Step, amount
@@ -128,13 +128,14 @@ class _State:
     """How far a step is, in words; its rate counts from the first report, because what is there already cost no time."""
 
     def __init__(self, unit: str) -> None:
-        self._unit = unit
+        self._text: Callable[[float], str] = amount if unit == "B" else "{:,.0f}".format
+        self._unit = "" if unit == "B" else f" {unit}"
         self._first: tuple[int, float] | None = None
 
     def line(self, done: int, total: int | None) -> str:
         rate = self._rate(done)
-        amount = f"{_number(done, self._unit)} of {_amount(total, self._unit)}" if total else _amount(done, self._unit)
-        return amount + (f", {_amount(rate, self._unit)}/s" if rate else "")
+        of = f" of {self._text(total)}" if total else ""
+        return f"{self._text(done)}{of}{self._unit}" + (f", {self._text(rate)}{self._unit}/s" if rate else "")
 
     def left(self, done: int, total: int | None) -> str:
         rate = self._rate(done)
@@ -144,11 +145,3 @@ class _State:
         if self._first is None or done < self._first[0]:
             self._first = (done, time.monotonic())
         return (done - self._first[0]) / max(1e-3, time.monotonic() - self._first[1])
-
-
-def _number(n: float, unit: str) -> str:
-    return amount(n) if unit == "B" else f"{n:,.0f}"
-
-
-def _amount(n: float, unit: str) -> str:
-    return amount(n) if unit == "B" else f"{_number(n, unit)} {unit}"
