@@ -173,20 +173,17 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
     return opened(headers=headers, timeout=options.timeout, maxsize=options.concurrency)
 
 
-def _checked(answer: object) -> dict[str, Any]:
+def _checked(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     """Return an answer that has choices.
 
     Raises:
         ValueError: it has none.
     """
-    choices = answer.get("choices") if isinstance(answer, dict) else None
-    if not isinstance(answer, dict) or not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise ValueError(f"no choices in {answer!r:.80}")
-    if not choices:
-        raise ValueError("its list of choices is empty")
     if wrong := misfit(answer, _ANSWER, "it"):
         raise ValueError(wrong)
-    return answer
+    if not answer.get("choices"):
+        raise ValueError("its list of choices is empty" if "choices" in answer else f"no choices in {answer!r:.80}")
+    return dict(answer)
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:

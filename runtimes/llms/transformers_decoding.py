@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .base import Decoding
+
 Ids = Sequence[int]
 
 
@@ -23,8 +25,7 @@ class Row:
 
     Attributes:
         prompt: what it goes on from.
-        max_tokens, temperature, top_p: see ``Decoding``.
-        seed: of its draws; None: by chance.
+        decoding: how it goes on; without a seed it draws by chance.
         choices: the only ways on; none: all are open.
         ends: tells of the generated ids whether a stop text is there.
         generated, logprobs: what has come so far.
@@ -32,16 +33,20 @@ class Row:
     """
 
     prompt: Ids
-    max_tokens: int
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int | None = None
+    decoding: Decoding
     choices: tuple[tuple[int, ...], ...] = ()
     ends: Callable[[Ids], bool] = lambda ids: False
     generated: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     is_done: bool = False
     ended_by_itself: bool = False
+
+
+class _Batch(NamedTuple):
+    """Left-padded ids and what is no padding, both int64 (rows, longest)."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
 
 
 class Model(NamedTuple):
@@ -61,81 +66,69 @@ class Model(NamedTuple):
     padding: int
     device: str
 
+    def _padded(self, rows: Sequence[Ids]) -> _Batch:
+        longest = max(map(len, rows))
+        ids = [[self.padding] * (longest - len(row)) + list(row) for row in rows]
+        mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
+        return _Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
 
-class _Batch(NamedTuple):
-    """Left-padded ids and what is no padding, both int64 (rows, longest)."""
+    def _logits(self, batch: _Batch, last: int, past: Any = None, *, keeps: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
+        """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and with ``keeps`` what later steps need.
 
-    ids: torch.Tensor
-    mask: torch.Tensor
+        The batch's mask covers the past too.
+        """
+        n_new = batch.ids.shape[1]
+        positions = (batch.mask.cumsum(1) - 1).clamp(min=0)[:, -n_new:]
+        optional = {"position_ids": positions, "logits_to_keep": last}
+        arguments = {name: value for name, value in optional.items() if name in self.takes}
+        output = self.forward(input_ids=batch.ids, attention_mask=batch.mask, past_key_values=past, use_cache=keeps, **arguments)
+        return output.logits[:, -last:].float(), output.past_key_values
 
+    @torch.inference_mode()
+    def next_token_probabilities(self, prompts: Sequence[Ids]) -> torch.Tensor:
+        """Return the probabilities of the token after each prompt, float32 (prompts, vocabulary)."""
+        return self._logits(self._padded(prompts), 1)[0][:, 0].softmax(-1).cpu()
 
-def _padded(model: Model, rows: Sequence[Ids]) -> _Batch:
-    longest = max(map(len, rows))
-    ids = [[model.padding] * (longest - len(row)) + list(row) for row in rows]
-    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
-    return _Batch(torch.tensor(ids, device=model.device), torch.tensor(mask, device=model.device))
+    @torch.inference_mode()
+    def continuation_nlls(self, prompts: Sequence[Ids], continuations: Sequence[Ids]) -> list[float]:
+        """Return the NLL of each continuation (nats), summed over its tokens."""
+        batch = self._padded([[*prompt, *continuation] for prompt, continuation in zip(prompts, continuations, strict=True)])
+        longest = max(1, *map(len, continuations))
+        logprobs = self._logits(batch, longest + 1)[0][:, :-1].log_softmax(-1)
+        scored = logprobs.gather(2, batch.ids[:, -longest:, None])[:, :, 0].double().cpu()
+        return [-float(row[longest - len(continuation) :].sum()) for row, continuation in zip(scored, continuations, strict=True)]
 
-
-def _logits(model: Model, batch: _Batch, last: int, past: Any = None, *, keeps: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
-    """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and with ``keeps`` what later steps need.
-
-    The batch's mask covers the past too.
-    """
-    n_new = batch.ids.shape[1]
-    positions = (batch.mask.cumsum(1) - 1).clamp(min=0)[:, -n_new:]
-    optional = {"position_ids": positions, "logits_to_keep": last}
-    arguments = {name: value for name, value in optional.items() if name in model.takes}
-    output = model.forward(input_ids=batch.ids, attention_mask=batch.mask, past_key_values=past, use_cache=keeps, **arguments)
-    return output.logits[:, -last:].float(), output.past_key_values
-
-
-@torch.inference_mode()
-def next_token_probabilities(model: Model, prompts: Sequence[Ids]) -> torch.Tensor:
-    """Return the probabilities of the token after each prompt, float32 (prompts, vocabulary)."""
-    return _logits(model, _padded(model, prompts), 1)[0][:, 0].softmax(-1).cpu()
-
-
-@torch.inference_mode()
-def continuation_nlls(model: Model, prompts: Sequence[Ids], continuations: Sequence[Ids]) -> list[float]:
-    """Return the NLL of each continuation (nats), summed over its tokens."""
-    batch = _padded(model, [[*prompt, *continuation] for prompt, continuation in zip(prompts, continuations, strict=True)])
-    longest = max(1, *map(len, continuations))
-    logprobs = _logits(model, batch, longest + 1)[0][:, :-1].log_softmax(-1)
-    scored = logprobs.gather(2, batch.ids[:, -longest:, None])[:, :, 0].double().cpu()
-    return [-float(row[longest - len(continuation) :].sum()) for row, continuation in zip(scored, continuations, strict=True)]
-
-
-@torch.inference_mode()
-def generate(model: Model, rows: Sequence[Row]) -> None:
-    """Generate all rows to their ends."""
-    seeds = {id(row): secrets.randbits(63) if row.seed is None else row.seed for row in rows if row.temperature}
-    generators = {number: torch.Generator().manual_seed(seed) for number, seed in seeds.items()}
-    batch, past, open_rows = _padded(model, [row.prompt for row in rows]), None, list(rows)
-    while True:
-        logits, past = _logits(model, batch, 1, past, keeps=True)
-        logits = logits[:, 0]
-        tokens = _next_tokens(open_rows, logits, generators, model.end)
-        chosen = torch.tensor(tokens, device=model.device)[:, None]
-        logprobs = logits.log_softmax(-1).gather(1, chosen)[:, 0].tolist()
-        for row, token, logprob in zip(open_rows, tokens, logprobs, strict=True):
-            if not row.is_done:
-                _take(row, token, logprob, model.end)
-        stay = [number for number, row in enumerate(open_rows) if not row.is_done]
-        if not stay:
-            return
-        if 2 * len(stay) <= len(open_rows) and hasattr(past, "batch_select_indices"):
-            kept = torch.tensor(stay, device=model.device)
-            past.batch_select_indices(kept)
-            batch, open_rows = _Batch(batch.ids[kept], batch.mask[kept]), [open_rows[number] for number in stay]
-        newest = torch.tensor([[row.generated[-1]] for row in open_rows], device=model.device)
-        batch = _Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
+    @torch.inference_mode()
+    def generate(self, rows: Sequence[Row]) -> None:
+        """Generate all rows to their ends."""
+        drawn = {id(row): row.decoding.seed for row in rows if row.decoding.temperature}
+        generators = {row: torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed) for row, seed in drawn.items()}
+        batch, past, open_rows = self._padded([row.prompt for row in rows]), None, list(rows)
+        while True:
+            logits, past = self._logits(batch, 1, past, keeps=True)
+            logits = logits[:, 0]
+            tokens = _next_tokens(open_rows, logits, generators, self.end)
+            chosen = torch.tensor(tokens, device=self.device)[:, None]
+            logprobs = logits.log_softmax(-1).gather(1, chosen)[:, 0].tolist()
+            for row, token, logprob in zip(open_rows, tokens, logprobs, strict=True):
+                if not row.is_done:
+                    _take(row, token, logprob, self.end)
+            stay = [number for number, row in enumerate(open_rows) if not row.is_done]
+            if not stay:
+                return
+            if 2 * len(stay) <= len(open_rows) and hasattr(past, "batch_select_indices"):
+                kept = torch.tensor(stay, device=self.device)
+                past.batch_select_indices(kept)
+                batch, open_rows = _Batch(batch.ids[kept], batch.mask[kept]), [open_rows[number] for number in stay]
+            newest = torch.tensor([[row.generated[-1]] for row in open_rows], device=self.device)
+            batch = _Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
 
 
 def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int, torch.Generator], end: frozenset[int]) -> list[int]:
     """Return the next token of each row, of logits (rows, vocabulary); only rows that draw or choose are looked at one by one."""
     tokens: list[int] = logits.argmax(-1).tolist()
     for number, row in enumerate(rows):
-        if not row.is_done and (row.choices or row.temperature):
+        if not row.is_done and (row.choices or row.decoding.temperature):
             tokens[number] = _chosen(row, logits[number].cpu(), generators.get(id(row)), end)
     return tokens
 
@@ -147,8 +140,8 @@ def _chosen(row: Row, logits: torch.Tensor, generator: torch.Generator | None, e
         logits = torch.full_like(logits, -torch.inf).index_copy(0, allowed, logits[allowed])
     if generator is None:
         return int(logits.argmax())
-    probabilities, order = (logits / row.temperature).softmax(-1).sort(descending=True)
-    outside = probabilities.cumsum(-1) - probabilities >= row.top_p  # the token that reaches top_p is inside
+    probabilities, order = (logits / row.decoding.temperature).softmax(-1).sort(descending=True)
+    outside = probabilities.cumsum(-1) - probabilities >= row.decoding.top_p  # the token that reaches top_p is inside
     return int(order[torch.multinomial(probabilities.masked_fill(outside, 0.0), 1, generator=generator)])
 
 
@@ -164,4 +157,4 @@ def _take(row: Row, token: int, logprob: float, end: frozenset[int]) -> None:
     row.logprobs.append(logprob)
     is_whole = tuple(row.generated) in row.choices and not _ways_on(row)
     row.ended_by_itself = token in end or is_whole or row.ends(row.generated)
-    row.is_done = row.ended_by_itself or len(row.generated) >= row.max_tokens
+    row.is_done = row.ended_by_itself or len(row.generated) >= row.decoding.max_tokens

@@ -5,6 +5,7 @@ Needs the extra ``hf``. Structured output: choices are held to; JSON and express
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import random
@@ -77,12 +78,10 @@ class TransformersEngine(CheckpointLLM):
         return (which.tolist() for which in batches(np.array(lengths, dtype=np.int64), self._batch_tokens))
 
     def _generate(self, asked: list[Prepared]) -> list[Reply]:
-        from . import transformers_decoding as decoding
-
         texts = [[self._row(one, number) for number in range(one.call.n)] for one in asked]
         rows = list(itertools.chain.from_iterable(texts))
-        for which in self._batches([len(row.prompt) + row.max_tokens for row in rows]):
-            decoding.generate(self._model, [rows[number] for number in which])
+        for which in self._batches([len(row.prompt) + row.decoding.max_tokens for row in rows]):
+            self._model.generate([rows[number] for number in which])
         return [
             Reply(tuple(self._gen(one, row) for row in own), len(one.ids), sum(len(row.generated) for row in own))
             for one, own in zip(asked, texts, strict=True)
@@ -92,18 +91,10 @@ class TransformersEngine(CheckpointLLM):
         from .transformers_decoding import Row
 
         call: Generate = one.call
-        how = call.decoding
-        seed = None if how.seed is None else random.Random(f"{how.seed}:{number}").getrandbits(63)
+        seed = None if call.decoding.seed is None else random.Random(f"{call.decoding.seed}:{number}").getrandbits(63)
         choices = tuple(tuple(self._ids(text)) for text in call.schema.texts) if isinstance(call.schema, Choice) else ()
-        return Row(
-            prompt=one.ids,
-            max_tokens=how.max_tokens,
-            temperature=how.temperature,
-            top_p=how.top_p,
-            seed=seed,
-            choices=choices,
-            ends=self._stops(how.stop),
-        )
+        own = dataclasses.replace(call.decoding, seed=seed)
+        return Row(prompt=one.ids, decoding=own, choices=choices, ends=self._stops(own.stop))
 
     def _stops(self, stop: tuple[str, ...]) -> Callable[[Sequence[int]], bool]:
         if not stop:
@@ -124,11 +115,9 @@ class TransformersEngine(CheckpointLLM):
         )
 
     def _yes_no(self, asked: list[Prepared]) -> list[Reply]:
-        from . import transformers_decoding as decoding
-
         replies: dict[int, Reply] = {}
         for which in self._batches([len(one.ids) for one in asked]):
-            probabilities = decoding.next_token_probabilities(self._model, [asked[number].ids for number in which])
+            probabilities = self._model.next_token_probabilities([asked[number].ids for number in which])
             for number, row in zip(which, probabilities, strict=True):
                 one = asked[number]
                 sides = [self._single_tokens(side) for side in (one.call.positive, one.call.negative)]
@@ -142,12 +131,10 @@ class TransformersEngine(CheckpointLLM):
         return sorted({form[0] for form in ids if len(form) == 1})
 
     def _nll(self, asked: list[Prepared]) -> list[Reply]:
-        from . import transformers_decoding as decoding
-
         totals: dict[int, float] = {}
         for which in self._batches([len(one.ids) + len(one.continuation) for one in asked]):
             batch = [asked[number] for number in which]
-            found = decoding.continuation_nlls(self._model, [one.ids for one in batch], [one.continuation for one in batch])
+            found = self._model.continuation_nlls([one.ids for one in batch], [one.continuation for one in batch])
             totals |= zip(which, found, strict=True)
         return [
             Reply(Nll(total=totals[number], n_tokens=len(one.continuation), degraded=one.degraded), len(one.ids) + len(one.continuation))

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
@@ -108,7 +108,7 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
         answer = yield from named("last step", _forced(begun, steps, options))
     n_malformed = sum(not step.well_formed for step in steps)
     detail = {
-        "steps": [_as_json(step) for step in steps],
+        "steps": [{name: value for name, value in step._asdict().items() if name != "answer"} for step in steps],
         "ended": "finish" if is_finished else "max_steps",
         "n_malformed": n_malformed,
         "parse_ok": is_finished and not n_malformed,
@@ -201,10 +201,6 @@ def _prompt(begun: Chat, steps: Sequence[_Step], then: str) -> Chat:
         observed.append((len(content), len(content) + len(step.observation)))
         content += f"{step.observation}\n"
     return (*begun, Message("assistant", content + then, tuple(span for span in observed if span[0] < span[1])))
-
-
-def _as_json(step: _Step) -> dict[str, Any]:
-    return {"thought": step.thought, "action": step.action, "observation": step.observation, "well_formed": step.well_formed}
 
 
 METHOD = Method(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
@@ -69,8 +69,9 @@ class _Said(NamedTuple):
 def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
     """Answer after follow-up questions. Where the model neither asks nor concludes, the final answer is asked for."""
     asked: list[_FollowUp] = []
+    stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
     while True:
-        text = (yield from generate(_prompt(question, asked, options), _decoding(options))).text
+        text = (yield from generate(_prompt(question, asked, options), Decoding(max_tokens=options.max_tokens, stop=stop))).text
         if options.answered_by == "model":
             asked, final = _whole(text, options)
             ended = "answer" if final else "no_answer"
@@ -86,7 +87,8 @@ def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
     if not final:
         final = yield from _concluded(question, asked, options)
     passages = dict.fromkeys(passage for one in asked for passage in one.passages)
-    return Answer(final, tuple(passages), {"follow_ups": _as_json(asked), "ended": ended, "parse_ok": ended == "answer"})
+    follow_ups = [{"question": one.question, "answer": one.answer, "passages": [passage.id for passage in one.passages]} for one in asked]
+    return Answer(final, tuple(passages), {"follow_ups": follow_ups, "ended": ended, "parse_ok": ended == "answer"})
 
 
 def _reason_to_end(said: _Said, asked: Sequence[_FollowUp], options: SelfAskOptions) -> str:
@@ -137,11 +139,6 @@ def _transcript(asked: Sequence[_FollowUp]) -> str:
     return "\n".join(lines)
 
 
-def _decoding(options: SelfAskOptions) -> Decoding:
-    stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
-    return Decoding(max_tokens=options.max_tokens, stop=stop)
-
-
 def _read(text: str, *, is_answering: bool) -> _Said:
     """Read a text up to the next follow-up question: labelled lines, else whatever ends with a question mark.
 
@@ -176,10 +173,6 @@ def _final_answer(text: str) -> str:
     """Return what stands behind the last "final answer is", or nothing."""
     places = list(_FINALLY.finditer(text))
     return places[-1][1].strip(" \t\r*_") if places else ""
-
-
-def _as_json(asked: Sequence[_FollowUp]) -> list[dict[str, Any]]:
-    return [{"question": one.question, "answer": one.answer, "passages": [passage.id for passage in one.passages]} for one in asked]
 
 
 METHOD = Method(

@@ -113,7 +113,9 @@ def template(method: str, name: str) -> Template:
         ValueError: the file does not begin with a turn.
     """
     text = (_folder(method) / f"{name}.txt").read_text(encoding="utf-8")
-    return Template(f"{method}/{name}", parse(text), _shots(_folder(method) / f"{name}.shots.jsonl"))
+    shots = _folder(method) / f"{name}.shots.jsonl"
+    lines = shots.read_text(encoding="utf-8").splitlines() if shots.is_file() else []
+    return Template(f"{method}/{name}", parse(text), tuple(json.loads(line) for line in lines if line.strip()))
 
 
 def parse(text: str) -> tuple[tuple[Role, str], ...]:
@@ -126,12 +128,6 @@ def parse(text: str) -> tuple[tuple[Role, str], ...]:
     if before.strip() or not turns:
         raise ValueError(f"a prompt begins with [system], [user] or [assistant], not with {before[:40]!r}")
     return tuple((cast("Role", role), content.strip()) for role, content in zip(turns[::2], turns[1::2], strict=True))
-
-
-def _shots(file: Traversable) -> tuple[dict[str, str], ...]:
-    if not file.is_file():
-        return ()
-    return tuple(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
 
 
 def prompt_hashes(methods: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from wikidx.runtimes.llms.base import Chat, Decoding
@@ -27,8 +27,9 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     queries = [" ".join(f"{question} {one.answer}".split()) for one in answers]
     root = [question] if options.question_too or not queries else []
     found = yield from retrieve([*root, *queries], options.k, merge=options.merge, dedup=options.dedup)
+    listed = "\n".join(f"{number}. {one.text}" for number, one in enumerate(answers, 1)) or "(none)"
     refining = template("refeed", f"refine_{options.form}")(
-        passages=numbered(found), question=question, answers=_listed(answers), shots=options.shots
+        passages=numbered(found), question=question, answers=listed, shots=options.shots
     )
     (refined,) = yield from _write(refining, options)
     kept = (
@@ -65,10 +66,6 @@ def _write(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) ->
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     gens = yield from sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
     return [draft(gen, options.form) for gen in gens]
-
-
-def _listed(answers: Sequence[Draft]) -> str:
-    return "\n".join(f"{number}. {one.text}" for number, one in enumerate(answers, 1)) or "(none)"
 
 
 def distinct(drafts: Iterable[Draft]) -> list[Draft]:

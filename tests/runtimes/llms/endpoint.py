@@ -16,7 +16,6 @@ import torch
 
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import LLM, Choice, Decoding, Gen, Generate, JsonSchema, Message, Prompt, Reply, Schema, TokenIds
-from wikidx.runtimes.llms.transformers_decoding import _logits, _padded, next_token_probabilities
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 NO_HEADERS: Mapping[str, str] = {}
@@ -268,7 +267,7 @@ def tiny_endpoint(engine: TransformersEngine) -> Endpoint:
     """Return an endpoint over a local checkpoint, with its logprobs."""
 
     def alternatives(prompt: Prompt, top: int) -> list[tuple[str, float]]:
-        probabilities = next_token_probabilities(engine._model, [engine._prompt_ids(prompt)])[0]
+        probabilities = engine._model.next_token_probabilities([engine._prompt_ids(prompt)])[0]
         best = probabilities.topk(top)
         return [(engine._tokenizer.decode([token]), float(p.log())) for p, token in zip(best.values, best.indices.tolist(), strict=True)]
 
@@ -276,7 +275,7 @@ def tiny_endpoint(engine: TransformersEngine) -> Endpoint:
         read = engine._tokenizer(text, return_offsets_mapping=True)
         ids = read["input_ids"]
         with torch.inference_mode():
-            logprobs = _logits(engine._model, _padded(engine._model, [ids]), len(ids))[0][0].log_softmax(-1)
+            logprobs = engine._model._logits(engine._model._padded([ids]), len(ids))[0][0].log_softmax(-1)
         scored = [None, *(float(logprobs[place - 1, token]) for place, token in enumerate(ids) if place)]
         return Echo([text[start:end] for start, end in read["offset_mapping"]], scored, [start for start, _ in read["offset_mapping"]])
 
