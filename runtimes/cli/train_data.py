@@ -93,7 +93,7 @@ def train_data(
     options = AskOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retries_failed=retry_failed)
     task = Task(builder, sets, found, plan, switches.making, options)
     if dry_run:
-        show_first(task.asking(), {"leaks": found.told()}, as_json=as_json)
+        show_first(task.asking(), {"leaks": found.to_json()}, as_json=as_json)
         return
     if out is None:
         raise InputError("say where the training data shall go: --out FOLDER")

@@ -1,9 +1,8 @@
 """Training data as the papers make it, for trainers of others' making: chat-format JSON Lines and a manifest.
 
 base        what a builder is              sets        sets of questions, and drawing from them
-leaks       evaluation questions among     chat        the lines that trainers read
-            those trained on               recipes     the papers' learning rates, epochs, batches
-running     all of it, files, manifest
+leaks       evaluation questions among     recipes     the papers' learning rates, epochs, batches
+            those trained on               running     all of it, files, manifest
 
 ra_isf           the sets of RA-ISF's three sub-models
 self_reasoning/  a teacher's trajectories, their quality control, stages and ablations

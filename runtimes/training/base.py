@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
@@ -23,17 +23,23 @@ Provenance = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
 class Example(NamedTuple):
-    """What a model is trained on once.
+    """What a model is trained on once, a line of a file in the chat format that TRL and LLaMA-Factory read.
 
     Attributes:
         id: unique in its file.
         messages: the conversation; the last turn, the assistant's, is what is learned.
-        provenance: where it comes from, one flat object with the same names and types in all examples of a file.
+        provenance: where it comes from, one flat object with the same names and types in all examples of a file, which the ``datasets``
+            package needs to read a file as one table.
     """
 
     id: str
     messages: Chat
     provenance: Provenance
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the example as JSON has it."""
+        messages = [{"role": message.role, "content": message.content} for message in self.messages]
+        return {"messages": messages, "id": self.id, "provenance": dict(self.provenance)}
 
 
 class Collected(NamedTuple):
@@ -60,17 +66,16 @@ class Collected(NamedTuple):
         return tuple(Passage(**passage) for passage in self.record["passages"])
 
 
-@dataclass(slots=True)
-class Tally:
-    """How many came in, how many of which kind were kept, and how many were dropped by which rule."""
+class Tally(NamedTuple):
+    """How many of which kind were kept, and how many were dropped by which rule."""
 
-    n_in: int = 0
-    kept: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str]
+    dropped: Counter[str]
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON has them."""
-        return {"in": self.n_in, "kept": self.kept.total(), "kinds": dict(self.kept), "dropped": dict(self.dropped)}
+        n_kept = self.kept.total()
+        return {"in": n_kept + self.dropped.total(), "kept": n_kept, "kinds": dict(self.kept), "dropped": dict(self.dropped)}
 
 
 class Made(NamedTuple):
@@ -78,29 +83,11 @@ class Made(NamedTuple):
 
     Attributes:
         files: name -> examples.
-        about: name -> one line on what the file is.
         tallies: what is counted -> its figures.
     """
 
     files: Mapping[str, list[Example]]
-    about: Mapping[str, str]
     tallies: Mapping[str, Tally]
-
-
-class Making(NamedTuple):
-    """What making needs beside the replies.
-
-    Attributes:
-        options: the builder's switches of making.
-        asking: its switches of asking, as the replies were asked for.
-        seed: of all that is drawn.
-        citations: scores the citations of long answers, as ``AlceCitations`` does; None: nothing does.
-    """
-
-    options: Any
-    asking: Any
-    seed: int
-    citations: RowMetric | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +101,8 @@ class Builder:
         asking, making: the switches; no name is in both.
         draw: (sets, asking, seed) -> the questions that are asked.
         method: (a set, seed) -> the method that asks the models about the set's questions; its options are ``asking``.
-        make: replies -> files.
+        make: (replies, asking, making, seed, what scores the citations of long answers) -> files.
+        about: name of a file -> one line on what it is.
         check: (drawn sets, asking, making) -> nothing; raises ``InputError``, before anything is asked, if files could not be made.
         citations: (drawn sets, asking, making, device) -> what scores the citations of long answers; None: there are none. Raises
             ``IdxError``, before anything is asked, if there is no such model, and opens it when it is first asked.
@@ -127,6 +115,7 @@ class Builder:
     making: type[Any]
     draw: Callable[[Sequence[QuestionSet], Any, int], list[QuestionSet]]
     method: Callable[[QuestionSet, int], Method]
-    make: Callable[[Sequence[Collected], Making], Made]
+    make: Callable[[Sequence[Collected], Any, Any, int, RowMetric | None], Made]
+    about: Mapping[str, str]
     check: Callable[[Sequence[QuestionSet], Any, Any], None]
     citations: Callable[[Sequence[QuestionSet], Any, Any, str], RowMetric | None]

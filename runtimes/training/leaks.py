@@ -50,12 +50,7 @@ def find_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], near
         sets: questions to train on.
         against: evaluation questions.
         near: least overlap, above 0 and at most 1.
-
-    Raises:
-        ValueError: ``near`` is out of range.
     """
-    if not 0 < near <= 1:
-        raise ValueError(f"near is {near}: it must be above 0 and at most 1")
     index = _Index([(one.name, other) for one in against for other in one.questions], Fraction(str(near)))
     return [leak for one in sets for asked in one.questions if (leak := index.most_like(one.name, asked)) is not None]
 
@@ -114,7 +109,7 @@ class Checked(NamedTuple):
     against: dict[str, int]
     leaks: list[Leak]
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON has them."""
         kinds = Counter(leak.kind for leak in self.leaks)
         found = {kind: kinds[kind] for kind in ("equal", "near")}

@@ -15,8 +15,9 @@ from typing import Any, Literal
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
-from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
-from wikidx.runtimes.llms.base import Chat, Decoding
+from wikidx.runtimes.evaluation.answers import squad
+from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.llms.base import Chat, Decoding, Message
 from wikidx.runtimes.methods.base import Answer, Method, option
 from wikidx.runtimes.methods.ra_isf import METHOD as RA_ISF
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions
@@ -26,8 +27,7 @@ from wikidx.runtimes.methods.requests import Run, generate, named, together
 from wikidx.runtimes.methods.sub_questions import sub_questions
 from wikidx.runtimes.methods.templates import template, unnumbered
 
-from .base import Builder, Collected, Example, Made, Making, Tally
-from .chat import conversation
+from .base import Builder, Collected, Example, Made, Tally
 from .sets import QuestionSet, drawn
 
 _LABELS = {"words": ("yes", "no"), "know": ("know", "unknow"), "relevance": ("relevance", "irrelevance")}
@@ -68,7 +68,6 @@ class RaIsfAsking:
 class RaIsfMaking:
     """What becomes of the replies."""
 
-    same_as: str = option("squad_em", "proposed", "the metric by which an own answer is the gold one where it is 1; the paper: the same")
     labels: Literal["words", "code"] = option(
         "words",
         "proposed",
@@ -135,10 +134,9 @@ def _decompose_prompt(question: str, shots: int, *, refer_back: bool) -> Chat:
     return template("ra_isf", "decompose_in_order" if refer_back else "decompose")(question=question, shots=shots)
 
 
-def make(collected: Sequence[Collected], making: Making) -> Made:
+def make(collected: Sequence[Collected], asking: RaIsfAsking, making: RaIsfMaking, seed: int, citations: RowMetric | None) -> Made:
     """Make the sub-models' files; which there are, the switches of asking say. A text in the place of an example is why there is none."""
-    asking: RaIsfAsking = making.asking
-    wanted: dict[str, tuple[bool, Callable[[Collected, Making], Iterator[Example | str]]]] = {
+    wanted: dict[str, tuple[bool, Callable[[Collected, RaIsfAsking, RaIsfMaking], Iterator[Example | str]]]] = {
         "know": (asking.know != "off", _know_examples),
         "relevance": (asking.relevance, _relevance_examples),
         "decompose": (asking.decompose, _decompose_examples),
@@ -148,11 +146,11 @@ def make(collected: Sequence[Collected], making: Making) -> Made:
     for name, (is_wanted, examples_of) in wanted.items():
         if not is_wanted:
             continue
-        found = [example for one in collected for example in examples_of(one, making)]
+        found = [example for one in collected for example in examples_of(one, asking, making)]
         files[name] = [one for one in found if isinstance(one, Example)]
         dropped = Counter(one for one in found if isinstance(one, str))
-        tallies[name] = Tally(len(found), Counter(map(_kind, files[name])), dropped)
-    return Made(files, {name: _ABOUT[name] for name in files}, tallies)
+        tallies[name] = Tally(Counter(map(_kind, files[name])), dropped)
+    return Made(files, tallies)
 
 
 def _kind(example: Example) -> str:
@@ -160,54 +158,50 @@ def _kind(example: Example) -> str:
     return f"{example.provenance['sub_questions']} sub-questions" if label is None else "yes" if label else "no"
 
 
-def _know_examples(one: Collected, making: Making) -> Iterator[Example | str]:
-    options: RaIsfMaking = making.options
+def _know_examples(one: Collected, asking: RaIsfAsking, making: RaIsfMaking) -> Iterator[Example | str]:
     if "own_answer" in one.detail:
-        metric: Metric = METRICS[options.same_as]
-        score = metric.score(one.detail["own_answer"], one.question) if one.question.golden_answers else None
+        score = squad.exact_match(one.detail["own_answer"], one.question.golden_answers)
         if score is None:
             yield "no gold answer"
             return
-        is_known, labelled_by = score >= 1, f"the model's own answer, by {metric.name}"
+        is_known, labelled_by = score == 1, "the model's own answer, by squad_em"
     elif one.detail["known"] is None:
         yield "unreadable verdict"
         return
     else:
         is_known, labelled_by = one.detail["known"], "asked whether it knows"
-    prompt = _know_prompt(one.question.text, options.prompt_shots)
-    yield _labelled(one, "know", prompt, is_yes=is_known, labelled_by=labelled_by, options=options)
+    prompt = _know_prompt(one.question.text, making.prompt_shots)
+    yield _labelled(one, "know", prompt, is_yes=is_known, labelled_by=labelled_by, making=making)
 
 
-def _relevance_examples(one: Collected, making: Making) -> Iterator[Example | str]:
-    options: RaIsfMaking = making.options
+def _relevance_examples(one: Collected, asking: RaIsfAsking, making: RaIsfMaking) -> Iterator[Example | str]:
     for passage, verdict in zip(one.passages, one.detail["verdicts"], strict=True):
         if verdict is None:
             yield "unreadable verdict"
             continue
-        prompt = _relevance_prompt(one.question.text, passage, options.prompt_shots)
-        example = _labelled(one, "relevance", prompt, is_yes=verdict, labelled_by="the model's verdict", options=options)
+        prompt = _relevance_prompt(one.question.text, passage, making.prompt_shots)
+        example = _labelled(one, "relevance", prompt, is_yes=verdict, labelled_by="the model's verdict", making=making)
         yield example._replace(id=f"{example.id}/{passage.id}", provenance={**example.provenance, "passage": passage.id})
 
 
-def _labelled(one: Collected, kind: str, prompt: Chat, *, is_yes: bool, labelled_by: str, options: RaIsfMaking) -> Example:
-    yes, no = _LABELS["words" if options.labels == "words" else kind]
+def _labelled(one: Collected, kind: str, prompt: Chat, *, is_yes: bool, labelled_by: str, making: RaIsfMaking) -> Example:
+    yes, no = _LABELS["words" if making.labels == "words" else kind]
     provenance = {**_provenance(one), "label": is_yes, "labelled_by": labelled_by}
-    return Example(f"{one.id}/{kind}", conversation(prompt, yes if is_yes else no), provenance)
+    return Example(f"{one.id}/{kind}", (*prompt, Message("assistant", yes if is_yes else no)), provenance)
 
 
-def _decompose_examples(one: Collected, making: Making) -> Iterator[Example | str]:
-    options: RaIsfMaking = making.options
-    asked = one.detail["sub_questions"][: options.max_sub_questions]
+def _decompose_examples(one: Collected, asking: RaIsfAsking, making: RaIsfMaking) -> Iterator[Example | str]:
+    asked = one.detail["sub_questions"][: making.max_sub_questions]
     if not asked:
         yield "no sub-questions"
         return
-    if options.labels == "words":
+    if making.labels == "words":
         target = "\n".join(f"{number}. {' '.join(text.split())}" for number, text in enumerate(asked, 1))
     else:
         target = json.dumps({"query": asked}, ensure_ascii=False)
-    prompt = _decompose_prompt(one.question.text, options.prompt_shots, refer_back=making.asking.refer_back)
+    prompt = _decompose_prompt(one.question.text, making.prompt_shots, refer_back=asking.refer_back)
     provenance = {**_provenance(one), "sub_questions": len(asked)}
-    yield Example(f"{one.id}/decompose", conversation(prompt, target), provenance)
+    yield Example(f"{one.id}/decompose", (*prompt, Message("assistant", target)), provenance)
 
 
 def _provenance(one: Collected) -> dict[str, str | bool | int]:
@@ -223,7 +217,7 @@ def check(sets: Sequence[QuestionSet], asking: RaIsfAsking, making: RaIsfMaking)
     """Find what would leave a file without examples.
 
     Raises:
-        InputError: there is nothing to compare own answers with, no such metric, or there are fewer demonstrations than prompts shall have.
+        InputError: there is nothing to compare own answers with, or there are fewer demonstrations than prompts shall have.
     """
     if asking.know != "off":
         _know_prompt("", making.prompt_shots)
@@ -231,13 +225,7 @@ def check(sets: Sequence[QuestionSet], asking: RaIsfAsking, making: RaIsfMaking)
         _relevance_prompt("", Passage("", "", ""), making.prompt_shots)
     if asking.decompose:
         _decompose_prompt("", making.prompt_shots, refer_back=asking.refer_back)
-    if asking.know != "answers":
-        return
-    metric = METRICS.get(making.same_as)
-    if metric is None or metric.needs != "golden_answers":
-        fitting = [name for name, one in METRICS.items() if one.needs == "golden_answers"]
-        raise InputError(f"the switch 'same_as' is '{making.same_as}': it can be {', '.join(fitting)}")
-    if not any(question.golden_answers for one in sets for question in one.questions):
+    if asking.know == "answers" and not any(question.golden_answers for one in sets for question in one.questions):
         raise InputError("no question has gold answers to compare the model's own with: add them, or --set know=asked or know=off")
 
 
@@ -257,6 +245,7 @@ BUILDER = Builder(
     draw=draw,
     method=method_of,
     make=make,
+    about=_ABOUT,
     check=check,
     citations=lambda sets, asking, making, device: None,
 )

@@ -62,7 +62,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
 """Method -> file -> recipe. Self-Reasoning, appendix: whether its 3 epochs are a stage's or all stages' is not said; here a stage's."""
 
 
-def told(recipe: Recipe) -> dict[str, Any]:
+def recipe_json(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as JSON has it: the values, and where they come from."""
     return {
         **{name: setting.value for name, setting in recipe.items()},

@@ -1,6 +1,6 @@
 """A whole making: sets checked and drawn, models asked in a folder that can be resumed, files made from what they replied.
 
-    data/<name>.jsonl         the examples; ``chat`` has the form
+    data/<name>.jsonl         the examples
     data/dataset_info.json    the table by which LLaMA-Factory finds them: ``dataset_dir`` is this folder
     leaks.jsonl               evaluation questions among those to train on
     manifest.json             written last: counts, rules, models, prompts, seeds, checksums, how the papers train
@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,11 +32,9 @@ from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 from wikidx.runtimes.questions import Question
 
-from .base import Builder, Collected, Made, Making
-from .chat import json_lines, line_of
+from .base import Builder, Collected, Made
 from .leaks import Checked
-from .recipes import RECIPES, Recipe
-from .recipes import told as recipe_json
+from .recipes import RECIPES, Recipe, recipe_json
 from .sets import QuestionSet
 
 DATA, INFO, MANIFEST, LEAKS = "data", "dataset_info.json", "manifest.json", "leaks.jsonl"
@@ -146,7 +144,7 @@ def _make(task: Task, out: Path, asked: Asked, citations: RowMetric | None) -> d
     builder, seed, records = task.builder, task.options.seed, read_predictions(out).records
     replies = [Collected(one.name, question, records[_record_id(one, question)]) for one in task.sets for question in one.questions]
     collected = [reply for reply in replies if reply.record["error"] is None]
-    made = builder.make(collected, Making(task.making, task.plan.options, seed, citations))
+    made = builder.make(collected, task.plan.options, task.making, seed, citations)
     write_durably(out / LEAKS, json_lines(leak._asdict() for leak in task.leaks.leaks))
     about = {
         "replies": {"asked": len(replies), "failed": len(asked.errors)},
@@ -154,7 +152,7 @@ def _make(task: Task, out: Path, asked: Asked, citations: RowMetric | None) -> d
             one.name: {"file_sha256": one.sha256, "read": one.n_read, "eligible": len(one.others), "drawn": len(one.questions)}
             for one in task.sets
         },
-        "leaks": task.leaks.told(),
+        "leaks": task.leaks.to_json(),
         "switches": {
             one.name: {"value": one.value, "default": one.default, "origin": one.origin}
             for options in (task.plan.options, task.making)
@@ -199,10 +197,10 @@ def _write(folder: Path, builder: Builder, made: Made, about: Mapping[str, Any])
     data.mkdir(exist_ok=True)
     files: dict[str, Any] = {}
     for name, examples in made.files.items():
-        content = json_lines(map(line_of, examples))
+        content = json_lines(example.to_json() for example in examples)
         write_durably(data / f"{name}.jsonl", content)
         files[name] = {
-            "about": made.about[name],
+            "about": builder.about[name],
             "examples": len(examples),
             "sha256": hashlib.sha256(content).hexdigest(),
             "training": recipe_json(_begun(name, RECIPES[builder.name], made.files)),
@@ -215,7 +213,7 @@ def _write(folder: Path, builder: Builder, made: Made, about: Mapping[str, Any])
         "format": FORMAT,
         "method": builder.name,
         "source": builder.source,
-        "counts": {what: tally.told() for what, tally in made.tallies.items()},
+        "counts": {what: tally.to_json() for what, tally in made.tallies.items()},
         "files": files,
         **about,
     }
@@ -235,6 +233,11 @@ def _info(name: str) -> dict[str, Any]:
     """Return how LLaMA-Factory is to read a file."""
     roles = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
     return {"file_name": f"{name}.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": roles}
+
+
+def json_lines(values: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return objects as JSON Lines."""
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
 
 
 def _json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value

@@ -8,7 +8,7 @@ files    all files from the samples
 from wikidx.runtimes.training.base import Builder
 
 from .asking import draw, method_of
-from .files import check, citations_of, make
+from .files import ABOUT, check, citations_of, make
 from .options import SelfReasoningAsking, SelfReasoningMaking
 
 BUILDER = Builder(
@@ -20,6 +20,7 @@ BUILDER = Builder(
     draw=draw,
     method=method_of,
     make=make,
+    about=ABOUT,
     check=check,
     citations=citations_of,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
@@ -12,17 +12,18 @@ from wikidx.runtimes.evaluation.by_models.measured import RowMetric
 from wikidx.runtimes.evaluation.by_models.nli import Checkpoint
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
 from wikidx.runtimes.llms.options import EngineOptions
-from wikidx.runtimes.training.base import Collected, Made, Making, Tally
+from wikidx.runtimes.methods.templates import template
+from wikidx.runtimes.training.base import Collected, Made, Tally
 from wikidx.runtimes.training.sets import QuestionSet
 
 from .options import SelfReasoningAsking, SelfReasoningMaking
-from .quality import Thresholds, quality_control
+from .quality import quality_control
 from .samples import Sample, read_sample
-from .targets import Stage, check_shots, plain_example, stage_example, stages_of
-from .tasks import PROGRAM, set_task
+from .targets import Stage, plain_example, stage_example, stages_of
+from .tasks import PROGRAM, has_gold, set_task
 
 _FILES: dict[Stage, str] = {"rap": "stage1_rap", "rap_eap": "stage2_rap_eap", "rap_eap_tap": "stage3_rap_eap_tap"}
-_ABOUT = {
+ABOUT = {
     "stage1_rap": "gradual learning, stage 1: relevance and its reason",
     "stage2_rap_eap": "gradual learning, stage 2: and the citations",
     "stage3_rap_eap_tap": "gradual learning, stage 3: and analysis and answer",
@@ -34,29 +35,27 @@ _ABOUT = {
 }
 
 
-def make(collected: Sequence[Collected], making: Making) -> Made:
+def make(
+    collected: Sequence[Collected], asking: SelfReasoningAsking, making: SelfReasoningMaking, seed: int, citations: RowMetric | None
+) -> Made:
     """Make all files: the three stages of what quality control keeps, the same without it, and the baseline."""
-    asking: SelfReasoningAsking = making.asking
-    options: SelfReasoningMaking = making.options
     read = [read_sample(one, asking) for one in collected]
     samples = [one for one in read if isinstance(one, Sample)]
-    rules = quality_control(
-        samples, making.citations, Thresholds(options.least_str_em, options.citation_recall, options.citation_precision)
-    )
+    rules = quality_control(samples, citations, making)
     kept = [sample for sample, rule in zip(samples, rules, strict=True) if rule is None]
-    chosen = _at_most(kept, options.size, making.seed, "kept")
+    chosen = _at_most(kept, making.size, seed, "kept")
     tallies = {
-        "readable": Tally(len(read), _kinds(samples), Counter(one for one in read if isinstance(one, str))),
-        "quality control": Tally(len(samples), _kinds(kept), Counter(filter(None, rules))),
-        "size": Tally(len(kept), _kinds(chosen), Counter({"over the size": len(kept) - len(chosen)})),
+        "readable": Tally(_kinds(samples), Counter(one for one in read if isinstance(one, str))),
+        "quality control": Tally(_kinds(kept), Counter(filter(None, rules))),
+        "size": Tally(_kinds(chosen), Counter({"over the size": len(kept) - len(chosen)})),
     }
-    unfiltered = _at_most(samples, len(chosen), making.seed, "unfiltered")
-    stages = stages_of(options)
-    files = {_FILES[stage]: [stage_example(sample, stage, asking, options) for sample in chosen] for stage in stages}
+    unfiltered = _at_most(samples, len(chosen), seed, "unfiltered")
+    stages = stages_of(making)
+    files = {_FILES[stage]: [stage_example(sample, stage, asking, making) for sample in chosen] for stage in stages}
     files["wo_gl"] = list(files[_FILES["rap_eap_tap"]])
-    files |= {f"wo_qc_{_FILES[stage]}": [stage_example(one, stage, asking, options) for one in unfiltered] for stage in stages}
-    files["llama2_ft"] = [plain_example(sample, asking, options) for sample in chosen]
-    return Made(files, {name: _ABOUT[name] for name in files}, tallies)
+    files |= {f"wo_qc_{_FILES[stage]}": [stage_example(one, stage, asking, making) for one in unfiltered] for stage in stages}
+    files["llama2_ft"] = [plain_example(sample, asking, making) for sample in chosen]
+    return Made(files, tallies)
 
 
 def _kinds(samples: Sequence[Sample]) -> Counter[str]:
@@ -78,19 +77,15 @@ def check(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, making: Self
     """
     for one in sets:
         task = set_task(one, asking.task)
-        if not any(_has_gold(task, question.golden_answers, question.gold) for question in one.questions):
+        if not any(has_gold(task, question) for question in one.questions):
             raise InputError(f"the set '{one.name}' has no gold for '{PROGRAM[task]}', so that no answer could be told to be correct")
         if task == "long" and making.without == "tap":
             raise InputError(f"the set '{one.name}' has long answers, which are the analysis: they cannot be had without TAP")
-        check_shots(task, making)
+        template("self_reasoning", task)(shots=making.prompt_shots, fields="", passages="", question="")
         if asking.negatives and len(one.others) < 2:
             raise InputError(
                 f"the set '{one.name}' has one question, and none to take other documents from: add some, or --set negatives=0"
             )
-
-
-def _has_gold(task: str, golden_answers: Sequence[str], gold: Mapping[str, object]) -> bool:
-    return bool(golden_answers) if task == "short" else "answer_groups" in gold if task == "long" else "label" in gold
 
 
 def citations_of(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, making: SelfReasoningMaking, device: str) -> RowMetric | None:

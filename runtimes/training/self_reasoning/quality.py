@@ -8,36 +8,28 @@ is kept is the union of both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL
 from wikidx.runtimes.evaluation.by_models.measured import RowMetric
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 
+from .options import SelfReasoningMaking
 from .samples import Sample
 from .tasks import score_of
 
 
-class Thresholds(NamedTuple):
-    """Least STR-EM, citation recall (delta_r) and citation precision (delta_p) of a long answer."""
-
-    str_em: float
-    recall: float
-    precision: float
-
-
-def quality_control(samples: Sequence[Sample], citations: RowMetric | None, least: Thresholds) -> list[str | None]:
+def quality_control(samples: Sequence[Sample], citations: RowMetric | None, making: SelfReasoningMaking) -> list[str | None]:
     """Return the rule that each sample is dropped by; None: it is kept.
 
     Args:
         samples: D_0.
         citations: T, asked once, for all correct long answers together.
-        least: the thresholds.
+        making: has the least STR-EM, citation recall and citation precision of a long answer.
 
     Raises:
         ValueError: there is a correct long answer, and nothing that scores citations.
     """
-    rules = [_rule_of_answer(sample, least) for sample in samples]
+    rules = [_rule_of_answer(sample, making.least_str_em) for sample in samples]
     long = [place for place, sample in enumerate(samples) if sample.task == "long" and rules[place] is None]
     if not long:
         return rules
@@ -45,18 +37,18 @@ def quality_control(samples: Sequence[Sample], citations: RowMetric | None, leas
         raise ValueError(f"{len(long)} long answers are correct, and nothing scores their citations")
     values = citations.measure([row_of(samples[place]) for place in long], [samples[place].collected.question for place in long]).values
     for place, recall, precision in zip(long, values[RECALL], values[PRECISION], strict=True):
-        if not recall >= least.recall:  # so that NaN, an answer without a sentence, is not kept
+        if not recall >= making.citation_recall:  # so that NaN, an answer without a sentence, is not kept
             rules[place] = "citation recall"
-        elif not precision >= least.precision:
+        elif not precision >= making.citation_precision:
             rules[place] = "citation precision"
     return rules
 
 
-def _rule_of_answer(sample: Sample, least: Thresholds) -> str | None:
+def _rule_of_answer(sample: Sample, least_str_em: float) -> str | None:
     score = score_of(sample.task, sample.graded_text, sample.collected.question)
     if score is None:
         return "no gold answer"
-    return None if score >= (least.str_em if sample.task == "long" else 1) else "wrong answer"
+    return None if score >= (least_str_em if sample.task == "long" else 1) else "wrong answer"
 
 
 def row_of(sample: Sample) -> PredictionRow:

@@ -61,26 +61,12 @@ def read_sample(collected: Collected, asking: SelfReasoningAsking) -> Sample | s
 
 def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], options: SelfReasoningOptions) -> dict[str, Any] | None:
     """Return the fields as the prompt asks for them; None if one is missing or says nothing that can be read."""
-    relevance = [
-        {"document": _number(one.document, documents), "relevant": one.relevant, "relevant_reason": one.relevant_reason}
-        for one in trajectory.relevance
-    ]
-    cite_list = [
-        {"cite": _number(one.cite, documents), "cite_content": one.cite_content, "reason_for_cite": one.reason_for_cite}
-        for one in trajectory.cite_list
-    ]
-    answer = trajectory.answer
+    whole = trajectory._asdict()
+    whole["relevance"] = [{**one._asdict(), "document": _number(one.document, documents)} for one in trajectory.relevance]
+    whole["cite_list"] = [{**one._asdict(), "cite": _number(one.cite, documents)} for one in trajectory.cite_list]
     if options.task == "fever":
-        answer, is_read = label_of(answer)
-        answer = answer if is_read else ""
-    whole: dict[str, Any] = {
-        "relevant": trajectory.relevant,
-        "relevant_reason": trajectory.relevant_reason,
-        "relevance": relevance,
-        "cite_list": cite_list,
-        "analysis": trajectory.analysis,
-        "answer": answer,
-    }
+        label, is_read = label_of(trajectory.answer)
+        whole["answer"] = label if is_read else ""
     fields = {name: whole[name] for name in fields_of(options)}
     items = [value for item in (*fields.get("relevance", ()), *fields["cite_list"]) for value in item.values()]
     texts = [value for name, value in fields.items() if name != "cite_list"]

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from wikidx.runtimes.llms.base import Chat
+from wikidx.runtimes.llms.base import Chat, Message
 from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_for
-from wikidx.runtimes.methods.templates import template
 from wikidx.runtimes.training.base import Example
-from wikidx.runtimes.training.chat import conversation
 
 from .asking import method_options
 from .options import SelfReasoningAsking, SelfReasoningMaking
 from .samples import Sample
-from .tasks import Task
 
 Stage = Literal["rap", "rap_eap", "rap_eap_tap"]
 
@@ -49,20 +46,15 @@ def stage_example(sample: Sample, stage: Stage, asking: SelfReasoningAsking, mak
     target = written(sample, learned)
     if learned != asked:
         target = target.removesuffix("}")
-    messages = conversation(_prompt(sample, asked, asking, making.prompt_shots), target)
+    messages = (*_prompt(sample, asked, asking, making.prompt_shots), Message("assistant", target))
     return Example(sample.collected.id, messages, _provenance(sample, stage))
 
 
 def plain_example(sample: Sample, asking: SelfReasoningAsking, making: SelfReasoningMaking) -> Example:
     """Return what LLaMA2-FT learns from a sample: the answer without a trajectory; of a long answer the analysis is the answer."""
     learned = list(_TAP) if sample.task == "long" else ["answer"]
-    messages = conversation(_prompt(sample, learned, asking, making.prompt_shots), written(sample, learned))
+    messages = (*_prompt(sample, learned, asking, making.prompt_shots), Message("assistant", written(sample, learned)))
     return Example(sample.collected.id, messages, _provenance(sample, "answer"))
-
-
-def check_shots(task: Task, making: SelfReasoningMaking) -> None:
-    """Raise ``InputError`` if a task's prompts have fewer demonstrations than they shall."""
-    template("self_reasoning", task)(shots=making.prompt_shots, fields="", passages="", question="")
 
 
 def written(sample: Sample, names: list[str]) -> str:

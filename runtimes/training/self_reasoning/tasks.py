@@ -23,7 +23,7 @@ def task_of(question: Question) -> Task:
     return "fever" if question.gold.get("label") in LABELS else "short"
 
 
-def set_task(one: QuestionSet, said: str) -> Task:
+def set_task(one: QuestionSet, said: Task | Literal["gold"]) -> Task:
     """Return the task of a set.
 
     Args:
@@ -33,9 +33,8 @@ def set_task(one: QuestionSet, said: str) -> Task:
     Raises:
         InputError: its questions have several.
     """
-    for task in PROGRAM:
-        if said == task:
-            return task
+    if said != "gold":
+        return said
     tasks = {task_of(question): question.id for question in one.questions}
     if len(tasks) > 1:
         (first, one_id), (second, other_id), *_ = tasks.items()
@@ -47,7 +46,12 @@ def set_task(one: QuestionSet, said: str) -> Task:
 
 def score_of(task: Task, text: str, question: Question) -> float | None:
     """Return the figure of an answer, of a long one the analysis, by the task's program; None: there is no gold to compare with."""
-    metric = METRICS[PROGRAM[task]]
-    if not (question.golden_answers if metric.needs == "golden_answers" else question.gold.get(metric.needs)):
+    if not has_gold(task, question):
         return None
-    return metric.score(label_of(text)[0] if task == "fever" else text, question)
+    return METRICS[PROGRAM[task]].score(label_of(text)[0] if task == "fever" else text, question)
+
+
+def has_gold(task: Task, question: Question) -> bool:
+    """Return whether a question has what the task's program compares with."""
+    golds = {"short": question.golden_answers, "long": question.gold.get("answer_groups"), "fever": question.gold.get("label")}
+    return bool(golds[task])

@@ -92,7 +92,7 @@ def test_leaks_are_dropped_or_kept_and_told() -> None:
     assert [question.id for question in dropped.sets[0].questions] == ["1"]
     assert dropped.sets[0].others == ("who wrote faust",)
     assert kept.sets == SETS
-    assert dropped.told() == {"leaks": "drop", "near": 0.8, "against": {"nq_test": 2}, "found": {"equal": 1, "near": 1}}
+    assert dropped.to_json() == {"leaks": "drop", "near": 0.8, "against": {"nq_test": 2}, "found": {"equal": 1, "near": 1}}
     assert kept.leaks == dropped.leaks
     assert dropped.leaks[1].overlap == 0.8
 
@@ -106,7 +106,7 @@ def test_no_leak_is_no_matter() -> None:
 def test_without_evaluation_questions_leaks_must_be_kept(mode: str) -> None:
     with pytest.raises(InputError, match="name the evaluation questions with --against FILE"):
         checked(SETS, [], mode, 0.8)
-    assert checked(SETS, [], "keep", 0.8).told()["against"] == {}
+    assert checked(SETS, [], "keep", 0.8).to_json()["against"] == {}
 
 
 @pytest.mark.parametrize(("mode", "near"), [("ignore", 0.8), ("drop", 0.0), ("drop", 1.1), ("drop", float("nan"))])

@@ -10,13 +10,13 @@ from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.collected import collected, field_of, targets
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Gen, Generate, Message
+from wikidx.runtimes.llms.base import Gen, Generate
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions, ra_isf
 from wikidx.runtimes.methods.ra_isf.replies import verdict
 from wikidx.runtimes.methods.sub_questions import sub_questions
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.base import Made, Making
+from wikidx.runtimes.training.base import Made
 from wikidx.runtimes.training.ra_isf import BUILDER, RaIsfAsking, RaIsfMaking, check, collect, draw
 from wikidx.runtimes.training.sets import question_set
 
@@ -30,8 +30,7 @@ def asked(*canned: object, **switches: Any) -> Driven:  # noqa: ANN401 - any swi
 
 
 def made(answer: Answer, question: Question = Q, asking: RaIsfAsking | None = None, **making: Any) -> Made:  # noqa: ANN401 - any switch
-    options = RaIsfMaking(**making)
-    return BUILDER.make([collected(question, answer)], Making(options, asking or RaIsfAsking(), 0))
+    return BUILDER.make([collected(question, answer)], asking or RaIsfAsking(), RaIsfMaking(**making), 0, None)
 
 
 def test_everything_about_a_question_is_asked_at_the_same_time() -> None:
@@ -89,24 +88,13 @@ def test_what_is_known_is_what_is_answered_as_the_gold_is(own: str, target: str)
     assert targets(result.files["know"]) == [target]
     assert field_of(result.files["know"], "labelled_by") == ["the model's own answer, by squad_em"]
     assert field_of(result.files["know"], "label") == [target == "yes"]
-    assert result.tallies["know"].told() == {"in": 1, "kept": 1, "kinds": {target: 1}, "dropped": {}}
-
-
-def test_another_metric_may_decide() -> None:
-    result = made(Answer("", (), {"own_answer": "It is by Shakespeare", "verdicts": [], "sub_questions": []}), same_as="popqa_accuracy")
-    assert targets(result.files["know"]) == ["yes"]
-
-
-@pytest.mark.parametrize(("own", "target"), [("William Shakespeare", "yes"), ("Will Shakespeare", "no")])
-def test_nothing_but_the_whole_figure_is_the_same(own: str, target: str) -> None:
-    result = made(Answer("", (), {"own_answer": own, "verdicts": [], "sub_questions": []}), same_as="squad_f1")
-    assert targets(result.files["know"]) == [target]
+    assert result.tallies["know"].to_json() == {"in": 1, "kept": 1, "kinds": {target: 1}, "dropped": {}}
 
 
 def test_a_question_without_gold_has_no_label() -> None:
     result = made(Answer("", (), {"own_answer": "x", "verdicts": [], "sub_questions": []}), Question("7", "Who?"))
     assert result.files["know"] == []
-    assert result.tallies["know"].told() == {"in": 1, "kept": 0, "kinds": {}, "dropped": {"no gold answer": 1}}
+    assert result.tallies["know"].to_json() == {"in": 1, "kept": 0, "kinds": {}, "dropped": {"no gold answer": 1}}
 
 
 @pytest.mark.parametrize(("known", "expected"), [(True, ["yes"]), (False, ["no"]), (None, [])])
@@ -126,7 +114,7 @@ def test_relevance_is_learned_passage_by_passage() -> None:
     assert [example.id for example in examples] == ["nq/7/relevance/a", "nq/7/relevance/b"]
     assert field_of(examples, "passage") == ["a", "b"]
     assert examples[1].messages[-2].content.startswith("Question: Who wrote Hamlet?\n\nPassage:\nElsinore\nA town in Denmark.\n")
-    assert result.tallies["relevance"].told() == {"in": 3, "kept": 2, "kinds": {"yes": 1, "no": 1}, "dropped": {"unreadable verdict": 1}}
+    assert result.tallies["relevance"].to_json() == {"in": 3, "kept": 2, "kinds": {"yes": 1, "no": 1}, "dropped": {"unreadable verdict": 1}}
 
 
 def test_sub_questions_are_a_numbered_list() -> None:
@@ -139,7 +127,7 @@ def test_sub_questions_are_a_numbered_list() -> None:
 
 def test_nothing_broken_down_is_dropped() -> None:
     result = made(Answer("", (), {"own_answer": "x", "verdicts": [], "sub_questions": []}))
-    assert result.tallies["decompose"].told() == {"in": 1, "kept": 0, "kinds": {}, "dropped": {"no sub-questions": 1}}
+    assert result.tallies["decompose"].to_json() == {"in": 1, "kept": 0, "kinds": {}, "dropped": {"no sub-questions": 1}}
 
 
 WHOLE = Answer("", tuple(FOUND), {"own_answer": "Marlowe", "verdicts": [True, False], "sub_questions": ["Who was it?", "When was it?"]})
@@ -160,11 +148,6 @@ def test_the_method_reads_what_is_learned(labels: str, know: list[str], relevanc
     assert [one.text for one in sub_questions(decompose[0])] == ["Who was it?", "When was it?"]
 
 
-def plain(prompt: object) -> Chat:
-    assert isinstance(prompt, tuple)
-    return tuple(Message(message.role, message.content) for message in prompt)
-
-
 @pytest.mark.parametrize("shots", [0, 2])
 @pytest.mark.parametrize("refer_back", [False, True])
 def test_the_method_asks_what_is_learned(shots: int, refer_back: bool) -> None:
@@ -175,7 +158,7 @@ def test_the_method_asks_what_is_learned(shots: int, refer_back: bool) -> None:
     driven = drive(ra_isf(Q.text, options), ["no", FOUND, "no", "no", "nothing", "unknown"])
     calls = [call for call in driven.requests if isinstance(call, Generate)]
     for role, examples in result.files.items():
-        assert [plain(call.prompt) for call in calls if call.role == role] == [example.messages[:-1] for example in examples]
+        assert [call.prompt for call in calls if call.role == role] == [example.messages[:-1] for example in examples]
 
 
 def test_what_is_drawn_and_what_cannot_be() -> None:
@@ -184,8 +167,6 @@ def test_what_is_drawn_and_what_cannot_be() -> None:
     check(sets, RaIsfAsking(), RaIsfMaking())
     with pytest.raises(InputError, match="no question has gold answers"):
         check(sets[1:], RaIsfAsking(), RaIsfMaking())
-    with pytest.raises(InputError, match="the switch 'same_as' is 'alce_str_em': it can be squad_em"):
-        check(sets, RaIsfAsking(), RaIsfMaking(same_as="alce_str_em"))
     check(sets[1:], RaIsfAsking(know="asked"), RaIsfMaking())
 
 

@@ -20,7 +20,7 @@ from wikidx.runtimes.llms.base import Gen, Generate, JsonSchema
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.templates import template
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.base import Collected, Made, Making
+from wikidx.runtimes.training.base import Collected, Made
 from wikidx.runtimes.training.self_reasoning import BUILDER, SelfReasoningAsking, SelfReasoningMaking
 from wikidx.runtimes.training.self_reasoning.asking import other_question
 from wikidx.runtimes.training.sets import QuestionSet, question_set
@@ -99,8 +99,7 @@ def test_what_ended_at_its_limit_is_told() -> None:
 
 
 def made(replies: list[Collected], **making: Any) -> Made:  # noqa: ANN401 - any switch
-    options = Making(SelfReasoningMaking(**making), SelfReasoningAsking(), 0, AlceCitations(Containing(), SIMPLE))
-    return BUILDER.make(replies, options)
+    return BUILDER.make(replies, SelfReasoningAsking(), SelfReasoningMaking(**making), 0, AlceCitations(Containing(), SIMPLE))
 
 
 def short(name: str, *, negative: bool = False, **changes: Any) -> Collected:  # noqa: ANN401 - any field
@@ -129,7 +128,7 @@ def ids(result: Made, name: str) -> list[str]:
 
 def test_what_is_kept_and_why_the_rest_is_not() -> None:
     result = made(REPLIES)
-    told = {name: tally.told() for name, tally in result.tallies.items()}
+    told = {name: tally.to_json() for name, tally in result.tallies.items()}
     readable = {"short, positive": 3, "long, positive": 2, "fever, positive": 1, "fever, negative": 1}
     kept = {"short, positive": 1, "long, positive": 1, "fever, positive": 1}
     assert told == {
@@ -146,7 +145,7 @@ def test_what_is_kept_and_why_the_rest_is_not() -> None:
         assert ids(result, name) == ["right", "g", "c"], name
 
 
-def test_every_file_is_told() -> None:
+def test_every_file_is_described() -> None:
     result = made(REPLIES)
     assert list(result.files) == [
         "stage1_rap",
@@ -158,7 +157,7 @@ def test_every_file_is_told() -> None:
         "wo_qc_stage3_rap_eap_tap",
         "llama2_ft",
     ]
-    assert list(result.about) == list(result.files)
+    assert set(BUILDER.about) == set(result.files)
 
 
 def test_without_gradual_learning_is_the_last_stage_alone() -> None:

@@ -11,17 +11,21 @@ from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, Al
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking
-from wikidx.runtimes.training.self_reasoning.quality import Thresholds, quality_control, row_of
+from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking, SelfReasoningMaking
+from wikidx.runtimes.training.self_reasoning.quality import quality_control, row_of
 from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
 from wikidx.runtimes.training.self_reasoning.tasks import score_of, set_task, task_of
 from wikidx.runtimes.training.sets import question_set
 
-LEAST = Thresholds(1.0, 0.8, 0.8)
+LEAST = SelfReasoningMaking()  # STR-EM 1, recall and precision 0.8
 
 
-def dropped(samples: list[Sample], nli: Containing | None = None, least: Thresholds = LEAST) -> list[str | None]:
-    return quality_control(samples, AlceCitations(nli or Containing(), SIMPLE), least)
+def least(str_em: float, recall: float, precision: float) -> SelfReasoningMaking:
+    return SelfReasoningMaking(least_str_em=str_em, citation_recall=recall, citation_precision=precision)
+
+
+def dropped(samples: list[Sample], nli: Containing | None = None, making: SelfReasoningMaking = LEAST) -> list[str | None]:
+    return quality_control(samples, AlceCitations(nli or Containing(), SIMPLE), making)
 
 
 @pytest.mark.parametrize(
@@ -85,17 +89,17 @@ def test_a_long_answer_is_kept_if_it_is_correct_and_its_citations_hold(
 
 
 @pytest.mark.parametrize(
-    ("least", "rule"),
+    ("making", "rule"),
     [
-        (Thresholds(1.0, 4 / 5, 4 / 9), None),
-        (Thresholds(1.0, 4 / 5, 0.5), "citation precision"),
-        (Thresholds(1.0, 0.81, 0.0), "citation recall"),
-        (Thresholds(1.0, 0.0, 0.0), None),
+        (least(1.0, 4 / 5, 4 / 9), None),
+        (least(1.0, 4 / 5, 0.5), "citation precision"),
+        (least(1.0, 0.81, 0.0), "citation recall"),
+        (least(1.0, 0.0, 0.0), None),
     ],
 )
-def test_both_thresholds_are_least_values(least: Thresholds, rule: str | None) -> None:
+def test_both_thresholds_are_least_values(making: SelfReasoningMaking, rule: str | None) -> None:
     analysis = f"{IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {ANNABELLA} [1]."
-    assert dropped([sample(LONG, "long", analysis=analysis)], least=least) == [rule]
+    assert dropped([sample(LONG, "long", analysis=analysis)], making=making) == [rule]
 
 
 def test_citations_of_short_answers_are_not_looked_at() -> None:
@@ -123,7 +127,7 @@ def test_a_long_answer_is_graded_on_one_line_and_without_its_citations() -> None
     assert score_of("long", one.graded_text, LONG) == 1
     half = sample(LONG, "long", analysis="Byron [1]")
     assert score_of("long", half.graded_text, LONG) == 0.5
-    assert [dropped([half], least=Thresholds(least, 0.0, 0.0)) for least in (0.5, 0.51)] == [[None], ["wrong answer"]]
+    assert [dropped([half], making=least(str_em, 0.0, 0.0)) for str_em in (0.5, 0.51)] == [[None], ["wrong answer"]]
 
 
 def test_long_answers_without_anything_that_scores_citations() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.trajectories import BYRON, CLAIM, FIELDS, LONDON, LONG, SHORT, sample
-from wikidx.runtimes.llms.base import Chat, Generate, Message
+from wikidx.runtimes.llms.base import Generate, Prompt
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 from wikidx.runtimes.methods.self_reasoning.fields import fields_of
 from wikidx.runtimes.methods.self_reasoning.trajectory import parse_trajectory
@@ -52,14 +52,9 @@ def test_the_method_reads_what_each_stage_learns(stage: Stage, stages: str) -> N
     assert (read.analysis, read.answer) == (("Ada was Byron's child.", "Lord Byron") if stage == "rap_eap_tap" else ("", ""))
 
 
-def plain(prompt: object) -> Chat:
-    assert isinstance(prompt, tuple)
-    return tuple(Message(message.role, message.content) for message in prompt)
-
-
-def prompt_of(driven: Driven) -> Chat:
+def prompt_of(driven: Driven) -> Prompt:
     (call,) = [request for request in driven.requests if isinstance(request, Generate)]
-    return plain(call.prompt)
+    return call.prompt
 
 
 def one_of(question: Question, task: Task) -> Sample:

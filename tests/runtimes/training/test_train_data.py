@@ -240,7 +240,7 @@ def test_long_answers_are_held_against_a_model_of_inference(idx: Command, script
     records = lines(out / PREDICTIONS)
     rows = [PredictionRow(record["id"], answers[int(record["id"][-1])], tuple(record["passages"])) for record in records]
     values = (
-        AlceCitations(Checkpoint(str(nli), EngineOptions(device="cpu")).open(), SIMPLE)
+        AlceCitations(Checkpoint(str(nli), EngineOptions(device="cpu")), SIMPLE)
         .measure(rows, [Question(row.id, "") for row in rows])
         .values
     )

@@ -9,17 +9,17 @@ import pytest
 
 from wikidx.runtimes.llms.base import Message
 from wikidx.runtimes.training.base import Example
-from wikidx.runtimes.training.chat import conversation, json_lines, line_of
+from wikidx.runtimes.training.running import json_lines
 
 PROMPT = (Message("system", "Be brief."), Message("user", "Who? “Ähre”\n", ((0, 3),)))
 
 
 def example(name: str = "nq/1") -> Example:
-    return Example(name, conversation(PROMPT, '{"a": 1}'), {"set": "nq", "n": 1, "documents": ["1", "2"]})
+    return Example(name, (*PROMPT, Message("assistant", '{"a": 1}')), {"set": "nq", "n": 1, "documents": ["1", "2"]})
 
 
 def test_a_line() -> None:
-    assert line_of(example()) == {
+    assert example().to_json() == {
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Who? “Ähre”\n"},
@@ -31,7 +31,7 @@ def test_a_line() -> None:
 
 
 def test_a_file_is_one_object_a_line() -> None:
-    content = json_lines(map(line_of, [example(), example("nq/2")]))
+    content = json_lines(one.to_json() for one in (example(), example("nq/2")))
     assert [json.loads(line)["id"] for line in content.decode().split("\n")[:-1]] == ["nq/1", "nq/2"]
     assert "“Ähre”".encode() in content
     assert json_lines([]) == b""
@@ -41,8 +41,8 @@ def test_the_package_datasets_reads_a_file(tmp_path: Path) -> None:
     """TRL takes a dataset with a column "messages", LLaMA-Factory the file by the same package."""
     datasets = pytest.importorskip("datasets", reason="needs the package datasets")
     file = tmp_path / "data.jsonl"
-    file.write_bytes(json_lines(line_of(example(f"nq/{number}")) for number in range(3)))
+    file.write_bytes(json_lines(example(f"nq/{number}").to_json() for number in range(3)))
     read = datasets.load_dataset("json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
     assert read.column_names == ["messages", "id", "provenance"]
-    assert [row["messages"] for row in read] == [line_of(example())["messages"]] * 3
+    assert [row["messages"] for row in read] == [example().to_json()["messages"]] * 3
     assert read[2]["provenance"] == {"set": "nq", "n": 1, "documents": ["1", "2"]}
