@@ -25,7 +25,6 @@ def remove_citations(text: str) -> str:
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text: it is cut where white space follows ".", "!" or "?", abbreviations or not.
 
-    ALCE cuts with NLTK's ``sent_tokenize``, whose model is not part of any package; what needs sentences takes that function as its
-    ``split`` in place of this one, and says in its result which it was.
+    ALCE cuts with NLTK's ``sent_tokenize``, whose model is not part of any package.
     """
     return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations, split_sentences
+from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.rouge import rouge_lsum
 from wikidx.runtimes.questions import Question
@@ -43,9 +43,9 @@ def str_hit(text: str, groups: Sequence[Sequence[str]]) -> float | None:
     return float(all(readings_answered(text, groups))) if groups else None
 
 
-def rouge_lsum_f(text: str, references: Sequence[str], *, split: Callable[[str], Sequence[str]] = split_sentences) -> float | None:
+def rouge_lsum_f(text: str, references: Sequence[str]) -> float | None:
     """Return the F of ROUGE-Lsum with the better of the first two references; None without references."""
-    return max((rouge_lsum(text, reference, split=split).f for reference in references[:_REFERENCES]), default=None)
+    return max((rouge_lsum(text, reference).f for reference in references[:_REFERENCES]), default=None)
 
 
 def _of_groups(score: Callable[[str, Sequence[Sequence[str]]], float | None]) -> Callable[[str, Question], float | None]:
@@ -57,26 +57,22 @@ METRICS = (
         "alce_str_em",
         "ALCE's str_em on ASQA: of the first line, without citations. A short answer that normalises to nothing is always found; an item "
         "without readings is not defined.",
-        "answer_groups",
         _of_groups(lambda answer, groups: str_em(without_citations(answer), groups)),
     ),
     Metric(
         "alce_str_hit",
         "ALCE's str_hit on ASQA: every reading is answered. Otherwise as alce_str_em.",
-        "answer_groups",
         _of_groups(lambda answer, groups: str_hit(without_citations(answer), groups)),
     ),
     Metric(
         "alce_rouge_lsum",
         "ALCE's rougeLsum (package rouge_score, stemmed), the better of the first two references, of the first line, without citations; "
         "sentences end at . ! ? before a space instead of where NLTK ends them. An empty answer scores 0; without references not defined.",
-        "long_answers",
         lambda answer, question: rouge_lsum_f(without_citations(answer), question.gold.get("long_answers", ())),
     ),
     Metric(
         "asqa_str_em",
         "ASQA's str_em as its authors compute it, of the whole answer with whatever citations it has. Otherwise as alce_str_em.",
-        "answer_groups",
         _of_groups(str_em),
     ),
 )

@@ -5,40 +5,28 @@ facebookresearch/DPR, dpr/data/qa_validation.py; facebookresearch/FiD, src/evalu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.metric import Metric, references
+from wikidx.runtimes.evaluation.answers.rouge import rouge_l
 from wikidx.runtimes.evaluation.answers.token_overlap import best_exact_match, best_f1
 
-from . import rouge
-
 exact_match, f1 = best_exact_match(normalizing.dpr), best_f1(normalizing.dpr)
-
-
-def rouge_l(answer: str, golds: Sequence[str]) -> float | None:
-    """Return GenRead's ROUGE-L of the answer with the best gold, neither normalised; None without golds."""
-    return max((rouge.rouge_l_f(answer, gold) for gold in golds), default=None)
-
 
 METRICS = (
     Metric(
         "dpr_em",
         "DPR's and FiD's exact match. An empty answer matches a gold that normalises to nothing; without golds not defined.",
-        "golden_answers",
         lambda answer, question: exact_match(answer, question.golden_answers),
     ),
     Metric(
         "genread_f1",
         "GenRead's f1. 0 where answer and gold both normalise to nothing; without golds not defined.",
-        "golden_answers",
         lambda answer, question: f1(answer, references(question)),
     ),
     Metric(
         "genread_rouge_l",
         "GenRead's rl: ROUGE-L as the package rouge 1.0 defines it, neither text normalised. 0 for an empty text; without golds not "
         "defined.",
-        "golden_answers",
-        lambda answer, question: rouge_l(answer, references(question)),
+        lambda answer, question: max((rouge_l(answer, gold).f for gold in references(question)), default=None),
     ),
 )

@@ -1,4 +1,7 @@
-"""FEVER's label accuracy, and two looser readings of a label (SUPPORTS, REFUTES, NOT ENOUGH INFO)."""
+"""FEVER's label accuracy, and two looser readings of a label (SUPPORTS, REFUTES, NOT ENOUGH INFO).
+
+fever-scorer; ysymyth/ReAct, wrappers.py; wyu97/GenRead, evaluation.py, eval_fact_checking.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,13 @@ _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 
-def label_correct(answer: str, label: str) -> float:
-    """Return 1.0 if the answer is the label, case ignored and nothing else: a space or full stop too many is wrong (fever-scorer)."""
-    return float(answer.upper() == label.upper())
-
-
-def normalised_label_correct(answer: str, label: str) -> float:
-    """Return 1.0 if answer and label are equal, both normalised as for SQuAD (ysymyth/ReAct, wrappers.py)."""
-    return float(normalizing.squad(answer) == normalizing.squad(label))
-
-
 def genread_correct(answer: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if the answer holds a gold as DPR's ``has_answer`` finds it (wyu97/GenRead, evaluation.py, eval_fact_checking).
+    """Return 1.0 if the answer holds a gold as DPR's ``has_answer`` finds it.
 
     The lone gold "supports" stands for "yes" and "true" too, the lone "refutes" for "no" and "false", both in lower case only. Words around
     them are not read: "It is not true" counts as support.
     """
-    from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval" and numba: only who asks waits for them
+    from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval"
 
     return float(has_answer(answer, _GENREAD_WORDS.get(tuple(golds), golds)))
 
@@ -48,21 +41,18 @@ METRICS = (
         "fever_label_accuracy",
         "fever-scorer's label accuracy, three classes: the answer is the label, case ignored, not stripped. An empty answer is wrong; a "
         "question without a label is not defined.",
-        "label",
-        _of_label(label_correct),
+        _of_label(lambda answer, label: float(answer.upper() == label.upper())),
     ),
     Metric(
         "react_fever_em",
         "ReAct's em on FEVER: answer and label are equal after SQuAD's normalisation. An empty answer is wrong; a question without a label "
         "is not defined.",
-        "label",
-        _of_label(normalised_label_correct),
+        _of_label(lambda answer, label: float(normalizing.squad(answer) == normalizing.squad(label))),
     ),
     Metric(
         "genread_fever_hit",
         "GenRead's accuracy on FEVER: the label's word (supports, yes, true; refutes, no, false) stands in the answer. An empty answer is "
         "wrong; a question without a label is not defined.",
-        "label",
         _of_label(lambda answer, label: genread_correct(answer, [label.lower()])),
     ),
 )

@@ -15,38 +15,11 @@ from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
 
-from . import hotpotqa
-
-
-def exact_match(answer: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if the answer equals a gold, both normalised, else 0.0."""
-    return float(any(normalizing.squad(gold) == normalizing.squad(answer) for gold in golds))
-
-
-def contains(answer: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if a gold is part of the answer, both normalised, else 0.0."""
-    return float(any(normalizing.squad(gold) in normalizing.squad(answer) for gold in golds))
-
-
-def exact_match_of_patterns(answer: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if a gold, a regular expression, matches the whole of the normalised answer, else 0.0.
-
-    Raises:
-        InputError: a gold is no regular expression.
-    """
-    return float(any(pattern.fullmatch(normalizing.squad(answer)) for pattern in _patterns(golds)))
-
-
-def contains_pattern(answer: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if a gold, a regular expression, matches a part of the normalised answer, else 0.0.
-
-    Raises:
-        InputError: a gold is no regular expression.
-    """
-    return float(any(pattern.search(normalizing.squad(answer)) for pattern in _patterns(golds)))
+from . import hotpotqa, squad
 
 
 def _patterns(golds: Sequence[str]) -> Iterator[re.Pattern[str]]:
+    """Yield golds that are regular expressions; raises ``InputError`` where one is none."""
     for gold in golds:
         try:
             yield re.compile(gold, re.IGNORECASE)
@@ -60,14 +33,12 @@ METRICS = (
     Metric(
         "flashrag_em",
         "FlashRAG's em. An empty answer matches a gold that normalises to nothing; without golds 0.",
-        "golden_answers",
-        lambda answer, question: exact_match(answer, question.golden_answers),
+        lambda answer, question: squad.exact_match(answer, question.golden_answers) or 0.0,
     ),
     Metric(
         "flashrag_acc",
         "FlashRAG's acc (sub_em), the normalised containment. A gold that normalises to nothing is always contained; without golds 0.",
-        "golden_answers",
-        lambda answer, question: contains(answer, question.golden_answers),
+        lambda answer, question: float(any(normalizing.squad(gold) in normalizing.squad(answer) for gold in question.golden_answers)),
     ),
     *overlap_metrics(
         "flashrag",
@@ -78,13 +49,11 @@ METRICS = (
     Metric(
         "flashrag_pattern_em",
         "FlashRAG's em on CuratedTREC: golds are regular expressions that match the whole of the normalised answer, case ignored.",
-        "golden_answers",
-        lambda answer, question: exact_match_of_patterns(answer, question.golden_answers),
+        lambda answer, question: float(any(pattern.fullmatch(normalizing.squad(answer)) for pattern in _patterns(question.golden_answers))),
     ),
     Metric(
         "flashrag_pattern_acc",
         "FlashRAG's acc on CuratedTREC: golds are regular expressions that match a part of the normalised answer, case ignored.",
-        "golden_answers",
-        lambda answer, question: contains_pattern(answer, question.golden_answers),
+        lambda answer, question: float(any(pattern.search(normalizing.squad(answer)) for pattern in _patterns(question.golden_answers))),
     ),
 )

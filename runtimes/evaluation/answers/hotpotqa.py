@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation import normalizing
+from wikidx.runtimes.evaluation.answers import squad
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.token_overlap import NO_OVERLAP, Overlap, overlap, overlap_metrics
-from wikidx.runtimes.questions import Question
 
 _ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
-
-
-def exact_match(answer: str, gold: str) -> float:
-    """Return 1.0 if the answer equals the gold, both normalised, else 0.0."""
-    return float(normalizing.squad(answer) == normalizing.squad(gold))
 
 
 def answer_overlap(answer: str, gold: str) -> Overlap:
@@ -35,26 +30,17 @@ def best_overlap(answer: str, golds: Sequence[str]) -> Overlap:
     return Overlap(*map(max, zip(*pairs, strict=True)))
 
 
-def _exact_match(answer: str, question: Question) -> float | None:
-    return exact_match(answer, question.golden_answers[0]) if question.golden_answers else None
-
-
-def _overlap(answer: str, question: Question) -> Overlap | None:
-    return answer_overlap(answer, question.golden_answers[0]) if question.golden_answers else None
-
-
 METRICS = (
     Metric(
         "hotpotqa_em",
         "HotpotQA's em, of the first gold. An empty answer matches a gold that normalises to nothing; a question without an answer "
         "counts 0.",
-        "golden_answers",
-        _exact_match,
+        lambda answer, question: squad.exact_match(answer, question.golden_answers[:1]),
     ),
     *overlap_metrics(
         "hotpotqa",
         "HotpotQA's {figure}, of the first gold. 0 where answer and gold both normalise to nothing; yes, no and noanswer have no partial "
         "credit; a question without an answer counts 0.",
-        _overlap,
+        lambda answer, question: answer_overlap(answer, question.golden_answers[0]) if question.golden_answers else None,
     ),
 )

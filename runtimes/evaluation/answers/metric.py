@@ -14,7 +14,6 @@ class Metric(NamedTuple):
     Attributes:
         name: origin first, ``hotpotqa_f1``.
         origin: whose evaluator it is, and its rule for empty answers and odd golds.
-        needs: what of a question it is computed from: ``golden_answers`` or a key of ``Question.gold``.
         score: (answer, question) to a number from 0 to 1; None where the evaluator has no figure for the question, which is then counted
             and left out of the mean.
         missing: what a question without an answer counts as; None: it is left out of the mean. The evaluator's own rule.
@@ -22,7 +21,6 @@ class Metric(NamedTuple):
 
     name: str
     origin: str
-    needs: str
     score: Callable[[str, Question], float | None]
     missing: float | None = 0.0
 

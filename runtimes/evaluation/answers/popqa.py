@@ -27,7 +27,6 @@ METRICS = (
         "popqa_accuracy",
         "PopQA's accuracy (adaptive-retrieval): a gold, its lower-case or its capitalised form stands in the first line of the answer, "
         "nothing normalised. Without golds 0; an empty gold is always right.",
-        "golden_answers",
         lambda answer, question: float(is_correct(first_line(answer), question.golden_answers)),
     ),
 )

@@ -9,7 +9,7 @@ because the package gives up on texts of about a thousand words (RecursionError)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,36 +33,28 @@ class Rouge(NamedTuple):
 def rouge_l(text: str, reference: str) -> Rouge:
     """Return the summary-level ROUGE-L that the package ``rouge`` 1.0 gives.
 
-    Of every pair of sentences a longest common subsequence is taken; the words in any of them, as a set, are what the texts share.
-
-    Raises:
-        ValueError: one of the texts is empty or of full stops only.
+    Of every pair of sentences a longest common subsequence is taken; the words in any of them, as a set, are what the texts share. Where
+    a text is empty or of full stops only the package fails, and all is 0, as KILT and GenRead count it.
     """
     ours, theirs = _sentences(text), _sentences(reference)
     if not ours or not theirs:
-        raise ValueError(f"ROUGE-L needs two texts with a sentence each, not {text!r:.40} and {reference!r:.40}")
+        return Rouge(0.0, 0.0, 0.0)
     shared = len(set().union(*(_common_subsequence(gold, sentence) for gold in theirs for sentence in ours)))
     precision, recall = shared / len(set().union(*ours)), shared / len(set().union(*theirs))
     return Rouge(precision, recall, 2.0 * ((precision * recall) / (precision + recall + _EPSILON)))
 
 
-def rouge_l_f(text: str, reference: str) -> float:
-    """Return the F of ``rouge_l``; 0.0 where a text is empty or of full stops only, as KILT and GenRead count it."""
-    return rouge_l(text, reference).f if _sentences(text) and _sentences(reference) else 0.0
-
-
-def rouge_lsum(text: str, reference: str, *, split: Callable[[str], Sequence[str]] = split_sentences) -> Rouge:
+def rouge_lsum(text: str, reference: str) -> Rouge:
     """Return ROUGE-Lsum as ALCE and ASQA compute it: lower case, one sentence a line, words stemmed.
 
     Args:
         text: the answer; empty, or without an ASCII letter or digit, it scores 0.
         reference: the same.
-        split: what cuts a text into sentences.
 
     Raises:
         MissingExtraError: ``rouge_score`` is not installed.
     """
-    lines = ("\n".join(split(one.lower())) for one in (reference, text))
+    lines = ("\n".join(split_sentences(one.lower())) for one in (reference, text))
     precision, recall, f = _scorer().score(*lines)["rougeLsum"]
     return Rouge(float(precision), float(recall), float(f))
 

@@ -45,20 +45,17 @@ METRICS = (
     Metric(
         "selfrag_match",
         "Self-RAG's match: a gold stands in the answer, nothing normalised. Without golds 0; an empty gold is always right.",
-        "golden_answers",
         lambda answer, question: match(answer, question.golden_answers),
     ),
     Metric(
         "selfrag_accuracy",
         "Self-RAG's accuracy of baselines: the first gold stands in the answer, nothing normalised. Without golds not defined.",
-        "golden_answers",
         lambda answer, question: contains_first_gold(answer, question.golden_answers),
     ),
     Metric(
         "selfrag_fever_match",
         "Self-RAG's match on FEVER: SUPPORTS in the answer reads true, REFUTES false, which must be the label's; NOT ENOUGH INFO is not in "
         "its data and not defined. An empty answer, on which the original fails, is wrong.",
-        "label",
         _fever_match,
     ),
 )

@@ -37,21 +37,18 @@ METRICS = (
         "squad_em",
         "SQuAD v1.1 exact_match. An empty answer matches a gold that normalises to nothing; without golds not defined; a question without "
         "an answer counts 0.",
-        "golden_answers",
         lambda answer, question: exact_match(answer, question.golden_answers),
     ),
     Metric(
         "squad_f1",
         "SQuAD v1.1 f1. 0 where answer and gold both normalise to nothing; without golds not defined; a question without an answer "
         "counts 0.",
-        "golden_answers",
         lambda answer, question: f1(answer, question.golden_answers),
     ),
     Metric(
         "squad2_em",
         "SQuAD v2.0 exact. Golds that normalise to nothing are dropped unless all do; no golds: unanswerable, the empty answer is right; "
         "the mean is over the answered questions only.",
-        "golden_answers",
         lambda answer, question: exact_match_v2(answer, question.golden_answers),
         missing=None,
     ),
@@ -59,7 +56,6 @@ METRICS = (
         "squad2_f1",
         "SQuAD v2.0 f1. Golds as in squad2_em; 1 where answer and gold both normalise to nothing; the mean is over the answered questions "
         "only.",
-        "golden_answers",
         lambda answer, question: f1_v2(answer, question.golden_answers),
         missing=None,
     ),

@@ -34,7 +34,6 @@ METRICS = (
         "strategyqa_accuracy",
         "StrategyQA's accuracy. Its evaluator takes true or false: an answer that is yes or true, no or false after SQuAD's normalisation "
         "is read as that, every other is wrong; a question whose gold is not so is not defined.",
-        "golden_answers",
         _accuracy,
     ),
 )

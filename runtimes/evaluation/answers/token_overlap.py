@@ -57,6 +57,6 @@ def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], O
             found = measure(answer, question)
             return None if found is None else found[position]
 
-        return Metric(f"{name}_{figure}", origin.format(figure=figure), "golden_answers", score)
+        return Metric(f"{name}_{figure}", origin.format(figure=figure), score)
 
     return tuple(metric(position, figure) for position, figure in enumerate(Overlap._fields))

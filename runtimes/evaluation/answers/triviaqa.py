@@ -17,14 +17,12 @@ METRICS = (
         "triviaqa_em",
         "TriviaQA's exact_match. An empty answer matches an alias that normalises to nothing; without golds not defined; a question "
         "without an answer counts 0.",
-        "golden_answers",
         lambda answer, question: exact_match(answer, question.golden_answers),
     ),
     Metric(
         "triviaqa_f1",
         "TriviaQA's f1. 0 where answer and alias both normalise to nothing; without golds not defined; a question without an answer "
         "counts 0.",
-        "golden_answers",
         lambda answer, question: f1(answer, question.golden_answers),
     ),
 )

@@ -10,12 +10,8 @@ from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation.answers import hotpotqa, squad
 from wikidx.runtimes.evaluation.answers.metric import Metric
-from wikidx.runtimes.evaluation.answers.token_overlap import Overlap, overlap_metrics
+from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
 from wikidx.runtimes.questions import Question
-
-
-def _overlap(answer: str, question: Question) -> Overlap | None:
-    return hotpotqa.best_overlap(answer, _names(question)) if question.golden_answers else None
 
 
 def _names(question: Question) -> Sequence[str]:
@@ -27,13 +23,12 @@ METRICS = (
         "twowiki_em",
         "2WikiMultihopQA v1.1's em, over the answer and its aliases. An empty answer matches a name that normalises to nothing; a question "
         "without an answer counts 0.",
-        "golden_answers",
         lambda answer, question: squad.exact_match(answer, _names(question)) if question.golden_answers else None,
     ),
     *overlap_metrics(
         "twowiki",
         "2WikiMultihopQA v1.1's {figure}, the largest over the answer and its aliases, whatever the other figures' name. 0 where answer "
         "and name both normalise to nothing; yes, no and noanswer have no partial credit; a question without an answer counts 0.",
-        _overlap,
+        lambda answer, question: hotpotqa.best_overlap(answer, _names(question)) if question.golden_answers else None,
     ),
 )

@@ -4,11 +4,10 @@ import sys
 from collections.abc import Sequence
 from functools import lru_cache
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wikidx.runtimes.evaluation.answers.rouge import Rouge, rouge_l, rouge_l_f, rouge_lsum
+from wikidx.runtimes.evaluation.answers.rouge import Rouge, rouge_l, rouge_lsum
 
 WORDS = st.lists(st.sampled_from(["the", "The", "cat", "sat", "on", "a", "mat", "cat,", "é"]), max_size=9)
 TEXTS = st.lists(WORDS.map(" ".join), max_size=4).map(". ".join) | st.text(alphabet="ab. \n", max_size=30)
@@ -49,9 +48,7 @@ def test_rouge_l_is_its_definition(text: str, reference: str) -> None:
     if text.strip(".") and reference.strip("."):
         assert rouge_l(text, reference) == _recursive(text, reference)
     else:
-        with pytest.raises(ValueError, match="ROUGE-L needs two texts"):
-            rouge_l(text, reference)
-        assert rouge_l_f(text, reference) == 0.0
+        assert rouge_l(text, reference) == Rouge(0.0, 0.0, 0.0)  # where the package fails
 
 
 def test_rouge_l_of_texts_on_which_the_package_gives_up() -> None:
@@ -68,7 +65,5 @@ def test_both_find_a_text_in_itself(text: str) -> None:
         assert rouge_lsum(text, text) == Rouge(1.0, 1.0, 1.0)
 
 
-def test_rouge_lsum_cuts_sentences_as_it_is_told() -> None:
-    text, reference = "b c. a d.", "a b. c d."
-    assert rouge_lsum(text, reference).f == 1.0  # every word is in a sentence with a subsequence
-    assert rouge_lsum(text, reference, split=lambda whole: [whole]).f == 0.75  # in one piece, "b c d" is
+def test_rouge_lsum_compares_sentence_by_sentence() -> None:
+    assert rouge_lsum("b c. a d.", "a b. c d.").f == 1.0  # every word is in a sentence with a subsequence; in one piece, "b c d" is
