@@ -10,9 +10,9 @@ flashrag   FlashRAG's retrieval recall and precision: a substring after SQuAD's 
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,24 @@ except ImportError as error:
 
 Hits = NDArray[np.bool_]
 
-MATCHES = ("string", "regex", "kilt", "flashrag")
+_PREPARE: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
+    "string": token_rows,
+    "regex": lambda texts: [unicodedata.normalize("NFD", text) for text in texts],
+    "kilt": lambda texts: list(map(dpr, texts)),
+    "flashrag": lambda texts: list(map(squad, texts)),
+}
+"""Rule -> what is done to texts and answers before these are looked for."""
+
+MATCHES = tuple(_PREPARE)
 
 _FLAGS = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE
 _NOT_A_PATTERN = (regex.error, ValueError, OverflowError, RecursionError)
 
-_token_row = lru_cache(maxsize=1 << 17)(token_row)
-
 
 def has_answer(text: str, answers: Sequence[str]) -> bool:
     """Return whether any of the answers is in the text, by the rule "string"."""
-    row = _token_row(text)
-    return any(_token_row(answer) in row for answer in answers)
+    row = token_row(text)
+    return any(token_row(answer) in row for answer in answers)
 
 
 def answer_hits(
@@ -62,52 +68,31 @@ def answer_hits(
         UnknownNameError: there is no such rule.
         ValueError: there are not as many rankings as questions.
     """
-    prepare, prepare_answers, holds = _rule(match)
-    prepared = prepare(texts)
+    if match not in _PREPARE:
+        raise near_names("rule of matching", match, MATCHES)
+    prepared = _PREPARE[match](texts)
+    sought = iter(_PREPARE[match]([answer for of_question in answers for answer in of_question]))
+    finder = _pattern_finder if match == "regex" else _text_finder
+    finders = [finder([next(sought) for _ in of_question]) for of_question in answers]
     return [
-        np.fromiter((holds(sought, prepared[number]) for number in ranking), np.bool_, len(ranking))
-        for ranking, sought in zip(rankings, map(prepare_answers, answers), strict=True)
+        np.fromiter((is_found(prepared[number]) for number in ranking), np.bool_, len(ranking))
+        for ranking, is_found in zip(rankings, finders, strict=True)
     ]
 
 
-def _rule(
-    match: str,
-) -> tuple[Callable[[Sequence[str]], list[str]], Callable[[Sequence[str]], list[Any]], Callable[[list[Any], str], bool]]:
-    """Return how texts and a question's answers are prepared, and how the latter are looked for."""
-    match match:
-        case "string":
-            return token_rows, lambda answers: _shortest([_token_row(answer) for answer in answers]), _is_in
-        case "kilt":
-            return lambda texts: list(map(dpr, texts)), lambda answers: _shortest(list(map(dpr, answers))), _is_in
-        case "flashrag":
-            return lambda texts: list(map(squad, texts)), lambda answers: _shortest(list(map(squad, answers))), _is_in
-        case "regex":
-            return lambda texts: [unicodedata.normalize("NFD", text) for text in texts], _patterns, _is_found
-    raise near_names("rule of matching", match, MATCHES)
-
-
-def _shortest(sought: Sequence[str]) -> list[str]:
-    """Return the texts that no other one is in: where another is, they are too."""
-    kept = list[str]()
+def _text_finder(sought: Sequence[str]) -> Callable[[str], bool]:
+    """Return what tells whether a text holds one of those that are sought, of which the shortest suffice: they are in the others."""
+    shortest = list[str]()
     for text in sorted(set(sought), key=len):
-        if not any(other in text for other in kept):
-            kept.append(text)
-    return kept
+        if not any(other in text for other in shortest):
+            shortest.append(text)
+    return lambda text: any(one in text for one in shortest)
 
 
-def _is_in(sought: Sequence[str], text: str) -> bool:
-    return any(one in text for one in sought)
-
-
-def _patterns(patterns: Sequence[str]) -> list[Any]:
-    compiled = []
-    for pattern in patterns:
-        try:
-            compiled.append(regex.compile(unicodedata.normalize("NFD", pattern), flags=_FLAGS))
-        except _NOT_A_PATTERN:
-            continue
-    return compiled
-
-
-def _is_found(patterns: Sequence[Any], text: str) -> bool:
-    return any(pattern.search(text) is not None for pattern in patterns)
+def _pattern_finder(sought: Sequence[str]) -> Callable[[str], bool]:
+    """Return what tells whether one of the patterns is found in a text."""
+    patterns = list[Any]()
+    for pattern in sought:
+        with contextlib.suppress(*_NOT_A_PATTERN):
+            patterns.append(regex.compile(pattern, flags=_FLAGS))
+    return lambda text: any(pattern.search(text) is not None for pattern in patterns)
