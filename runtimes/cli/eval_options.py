@@ -21,8 +21,8 @@ from .screen import note, say, say_json, steps
 if TYPE_CHECKING:
     from wikidx.runtimes.evaluation.answers.metric import Metric
     from wikidx.runtimes.evaluation.by_models.measured import RowMetric
-    from wikidx.runtimes.evaluation.comparing import Run
     from wikidx.runtimes.evaluation.reports.report import Report
+    from wikidx.runtimes.evaluation.scoring import ScoredRun
     from wikidx.runtimes.questions import Question
 
 Level = Annotated[float, typer.Option(min=0.5, max=0.999, help="Of the intervals.")]
@@ -71,30 +71,27 @@ class Output:
     per_question: Annotated[Path | None, typer.Option(help="Also write the values of every question, as JSON Lines.")] = None
 
 
-def scored_runs(paths: Sequence[Path], how: Scoring) -> list[Run]:
+def scored_runs(paths: Sequence[Path], how: Scoring) -> list[ScoredRun]:
     """Read and score runs.
 
     Raises:
         InputError: a run, its questions or a name of a metric cannot be used, or the data sets are not as many as the runs.
         IdxError: a model cannot be opened.
     """
-    from wikidx.runtimes.evaluation.asked import asked_of, dataset_name
-    from wikidx.runtimes.evaluation.comparing import Run
     from wikidx.runtimes.evaluation.predictions import read
-    from wikidx.runtimes.evaluation.run_facts import run_facts
-    from wikidx.runtimes.evaluation.scoring import score
+    from wikidx.runtimes.evaluation.run_questions import run_questions
+    from wikidx.runtimes.evaluation.scoring import ScoredRun, score
 
     datasets = _one_each(how.dataset or [], len(paths))
-    runs = list[Run]()
+    runs = list[ScoredRun]()
     with leaving_at_once(), _row_metrics(how) as row_metrics:
         for path, name, dataset in zip(paths, _names(paths), datasets, strict=True):
             predictions = read(path)
-            asked = asked_of(predictions, how.questions, how.question_format)
+            asked = run_questions(predictions, how.questions, how.question_format)
             metrics = chosen_metrics(how.metrics, asked.questions)
             if not metrics and not row_metrics:
                 raise InputError(f"no metric applies to the questions of {path}, which have no gold answers: name others with --questions")
-            scored = score(name, predictions, asked, metrics, row_metrics)
-            runs.append(Run(scored, dataset or dataset_name(asked), run_facts(predictions.about)))
+            runs.append(score(name, predictions, asked, metrics, row_metrics, dataset))
     return runs
 
 
@@ -120,7 +117,7 @@ def chosen_metrics(named: str | None, questions: Sequence[Question]) -> list[Met
 
 
 def finish(
-    report: Report, output: Output, told: Callable[[], Any], *, records: Iterable[Mapping[str, Any]], runs: Sequence[Run] = ()
+    report: Report, output: Output, told: Callable[[], Any], *, records: Iterable[Mapping[str, Any]], runs: Sequence[ScoredRun] = ()
 ) -> None:
     """Write and print what was found; leave with exit status 1 if a judge of runs has failed on some of their answers.
 
@@ -147,7 +144,7 @@ def finish(
         say_json(told())
     else:
         say((as_markdown if output.as_markdown else as_text)(report))
-    failures = [(run.name, name, about) for run in runs for name, about in run.scored.measured.items() if about.get("failures")]
+    failures = [(run.name, name, about) for run in runs for name, about in run.measured.items() if about.get("failures")]
     for run, name, about in failures:
         why, n = max(about["failures"].items(), key=lambda failure: failure[1])
         note(f"{run}: {name} failed on {about['counts']['failed']:,} answers, most often ({n:,} calls): {why}")
@@ -178,17 +175,15 @@ def _row_metrics(how: Scoring) -> Iterator[list[RowMetric]]:
             from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
             from wikidx.runtimes.llms.options import EngineOptions
 
-            cut = splitter(how.sentences)
-            found.append(
-                AlceCitations(Checkpoint(how.citations, EngineOptions(device=how.device)).open(), cut, progress=step("citations", "pairs"))
-            )
+            nli = Checkpoint(how.citations, EngineOptions(device=how.device))
+            found.append(AlceCitations(nli, splitter(how.sentences), progress=step("citations", "pairs")))
         if how.judge is not None:
-            from wikidx.runtimes.evaluation.by_models.judge import Judge, JudgeOptions
+            from wikidx.runtimes.evaluation.by_models.judge import Judge
             from wikidx.runtimes.llms.naming import Settings, choose, close_llms, open_llms
 
             llms = open_llms(choose([how.judge], ["judge"]), Settings(device=how.device))
             closing.callback(close_llms, llms.values())
-            found.append(Judge(llms["judge"], options=JudgeOptions(votes=how.votes), progress=step("judge", "votes")))
+            found.append(Judge(llms["judge"], votes=how.votes, progress=step("judge", "votes")))
         yield found
 
 

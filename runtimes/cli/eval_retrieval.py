@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from wikidx.retrievers.base import Ranking, Searcher
     from wikidx.retrievers.options import SearchOptions
     from wikidx.runtimes.evaluation.reports.retrieval_report import Scored
-    from wikidx.runtimes.evaluation.retrieval.joins import Oddity
+    from wikidx.runtimes.evaluation.retrieval.data_issues import DataIssue
+    from wikidx.runtimes.evaluation.retrieval.scoring import Scoring
     from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
-    from wikidx.runtimes.evaluation.retrieval.values import Found, Scoring
     from wikidx.runtimes.questions import Question
 
 _BATCH = 512  # questions searched at a time
@@ -64,7 +64,7 @@ class _Task(NamedTuple):
     store: PassageStore
     groups: dict[str, list[str]] | None
     qrels: Qrels
-    odd: list[Oddity]
+    odd: list[DataIssue]
     scoring: Scoring
     run_out: Path | None
 
@@ -96,8 +96,9 @@ def retrieval(
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions
     from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation, question_records, retrieval_json, retrieval_report
+    from wikidx.runtimes.evaluation.retrieval.scoring import CUTS, MEASURES, Scoring, check_scoring
     from wikidx.runtimes.evaluation.retrieval.trec import read_run
-    from wikidx.runtimes.evaluation.retrieval.values import CUTS, MEASURES, Scoring, check_scoring
+    from wikidx.runtimes.evaluation.uncertainty import Bootstrap
     from wikidx.runtimes.execution.assignments import assigned
 
     check_output(output)
@@ -113,31 +114,31 @@ def retrieval(
         searcher = open_searcher(corpus, name, device=device, reranker=reranker)
         scored += _search(searcher, name, options, task)
     scored += _score_runs(runs, task)
-    found = Evaluation(corpus, task.questions, scoring, scored, task.odd, level, seed)
+    found = Evaluation(corpus, task.questions, scoring, scored, task.odd, Bootstrap(level, seed))
     finish(retrieval_report(found), output, lambda: retrieval_json(found), records=question_records(found))
 
 
 def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
     """Read what the questions are joined with, and count what does not join."""
     from wikidx.corpora.build import open_store
-    from wikidx.runtimes.evaluation.retrieval.joins import odd_groups, odd_questions
+    from wikidx.runtimes.evaluation.retrieval.data_issues import group_issues, question_issues
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
+    from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages, gold_passages
     from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
-    from wikidx.runtimes.evaluation.retrieval.values import gold_pages, gold_passages
 
     store = open_store(corpus)
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
     more = read_groups(groups) if groups else None
     if not any(one.golden_answers or one.id in gold or gold_pages(one) for one in questions):
         raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: name qrels that have them with --qrels")
-    odd = odd_questions(questions, gold, store) + (odd_groups(questions, more) if more else [])
+    odd = question_issues(questions, gold, store) + (group_issues(questions, more) if more else [])
     return _Task(questions, store, more, gold, odd, scoring, run_out)
 
 
 def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[Scored]:
     """Search for the questions, and for the groups if there are any; score what is found, and keep nothing else in memory."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, Scored
-    from wikidx.runtimes.evaluation.retrieval.values import found_by_search, retrieval_values
+    from wikidx.runtimes.evaluation.retrieval.scoring import retrieval_values
 
     asked = {QUESTION: [[question.text] for question in task.questions]}
     if task.groups is not None:
@@ -152,20 +153,19 @@ def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) 
                 rankings += searcher.search_groups(groups[start : start + _BATCH], options)
                 seconds += time.perf_counter() - started
                 progress(len(rankings), len(groups))
-        found = found_by_search(rankings)
-        _write_run(f"{name}.groups" if kind == GROUP else name, found, task)
-        yield Scored(name, kind, retrieval_values(found, task.questions, task.qrels, task.scoring), len(groups) / seconds)
+        _write_run(f"{name}.groups" if kind == GROUP else name, rankings, task)
+        yield Scored(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), len(groups) / seconds)
 
 
-def _write_run(name: str, found: Found, task: _Task) -> None:
+def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
     """Write rankings as a TREC run, and the gold passages beside it, if there is a folder for them."""
+    from wikidx.runtimes.evaluation.retrieval.scoring import as_run
     from wikidx.runtimes.evaluation.retrieval.trec import write_qrels, write_run
-    from wikidx.runtimes.evaluation.retrieval.values import as_run
 
     if task.run_out is None:
         return
     task.run_out.mkdir(parents=True, exist_ok=True)
-    write_run(task.run_out / f"{name}.run", as_run(found, task.questions), f"idx-{name}")
+    write_run(task.run_out / f"{name}.run", as_run(rankings, task.questions), f"idx-{name}")
     if task.qrels:
         write_qrels(task.run_out / "qrels", task.qrels)
 
@@ -173,11 +173,12 @@ def _write_run(name: str, found: Found, task: _Task) -> None:
 def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[Scored]:
     """Score what the runs of others hold, and count what of it does not join."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, Scored
-    from wikidx.runtimes.evaluation.retrieval.joins import odd_run
-    from wikidx.runtimes.evaluation.retrieval.values import found_in_run, retrieval_values
+    from wikidx.runtimes.evaluation.retrieval.data_issues import run_issues
+    from wikidx.runtimes.evaluation.retrieval.scoring import rankings_of_run, retrieval_values
 
     names = [path.name for path, _ in runs]
     for path, run in runs:
         name = path.name if names.count(path.name) == 1 else str(path)
-        task.odd.extend(odd_run(name, run, task.questions, task.store))
-        yield Scored(name, RUN, retrieval_values(found_in_run(run, task.questions, task.store), task.questions, task.qrels, task.scoring))
+        task.odd.extend(run_issues(name, run, task.questions, task.store))
+        rankings = rankings_of_run(run, task.questions, task.store)
+        yield Scored(name, RUN, retrieval_values(rankings, task.questions, task.qrels, task.scoring))

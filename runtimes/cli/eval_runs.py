@@ -24,16 +24,17 @@ def answers(
     output: Output,
 ) -> None:
     """Score the answers of a run: means with intervals, by type of question where there are types, costs, and all that was odd."""
-    from wikidx.runtimes.evaluation.answers.metrics import METRICS
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
+    from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     check_output(output)
     (scored,) = scored_runs([run], how)
+    bootstrap = Bootstrap(level, seed)
     finish(
-        answers_report(scored, METRICS, level=level, seed=seed),
+        answers_report(scored, bootstrap),
         output,
-        lambda: answers_json(scored, METRICS, level=level, seed=seed),
-        records=question_records(scored.scored),
+        lambda: answers_json(scored, bootstrap),
+        records=question_records(scored),
         runs=[scored],
     )
 
@@ -55,10 +56,10 @@ def compare(
     output: Output,
 ) -> None:
     """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, the papers' figures."""
-    from wikidx.runtimes.evaluation.answers.metrics import METRICS
     from wikidx.runtimes.evaluation.reports.comparison_report import compare as compared
     from wikidx.runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
+    from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     check_output(output)
-    found = compared(scored_runs(runs, how), every_pair=every_pair, every_paper=every_paper, level=level, seed=seed)
-    finish(comparison_report(found), output, lambda: comparison_json(found, METRICS), records=question_records(found.runs), runs=found.runs)
+    found = compared(scored_runs(runs, how), Bootstrap(level, seed), every_pair=every_pair, every_paper=every_paper)
+    finish(comparison_report(found), output, lambda: comparison_json(found), records=question_records(found.runs), runs=found.runs)

@@ -49,7 +49,6 @@ READING_RULES = {
 }
 
 _ASKED = ("question", "input", "claim")
-_MORE = ("detail", "cost", "timing")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -60,14 +59,13 @@ class PredictionRow(NamedTuple):
         id: the question's.
         answer: None: there is none.
         passages: those that the answer rests on, each with ``id``, ``title``, ``text``.
-        detail, cost, timing: as a line of ``predictions.jsonl`` has them; empty from other programs.
+        cost, timing: as a line of ``predictions.jsonl`` has them; empty from other programs.
         question: what was asked; None: the predictions do not tell.
     """
 
     id: str
     answer: str | None
     passages: tuple[Mapping[str, Any], ...] = ()
-    detail: Mapping[str, Any] = _NOTHING
     cost: Mapping[str, Any] = _NOTHING
     timing: Mapping[str, Any] = _NOTHING
     question: str | None = None
@@ -145,8 +143,8 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
     several = SEVERAL_FIELDS if sum(field in record for field in ANSWERS) > 1 else None
     passages = tuple(_mappings(record.get("passages", record.get("docs"))))
     question = next((record[field] for field in _ASKED if isinstance(record.get(field), str)), None)
-    detail, cost, timing = (_mapping(record.get(field)) for field in _MORE)
-    return PredictionRow(name, answer, passages, detail, cost, timing, question), [one for one in (several, kind) if one]
+    cost, timing = _mapping(record.get("cost")), _mapping(record.get("timing"))
+    return PredictionRow(name, answer, passages, cost, timing, question), [one for one in (several, kind) if one]
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:

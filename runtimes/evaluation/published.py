@@ -72,7 +72,7 @@ def published() -> tuple[Published, ...]:
     return tuple(found)
 
 
-def beside(dataset: str, metrics: Collection[str], methods: Iterable[str] | None) -> list[tuple[Published, str]]:
+def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable[str] | None) -> list[tuple[Published, str]]:
     """Return the papers' figures that can stand beside ours, each with the name of our metric; a figure that two tables repeat comes once.
 
     Args:

@@ -9,9 +9,10 @@ import numpy as np
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metric import Metric
-from wikidx.runtimes.evaluation.asked import Asked, is_same_text
 from wikidx.runtimes.evaluation.by_models.measured import RowMetric
 from wikidx.runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
+from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts
+from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.questions import Question
 
@@ -52,11 +53,13 @@ class Odd(NamedTuple):
     examples: tuple[str, ...] = ()
 
 
-class Scored(NamedTuple):
-    """A run, scored.
+class ScoredRun(NamedTuple):
+    """A run and the values of its answers.
 
     Attributes:
         name: of the run.
+        dataset: what its questions are called.
+        facts: what it was made with.
         predictions: as they were read.
         asked: the questions, n of them.
         rows: the prediction of each question; one without an answer where there is none, or it was asked another question.
@@ -68,8 +71,10 @@ class Scored(NamedTuple):
     """
 
     name: str
+    dataset: str
+    facts: RunFacts
     predictions: Predictions
-    asked: Asked
+    asked: RunQuestions
     rows: tuple[PredictionRow, ...]
     values: Mapping[str, FloatArray]
     costs: Mapping[str, FloatArray]
@@ -81,6 +86,10 @@ class Scored(NamedTuple):
         """What was asked."""
         return self.asked.questions
 
+    def values_of(self, metric: str) -> FloatArray:
+        """Return the values of a metric or, by its name, of a cost; empty if the run has none."""
+        return self.values.get(metric, self.costs.get(metric, np.empty(0)))
+
     def types(self) -> dict[str, FloatArray]:
         """Return for each kind of question that the set tells which questions are of it, bool (n,); none if it tells none."""
         kinds = [str(question.gold.get("type") or "") for question in self.questions]
@@ -88,7 +97,14 @@ class Scored(NamedTuple):
         return {kind: np.array([one == kind for one in kinds]) for kind in named} if len(named) > 1 else {}
 
 
-def score(name: str, predictions: Predictions, asked: Asked, metrics: Iterable[Metric], row_metrics: Sequence[RowMetric] = ()) -> Scored:
+def score(
+    name: str,
+    predictions: Predictions,
+    asked: RunQuestions,
+    metrics: Iterable[Metric],
+    row_metrics: Sequence[RowMetric] = (),
+    dataset: str = "",
+) -> ScoredRun:
     """Score a run.
 
     Args:
@@ -97,6 +113,7 @@ def score(name: str, predictions: Predictions, asked: Asked, metrics: Iterable[M
         asked: the questions.
         metrics: of single answers.
         row_metrics: of predictions with their passages, or by a model.
+        dataset: what the questions are called; empty: by their file's name.
 
     Raises:
         InputError: not one prediction is of a question.
@@ -112,10 +129,11 @@ def score(name: str, predictions: Predictions, asked: Asked, metrics: Iterable[M
         values |= found.values
         measured[type(row_metric).__name__] = {"values": list(found.values), **row_metric.about(), "counts": found.counts}
     costs = {cost: np.array([_cost(row, cost) for row in rows], np.float64) for cost in COSTS}
-    return Scored(name, predictions, asked, rows, values, costs, _odd(predictions, joined, asked), measured)
+    odd, facts = _odd(predictions, joined, asked), run_facts(predictions.about)
+    return ScoredRun(name, dataset or asked.dataset, facts, predictions, asked, rows, values, costs, odd, measured)
 
 
-def _joined(predictions: Predictions, asked: Asked) -> dict[str, PredictionRow]:
+def _joined(predictions: Predictions, asked: RunQuestions) -> dict[str, PredictionRow]:
     """Return the predictions that are of a question, by its id; raises ``InputError`` if none is."""
     texts = {question.id: question.text for question in asked.questions}
     with_id = {name: row for name, row in predictions.rows.items() if name in texts}
@@ -158,7 +176,7 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST else np.nan
 
 
-def _odd(predictions: Predictions, joined: Mapping[str, PredictionRow], asked: Asked) -> dict[str, Odd]:
+def _odd(predictions: Predictions, joined: Mapping[str, PredictionRow], asked: RunQuestions) -> dict[str, Odd]:
     questions = {question.id: question for question in asked.questions}
     has_aliases = any(question.gold.get("aliases") for question in asked.questions)
     befallen = {

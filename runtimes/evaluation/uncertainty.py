@@ -10,7 +10,7 @@ if nothing is, all numbers are NaN.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,73 +52,61 @@ class Paired(NamedTuple):
     ties: int
 
 
-def interval(values: FloatArray, *, level: float = 0.95, n: int = 1000, seed: int = 0) -> Interval:
-    """Return the mean of values, shape ``(questions,)``, with its percentile bootstrap interval.
+class Bootstrap(NamedTuple):
+    """How figures are resampled; equal values are given equal intervals and p.
 
-    Args:
-        values: one a question; NaN: not defined for it.
-        level: share of the resampled means that the interval holds, between 0 and 1.
-        n: resamples.
-        seed: of the resamples; equal values and seed give an equal interval.
-
-    Raises:
-        ValueError: a value is infinite, or ``level`` or ``n`` is out of its range.
+    Attributes:
+        level: share of the resampled means that an interval holds, between 0 and 1.
+        seed: of the resamples and of the randomisation test.
+        n: resamples of an interval, at least one.
     """
-    values = _checked(values, level, n)
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return Interval(np.nan, np.nan, np.nan, 0)
-    low, high = _percentiles(values, level, n, seed)
-    return Interval(float(values.mean()), low, high, len(values))
 
+    level: float = 0.95
+    seed: int = 0
+    n: int = 1000
 
-def paired(first: FloatArray, second: FloatArray, *, level: float = 0.95, n: int = 1000, seed: int = 0) -> Paired:
-    """Compare two runs question by question.
+    def interval(self, values: FloatArray) -> Interval:
+        """Return the mean of finite values, one a question, with its percentile bootstrap interval; NaN: not defined for it."""
+        values = values[~np.isnan(values)]
+        if not len(values):
+            return Interval(np.nan, np.nan, np.nan, 0)
+        rng, rows = np.random.default_rng(self.seed), max(1, _AT_ONCE // len(values))
+        sizes = [min(rows, self.n - done) for done in range(0, self.n, rows)]
+        means = np.concatenate([values[rng.integers(0, len(values), (size, len(values)))].mean(axis=1) for size in sizes])
+        low, high = np.quantile(means, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return Interval(float(values.mean()), float(low), float(high), len(values))
 
-    Args:
-        first: values of the first run, shape ``(questions,)``; NaN: not defined.
-        second: values of the second run on the same questions in the same order.
-        level: of the interval, see ``interval``.
-        n: resamples of the interval.
-        seed: of the interval and of the randomisation test.
+    def paired(self, first: FloatArray, second: FloatArray) -> Paired:
+        """Compare two runs question by question.
 
-    Returns:
-        The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes of 10,000 random swaps, the one observed
-        counted among them, so that it is never 0.
+        Args:
+            first: finite values of the first run, shape ``(questions,)``; NaN: not defined.
+            second: values of the second run on the same questions in the same order.
 
-    Raises:
-        ValueError: the runs are not of one length, a value is infinite, or ``level`` or ``n`` is out of its range.
-    """
-    first, second = _checked(first, level, n), _checked(second, level, n)
-    if first.shape != second.shape:
-        raise ValueError(f"{len(first)} values cannot be paired with {len(second)}")
-    differences = first - second
-    differences = differences[~np.isnan(differences)]
-    if not len(differences):
-        return Paired(np.nan, np.nan, np.nan, np.nan, 0, 0, 0, 0)
-    low, high = _percentiles(differences, level, n, seed)
-    wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-    p = _swap_p(differences[differences != 0], seed)
-    return Paired(float(differences.mean()), low, high, p, len(differences), wins, losses, len(differences) - wins - losses)
+        Returns:
+            The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes of 10,000 random swaps, the one observed
+            counted among them, so that it is never 0.
 
+        Raises:
+            ValueError: the runs are not of one length.
+        """
+        if first.shape != second.shape:
+            raise ValueError(f"{len(first)} values cannot be paired with {len(second)}")
+        differences = first - second
+        differences = differences[~np.isnan(differences)]
+        if not len(differences):
+            return Paired(np.nan, np.nan, np.nan, np.nan, 0, 0, 0, 0)
+        mean, low, high, n = self.interval(differences)
+        wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
+        return Paired(mean, low, high, _swap_p(differences[differences != 0], self.seed), n, wins, losses, n - wins - losses)
 
-def _checked(values: FloatArray, level: float, n: int) -> FloatArray:
-    values = np.asarray(values, np.float64)
-    if values.ndim != 1 or np.isinf(values).any():
-        raise ValueError(f"values are finite or NaN, one a question, not of shape {values.shape} or infinite")
-    if not 0 < level < 1 or n < 1:
-        raise ValueError(f"level {level} is not between 0 and 1, or {n} resamples are too few")
-    return values
+    def note(self) -> str:
+        """Return how the intervals were made, for people."""
+        return f"{100 * self.level:g} % intervals, percentile bootstrap over questions, {self.n:,} resamples, seed {self.seed}"
 
-
-def _percentiles(values: FloatArray, level: float, n: int, seed: int) -> tuple[float, float]:
-    """Return the ends of the middle ``level`` of the means of ``n`` resamples."""
-    rng, rows = np.random.default_rng(seed), max(1, _AT_ONCE // len(values))
-    means = np.concatenate(
-        [values[rng.integers(0, len(values), (min(rows, n - done), len(values)))].mean(axis=1) for done in range(0, n, rows)]
-    )
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    def to_json(self) -> dict[str, Any]:
+        """Return how the intervals were made, as JSON has it."""
+        return {"level": self.level, "method": "percentile bootstrap", "resamples": self.n, "seed": self.seed}
 
 
 def _swap_p(differences: FloatArray, seed: int) -> float:

@@ -11,7 +11,7 @@ from wikidx.corpora.known import sample
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer
-from wikidx.runtimes.evaluation.retrieval.values import gold_pages
+from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages
 from wikidx.runtimes.questions import Question
 
 pytestmark = pytest.mark.usefixtures("sample_home")

@@ -15,6 +15,7 @@ One thing differs: ``[0]`` without passages is out of range, where the evaluator
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ import numpy as np
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations
-from wikidx.runtimes.evaluation.by_models.measured import Measured, check_joined
+from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.by_models.nli import NLI, Pair
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import Splitter
 from wikidx.runtimes.evaluation.predictions import PredictionRow
@@ -55,12 +56,8 @@ class Claim(NamedTuple):
     n_marks: int
 
 
-class _Judged(NamedTuple):
-    """A claim's outcome: whether it is entailed, how many of its citations are of use, and how many are not."""
-
-    is_entailed: bool = False
-    useful: int = 0
-    useless: int = 0
+_Useful = int | None
+"""How many of a claim's citations are of use; None: it is not entailed."""
 
 
 class AlceCitations:
@@ -74,8 +71,6 @@ class AlceCitations:
     """
 
     def __init__(self, nli: NLI, splitter: Splitter, *, at_most: int = 3, progress: Progress = silent) -> None:
-        if at_most < 1:
-            raise ValueError(f"at_most is {at_most}: it must be at least 1")
         self._nli, self._splitter, self._at_most, self._progress = nli, splitter, at_most, progress
 
     def about(self) -> dict[str, Any]:
@@ -88,9 +83,7 @@ class AlceCitations:
         Raises:
             InputError: a passage has no title or no text.
             IdxError: the NLI model fails.
-            ValueError: predictions and questions are not joined.
         """
-        check_joined(rows, questions)
         shown = [[_shown(passage, row.id) for passage in row.passages] for row in rows]
         claims = [
             claims_of(self._splitter.split(first_line(row.answer or "")), len(texts), at_most=self._at_most)
@@ -98,10 +91,10 @@ class AlceCitations:
         ]
         verdicts = _Verdicts(self._nli, self._progress)
         judged = _judge(claims, shown, verdicts)
-        recall = [_share(sum(one.is_entailed for one in answer), len(answer), np.nan) for answer in judged]
+        recall = [_share(sum(useful is not None for useful in answer), len(answer), np.nan) for answer in judged]
         precision = [
-            _share(sum(one.useful for one in outcomes), sum(len(claim.cited) for claim in answer), 0.0 if answer else np.nan)
-            for answer, outcomes in zip(claims, judged, strict=True)
+            _share(sum(filter(None, of_claims)), sum(len(claim.cited) for claim in answer), 0.0 if answer else np.nan)
+            for answer, of_claims in zip(claims, judged, strict=True)
         ]
         values = {RECALL: np.array(recall, dtype=np.float64), PRECISION: np.array(precision, dtype=np.float64)}
         return Measured(values, {**_counts(claims, judged), "nli_pairs": len(verdicts)})
@@ -125,29 +118,23 @@ def _shown(passage: Mapping[str, Any], prediction: str) -> str:
     return f"Title: {title}\n{text}"
 
 
-class _Verdicts:
+class _Verdicts(dict[Pair, bool]):
     """What the NLI model says, each pair asked once."""
 
     def __init__(self, nli: NLI, progress: Progress) -> None:
+        super().__init__()
         self._nli, self._progress = nli, progress
-        self._known: dict[Pair, bool] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def __getitem__(self, pair: Pair) -> bool:
-        return self._known[pair]
 
     def ask(self, pairs: Iterable[Pair]) -> None:
         """Learn the verdicts of pairs."""
-        fresh = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
+        fresh = [pair for pair in dict.fromkeys(pairs) if pair not in self]
         for start in range(0, len(fresh), _AT_ONCE):
             some = fresh[start : start + _AT_ONCE]
-            self._known.update(zip(some, self._nli.entails(some), strict=True))
+            self.update(zip(some, self._nli.entails(some), strict=True))
             self._progress(start + len(some), len(fresh))
 
 
-def _judge(claims: Sequence[Sequence[Claim]], shown: Sequence[Sequence[str]], verdicts: _Verdicts) -> list[list[_Judged]]:
+def _judge(claims: Sequence[Sequence[Claim]], shown: Sequence[Sequence[str]], verdicts: _Verdicts) -> list[list[_Useful]]:
     """Judge all claims of all answers in three rounds, each of which depends on the one before."""
 
     def together(answer: int, claim: Claim, places: Sequence[int]) -> Pair:
@@ -165,16 +152,15 @@ def _judge(claims: Sequence[Sequence[Claim]], shown: Sequence[Sequence[str]], ve
     verdicts.ask(pair for one in several for pair in each_alone(*one))
     verdicts.ask(rest for one in several for alone, rest in zip(each_alone(*one), each_left_out(*one), strict=True) if not verdicts[alone])
 
-    def outcome(answer: int, claim: Claim) -> _Judged:
+    def n_useful(answer: int, claim: Claim) -> _Useful:
         if not claim.cited or not verdicts[together(answer, claim, claim.cited)]:
-            return _Judged()
+            return None
         if len(claim.cited) == 1:
-            return _Judged(is_entailed=True, useful=1)
+            return 1
         pairs = zip(each_alone(answer, claim), each_left_out(answer, claim), strict=True)
-        useful = sum(verdicts[alone] or not verdicts[rest] for alone, rest in pairs)
-        return _Judged(is_entailed=True, useful=useful, useless=len(claim.cited) - useful)
+        return sum(verdicts[alone] or not verdicts[rest] for alone, rest in pairs)
 
-    return [[outcome(number, claim) for claim in answer] for number, answer in enumerate(claims)]
+    return [[n_useful(number, claim) for claim in answer] for number, answer in enumerate(claims)]
 
 
 def _without(places: Sequence[int], place: int) -> list[int]:
@@ -188,18 +174,16 @@ def _share(part: int, whole: int, otherwise: float) -> float:
     return part / whole if whole else otherwise
 
 
-def _counts(claims: Sequence[Sequence[Claim]], judged: Sequence[Sequence[_Judged]]) -> dict[str, int]:
+def _counts(claims: Sequence[Sequence[Claim]], judged: Sequence[Sequence[_Useful]]) -> dict[str, int]:
     """Return what the evaluator prints, and what has no value or counts as wrong."""
-    all_claims = [
-        (claim, one) for answer, outcomes in zip(claims, judged, strict=True) for claim, one in zip(answer, outcomes, strict=True)
-    ]
-    several = [one for claim, one in all_claims if (len(claim.cited) or claim.n_marks) > 1]
+    all_claims = list(zip(itertools.chain(*claims), itertools.chain(*judged), strict=True))
+    several = [useful for claim, useful in all_claims if (len(claim.cited) or claim.n_marks) > 1]
     return {
         "answers_without_a_sentence": sum(not answer for answer in claims),
         "sentences": len(all_claims),
         "sentences_without_a_citation": sum(not claim.n_marks for claim, _ in all_claims),
         "sentences_citing_out_of_range": sum(claim.n_marks > 0 and not claim.cited for claim, _ in all_claims),
         "sentences_with_several_citations": len(several),
-        "of_these_entailed": sum(one.is_entailed for one in several),
-        "useless_citations": sum(one.useless for one in several),
+        "of_these_entailed": sum(useful is not None for useful in several),
+        "useless_citations": sum(len(claim.cited) - useful for claim, useful in all_claims if useful is not None),
     }

@@ -5,27 +5,26 @@ the answer is wrong if more than half of the votes say so. A question is asked a
 that does not help it counts as wrong, as there, and as ``unreadable``. So does an empty answer, without being asked.
 
     retrorag    in English; the paper gives no prompt
-    halluqa     in Chinese, whether the answer hallucinates; the value is the share that does not
+    halluqa     in Chinese, whether the answer hallucinates; the value is the share that does not; for HalluQA's questions
 
 The prompts are ours (``prompts/*.txt``): figures by them are comparable with one another, and with the papers' only as far as judges agree.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.resources
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from wikidx.corpora.progress import Progress, silent
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.evaluation.by_models.measured import Measured, check_joined
+from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.llms.base import LLM, Chat, Decoding, Generate, Reply
 from wikidx.runtimes.methods.templates import Template, parse
@@ -33,6 +32,8 @@ from wikidx.runtimes.questions import Question
 
 ROLE = "judge"
 
+_TRIES = 5  # HalluQA's, and so is how a vote is generated
+_DECODING = Decoding(max_tokens=10, temperature=0.0, top_p=0.5)
 _AT_ONCE = 256  # calls between two reports of progress
 _LABEL = re.compile(r"^(?:answer|verdict|judge?ment|回答|判断|结论)\W*[:：]\W*")
 
@@ -78,41 +79,6 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOptions:
-    """How the judge is asked; the defaults are HalluQA's.
-
-    Attributes:
-        votes: how often; the votes are separate calls with seeds of their own, because endpoints differ from call to call even at
-            temperature 0. A model that does not needs but one.
-        tries: how often all votes are asked for while one of them cannot be read.
-        temperature, top_p, max_tokens: of a vote; a model that thinks aloud needs more tokens.
-        is_lenient: whether a reply counts that only begins with a verdict, such as "Yes, it is."; with False the one word alone, as there.
-    """
-
-    votes: int = 5
-    tries: int = 5
-    temperature: float = 0.0
-    top_p: float = 0.5
-    max_tokens: int = 10
-    is_lenient: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            ValueError: one is out of range.
-        """
-        for name in ("votes", "tries"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        self.decoding(0)
-
-    def decoding(self, seed: int) -> Decoding:
-        """Return how one vote is generated."""
-        return Decoding(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p, seed=seed)
-
-
 class _Read(NamedTuple):
     """A vote as it was read; None: it cannot be. ``is_strict`` if it is one of the rule's words and nothing else."""
 
@@ -125,32 +91,37 @@ class Judge:
 
     Args:
         llm: the judge; whoever opened it closes it.
-        rule: one of ``RULES``; None: "halluqa" where all questions have its wrong answers, else "retrorag".
-        options: how it is asked.
+        votes: how often it is asked about an answer, at least once; HalluQA's is 5. The votes are separate calls with seeds of their own,
+            because endpoints differ from call to call even at temperature 0. A model that does not needs but one.
         progress: called with (votes, all votes) of each try.
     """
 
-    def __init__(self, llm: LLM, rule: Rule | None = None, *, options: JudgeOptions | None = None, progress: Progress = silent) -> None:
-        self._llm, self._rule, self._options, self._progress = llm, rule, options or JudgeOptions(), progress
-        self._meant = list(RULES.values()) if rule is None else [rule]
-        self._failures = Counter[str]()
+    def __init__(self, llm: LLM, *, votes: int = 5, progress: Progress = silent) -> None:
+        self._llm, self._votes, self._progress = llm, votes, progress
+        self._rule, self._failures = RULES["retrorag"], Counter[str]()
 
     def about(self) -> dict[str, Any]:
-        """Return the model, the settings, the rule's origin and its prompt's checksum, and what failed; before measuring, of all rules."""
-        told = {rule.metric: {"origin": rule.origin, "prompt_sha256": hashlib.sha256(_file(rule)).hexdigest()} for rule in self._meant}
-        return {"llm": self._llm.name, **dataclasses.asdict(self._options), "rules": told, "failures": dict(self._failures)}
+        """Return the origin of the rule that was applied last, the model, how it was asked, and what failed."""
+        return {
+            "origin": self._rule.origin,
+            "llm": self._llm.name,
+            "votes": self._votes,
+            "tries": _TRIES,
+            "temperature": _DECODING.temperature,
+            "top_p": _DECODING.top_p,
+            "max_tokens": _DECODING.max_tokens,
+            "prompt_sha256": hashlib.sha256(_file(self._rule)).hexdigest(),
+            "failures": dict(self._failures),
+        }
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> Measured:
         """Return 1 for each answer that is judged right and 0 for each other; NaN without golden answers, or where the model failed.
 
         Raises:
             LLMError: the model failed on every answer that it was asked about.
-            ValueError: predictions and questions are not joined.
         """
-        check_joined(rows, questions)
         self._failures.clear()
-        rule = self._rule or rule_for(questions)
-        self._meant = [rule]
+        self._rule = rule_for(questions)
         values = np.full(len(rows), np.nan)
         counts = Counter(dict.fromkeys(("without_golden_answers", "empty_answers", "failed", "read_leniently", "unreadable"), 0))
         asked: dict[int, Chat] = {}
@@ -162,8 +133,8 @@ class Judge:
                 counts["empty_answers"] += 1
                 values[number] = 0
             else:
-                asked[number] = prompt_of(rule, question, answer)
-        voted = self._votes(asked, rule)
+                asked[number] = prompt_of(self._rule, question, answer)
+        voted = self._voted(asked)
         if voted and not any(voted.values()):
             (why, n), *_ = self._failures.most_common(1)
             raise LLMError(f"the judge {self._llm.name} failed on all {len(voted):,} answers, most often ({n:,} calls): {why}")
@@ -176,35 +147,32 @@ class Judge:
             counts["read_leniently"] += not is_unreadable and not all(read.is_strict for read in votes)
             n_wrong = sum(read.vote == "wrong" for read in votes)
             values[number] = float(not is_unreadable and 2 * n_wrong <= len(votes))
-        return Measured({rule.metric: values}, dict(counts))
+        return Measured({self._rule.metric: values}, dict(counts))
 
-    def _votes(self, asked: Mapping[int, Chat], rule: Rule) -> dict[int, list[_Read] | None]:
+    def _voted(self, asked: Mapping[int, Chat]) -> dict[int, list[_Read] | None]:
         """Return the last votes on each prompt; None: the model failed."""
         found: dict[int, list[_Read] | None] = {}
         left = dict(asked)
-        for attempt in range(self._options.tries):
-            if not left:
-                break
-            found |= dict(zip(left, self._asked_once(list(left.values()), rule, attempt), strict=True))
+        for attempt in range(_TRIES):
+            found |= dict(zip(left, self._asked_once(list(left.values()), attempt), strict=True))
             left = {number: prompt for number, prompt in left.items() if any(read.vote is None for read in found[number] or ())}
         return found
 
-    def _asked_once(self, prompts: Sequence[Chat], rule: Rule, attempt: int) -> list[list[_Read] | None]:
-        n_votes = self._options.votes
-        seeds = range(attempt * n_votes, (attempt + 1) * n_votes)
-        calls = [Generate(prompt=prompt, role=ROLE, decoding=self._options.decoding(seed)) for prompt in prompts for seed in seeds]
+    def _asked_once(self, prompts: Sequence[Chat], attempt: int) -> list[list[_Read] | None]:
+        decodings = [replace(_DECODING, seed=seed) for seed in range(attempt * self._votes, (attempt + 1) * self._votes)]
+        calls = [Generate(prompt=prompt, role=ROLE, decoding=decoding) for prompt in prompts for decoding in decodings]
         replies: list[Reply | LLMError] = []
         for start in range(0, len(calls), _AT_ONCE):
             replies += self._llm.run(calls[start : start + _AT_ONCE])
             self._progress(len(replies), len(calls))
-        return [self._read(replies[start : start + n_votes], rule) for start in range(0, len(replies), n_votes)]
+        return [self._read(replies[start : start + self._votes]) for start in range(0, len(replies), self._votes)]
 
-    def _read(self, replies: Sequence[Reply | LLMError], rule: Rule) -> list[_Read] | None:
+    def _read(self, replies: Sequence[Reply | LLMError]) -> list[_Read] | None:
         texts = [_text(reply) for reply in replies if not isinstance(reply, LLMError)]
         if len(texts) < len(replies):
             self._failures.update(str(reply) for reply in replies if isinstance(reply, LLMError))
             return None
-        return [read_vote(text, rule, is_lenient=self._options.is_lenient) for text in texts]
+        return [read_vote(text, self._rule) for text in texts]
 
 
 def rule_for(questions: Sequence[Question]) -> Rule:
@@ -220,15 +188,14 @@ def prompt_of(rule: Rule, question: Question, answer: str) -> Chat:
     return template(question=question.text, golds=golds, answer=answer)
 
 
-def read_vote(text: str, rule: Rule, *, is_lenient: bool = True) -> _Read:
-    """Return the vote that a reply is: strictly, it is one of the rule's words; leniently, it begins with what means one."""
+def read_vote(text: str, rule: Rule) -> _Read:
+    """Return the vote that a reply is: strictly, it is one of the rule's words; otherwise, it begins with what means one."""
     if text in rule.words:
         return _Read(rule.words[text], is_strict=True)
-    if is_lenient:
-        said = _LABEL.sub("", re.sub(r"^[\W_]+", "", text.casefold()))
-        for opening, vote in rule.openings.items():
-            if re.match(opening, said):
-                return _Read(vote, is_strict=False)
+    said = _LABEL.sub("", re.sub(r"^[\W_]+", "", text.casefold()))
+    for opening, vote in rule.openings.items():
+        if re.match(opening, said):
+            return _Read(vote, is_strict=False)
     return _Read(None, is_strict=False)
 
 

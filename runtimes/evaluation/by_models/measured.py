@@ -50,17 +50,7 @@ def model_of(about: Mapping[str, Any]) -> tuple[str, str] | None:
     return ("judge", str(about["llm"])) if "llm" in about else None
 
 
-def origin_of(about: Mapping[str, Any], metric: str) -> str | None:
+def origin_of(about: Mapping[str, Any]) -> str | None:
     """Return whose evaluator a row metric's figure is, and by which model; None: it does not say."""
-    origin = about.get("origin") or about.get("rules", {}).get(metric, {}).get("origin")
-    model = model_of(about)
+    origin, model = about.get("origin"), model_of(about)
     return origin if origin is None or model is None else f"{origin.removesuffix('.')}; {' '.join(model)}"
-
-
-def check_joined(rows: Sequence[PredictionRow], questions: Sequence[Question]) -> None:
-    """Raise ``ValueError`` unless every prediction is of the question in the same place."""
-    if len(rows) != len(questions):
-        raise ValueError(f"{len(rows)} predictions for {len(questions)} questions: join them by id first")
-    for row, question in zip(rows, questions, strict=True):
-        if row.id != question.id:
-            raise ValueError(f"the prediction of '{row.id}' stands where the question '{question.id}' does: join them by id first")

@@ -63,11 +63,12 @@ class NLI(Protocol):
 
 
 class Checkpoint:
-    """An NLI model that is found at once, by its configuration, and opened when it is first asked about a pair, or by ``open``.
+    """An NLI model that is found at once, by its configuration, and opened when it is first asked about a pair.
 
     Args:
         name: one of ``NLIS``, ``hf:NAME[@REVISION]``, or a folder.
-        options: how it is run; dtype "auto" is float32, but for a model that writes bfloat16 on a GPU, as in ALCE's evaluator.
+        options: how it is run; dtype "auto" is float32, but for a model that writes bfloat16 on a GPU, as in ALCE's evaluator. A
+            revision is passed over: it is part of the name.
 
     Raises:
         InputError: there is no such checkpoint, it is of neither kind, or the device is not there.
@@ -77,7 +78,7 @@ class Checkpoint:
 
     def __init__(self, name: str, options: EngineOptions | None = None) -> None:
         self._name, self._options = name, options or EngineOptions()
-        self._model, self._revision = _located(name, self._options.revision)
+        self._model, self._revision = _located(name)
         with _loading(name) as transformers:
             self._config = transformers.AutoConfig.from_pretrained(self._model, revision=self._revision)
         self._is_writing = _is_writing(self._config, name)
@@ -89,16 +90,7 @@ class Checkpoint:
         self._network: Any = None
         self._n_cut = 0
 
-    def open(self) -> Checkpoint:
-        """Load the weights, if they are not, and return the model.
-
-        Raises:
-            InputError: they cannot be read.
-            ArtifactMismatch: they are not all there.
-            IdxError: the device has too little memory.
-        """
-        if self._network is not None:
-            return self
+    def _open(self) -> None:
         auto = "bfloat16" if self._is_writing and self._device != "cpu" else "float32"
         with _loading(self._name) as transformers:
             kind = transformers.AutoModelForSeq2SeqLM if self._is_writing else transformers.AutoModelForSequenceClassification
@@ -118,7 +110,6 @@ class Checkpoint:
             self._revision = getattr(self._config, "_commit_hash", None) or self._revision
         with device_errors(self._device, f"the NLI model '{self._name}'", "take a smaller one, or dtype bfloat16"):
             self._network = network.eval().to(self._device)
-        return self
 
     def about(self) -> dict[str, Any]:
         """Return which model it is, once it is open, and of a classifier how many pairs were cut, mostly the premise, to what it reads."""
@@ -133,11 +124,14 @@ class Checkpoint:
         """Return for each pair whether the model writes "1", or entailment is its likeliest label.
 
         Raises:
-            IdxError: the device has too little memory, or fails otherwise; the model cannot be opened, see ``open``.
+            InputError: the model's weights cannot be read.
+            ArtifactMismatch: they are not all there.
+            IdxError: the device has too little memory, or fails otherwise.
         """
         if not pairs:
             return []
-        self.open()
+        if self._network is None:
+            self._open()
         import torch
 
         encoded = self._encoded(pairs)
@@ -206,12 +200,12 @@ def entailment_label(labels: Mapping[int, str], model: str) -> int:
     return found[0]
 
 
-def _located(name: str, revision: str | None) -> tuple[str, str | None]:
+def _located(name: str) -> tuple[str, str | None]:
     """Return the folder or the repository that is meant, and its revision."""
     named = NLIS.get(name, name)
     if named.startswith("hf:"):
-        model, _, said = named.removeprefix("hf:").partition("@")
-        return model, said or revision
+        model, _, revision = named.removeprefix("hf:").partition("@")
+        return model, revision or None
     if not Path(named).is_dir():
         known = ", ".join(f"'{one}'" for one in NLIS)
         raise InputError(f"there is no NLI model '{name}': say {known}, hf:NAME for one of Hugging Face's hub, or a checkpoint's folder")

@@ -24,13 +24,18 @@ class Splitter(NamedTuple):
 SIMPLE = Splitter("simple", split_sentences)
 
 
-def punkt() -> Splitter:
-    """Return nltk's splitter for English.
+def splitter(name: str) -> Splitter:
+    """Return a splitter by its name.
 
     Raises:
+        UnknownNameError: there is none of that name.
         MissingExtraError: nltk is not installed.
         InputError: its data are not.
     """
+    if name == "simple":
+        return SIMPLE
+    if name != "punkt":
+        raise near_names("sentence splitter", name, ("punkt", "simple"))
     try:
         import nltk
     except ImportError as error:
@@ -48,18 +53,3 @@ def punkt() -> Splitter:
             "or take the splitter 'simple', whose figures differ a little"
         ) from error
     return Splitter(f"punkt (nltk {nltk.__version__})", split)
-
-
-SPLITTERS: dict[str, Callable[[], Splitter]] = {"punkt": punkt, "simple": lambda: SIMPLE}
-
-
-def splitter(name: str) -> Splitter:
-    """Return a splitter by its name.
-
-    Raises:
-        UnknownNameError: there is none of that name.
-        MissingExtraError, InputError: see ``punkt``.
-    """
-    if name not in SPLITTERS:
-        raise near_names("sentence splitter", name, SPLITTERS)
-    return SPLITTERS[name]()

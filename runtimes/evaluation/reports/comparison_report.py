@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wikidx.runtimes.evaluation.answers.metric import Metric
-from wikidx.runtimes.evaluation.comparing import SECONDS, Difference, Quoted, Run, datasets, differences, metrics, places_of, quoted
-from wikidx.runtimes.evaluation.reports.answers_report import RESAMPLES, answers_json, interval_note, measured_notes, odd_tables
+from wikidx.runtimes.evaluation.comparing import SECONDS, Difference, PublishedResult, datasets, differences, metrics, places_of, quoted
+from wikidx.runtimes.evaluation.reports.answers_report import answers_json, measured_notes, odd_tables
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, json_value, p_value, percent, signed_percent
-from wikidx.runtimes.evaluation.uncertainty import Interval, interval
+from wikidx.runtimes.evaluation.scoring import ScoredRun
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,20 +32,23 @@ class Comparison(NamedTuple):
         runs: in the order in which they are shown.
         differences: between them.
         quoted: the papers' figures beside theirs.
-        level, seed: of all intervals.
+        bootstrap: of all intervals.
     """
 
-    runs: Sequence[Run]
+    runs: Sequence[ScoredRun]
     differences: Sequence[Difference]
-    quoted: Sequence[Quoted]
-    level: float = 0.95
-    seed: int = 0
+    quoted: Sequence[PublishedResult]
+    bootstrap: Bootstrap
+
+    def mean(self, run: ScoredRun, metric: str) -> Interval:
+        """Return a run's mean by a metric, or of a cost."""
+        return self.bootstrap.interval(run.values_of(metric))
 
 
-def compare(runs: Sequence[Run], *, every_pair: bool = False, every_paper: bool = False, level: float = 0.95, seed: int = 0) -> Comparison:
+def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False, every_paper: bool = False) -> Comparison:
     """Compare runs; see ``differences`` and ``quoted`` for the options."""
-    differing = differences(runs, every_pair=every_pair, level=level, seed=seed)
-    return Comparison(runs, list(differing), quoted(runs, everything=every_paper, level=level, seed=seed), level, seed)
+    differing = list(differences(runs, bootstrap, every_pair=every_pair))
+    return Comparison(runs, differing, quoted(runs, bootstrap, everything=every_paper), bootstrap)
 
 
 def comparison_report(found: Comparison) -> Report:
@@ -69,15 +72,10 @@ def comparison_report(found: Comparison) -> Report:
     return Report("Comparison of " + ", ".join(run.name for run in found.runs), [], sections)
 
 
-def comparison_json(found: Comparison, origins: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return a comparison as JSON has it: shares from 0 to 1, unrounded.
-
-    Args:
-        found: the comparison.
-        origins: the metrics by name.
-    """
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON has it: shares from 0 to 1, unrounded."""
     return {
-        "runs": [answers_json(run, origins, level=found.level, seed=found.seed) for run in found.runs],
+        "runs": [answers_json(run, found.bootstrap) for run in found.runs],
         "differences": [
             {
                 **{field: value for field, value in one._asdict().items() if field != "paired"},
@@ -97,11 +95,11 @@ def comparison_json(found: Comparison, origins: Mapping[str, Metric]) -> dict[st
     }
 
 
-def question_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
     """Yield for each data set and question what each run answered and its values; a run that was not asked it is left out."""
     for dataset, some in datasets(runs).items():
-        rows = [places_of(run.scored) for run in some]
-        asked = {key: run.scored.questions[place] for run, places in zip(some, rows, strict=True) for key, place in places.items()}
+        rows = [places_of(run) for run in some]
+        asked = {key: run.questions[place] for run, places in zip(some, rows, strict=True) for key, place in places.items()}
         for key, question in asked.items():
             placed = [(run, places[key]) for run, places in zip(some, rows, strict=True) if key in places]
             yield {
@@ -109,35 +107,26 @@ def question_records(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
                 "id": question.id,
                 "question": question.text,
                 "golden_answers": list(question.golden_answers),
-                "answers": {run.name: run.scored.rows[place].answer for run, place in placed},
+                "answers": {run.name: run.rows[place].answer for run, place in placed},
                 "metrics": {
-                    metric: {
-                        run.name: json_value(float(run.scored.values[metric][place]))
-                        for run, place in placed
-                        if metric in run.scored.values
-                    }
+                    metric: {run.name: json_value(float(run.values[metric][place])) for run, place in placed if metric in run.values}
                     for metric in metrics(some)
                 },
             }
 
 
-def _runs(runs: Sequence[Run]) -> Table:
-    rows = [(run.name, run.dataset, len(run.scored.questions), *run.facts) for run in runs]
+def _runs(runs: Sequence[ScoredRun]) -> Table:
+    rows = [(run.name, run.dataset, len(run.questions), *run.facts) for run in runs]
     names = ("run", "data set", "questions", *runs[0].facts._fields)
     return Table([Column(name) for name in names], rows, "Runs")
 
 
-def _mean(found: Comparison, run: Run, metric: str) -> Interval | None:
-    values = run.scored.values.get(metric)
-    return None if values is None else interval(values, level=found.level, n=RESAMPLES, seed=found.seed)
-
-
-def _scores(found: Comparison, dataset: str, runs: Sequence[Run]) -> Table:
+def _scores(found: Comparison, dataset: str, runs: Sequence[ScoredRun]) -> Table:
     names = metrics(runs)
-    rows: list[list[Cell]] = [[run.name, *(_mean(found, run, name) for name in names)] for run in runs]
+    rows: list[list[Cell]] = [[run.name, *(found.mean(run, name) for name in names)] for run in runs]
     columns = [Column("run"), *(Column(name, percent) for name in names)]
-    measured = [f"{run.name}, {note}" for run in runs for note in measured_notes(run.scored)]
-    return Table(columns, rows, f"{dataset}, mean in %", [interval_note(found.level, found.seed), *measured])
+    measured = [f"{run.name}, {note}" for run in runs for note in measured_notes(run)]
+    return Table(columns, rows, f"{dataset}, mean in %", [f"in brackets: {found.bootstrap.note()}", *measured])
 
 
 def _differences(found: Comparison) -> list[Table]:
@@ -165,11 +154,7 @@ def _differences(found: Comparison) -> list[Table]:
     notes = [
         "wins: questions on which the first run is better; 'questions' are those of both runs on which the metric is defined",
         f"p: paired randomisation test, two-sided; not corrected for the {len(rows)} comparisons of this table",
-    ]
-    renamed = {(one.first, one.second): one.n_renamed for one in found.differences if one.n_renamed}
-    notes += [
-        f"{first} - {second}: {n:,} ids have another question in each run; these are not compared, and count under 'not in both'"
-        for (first, second), n in renamed.items()
+        "not in both: questions of one run alone; so are different questions under one id, which are not compared",
     ]
     return [Table(columns, rows, "Differences, paired by question", notes)] if rows else []
 
@@ -181,7 +166,7 @@ def _papers(found: Comparison) -> list[Table]:
     return [_papers_table(found, f"The papers' figures beside ours, {unit}", some, show) for unit, some, show in both if some]
 
 
-def _papers_table(found: Comparison, title: str, quotes: Sequence[Quoted], show: Callable[[Cell], str]) -> Table:
+def _papers_table(found: Comparison, title: str, quotes: Sequence[PublishedResult], show: Callable[[Cell], str]) -> Table:
     names, rows = [run.name for run in found.runs], list[list[Cell]]()
     for published, metric, ours in quotes:
         values = {one.run: one.value for one in ours}
@@ -193,11 +178,8 @@ def _papers_table(found: Comparison, title: str, quotes: Sequence[Quoted], show:
 
 
 def _costs(found: Comparison) -> Table:
-    kinds = list(found.runs[0].scored.costs)
-    rows: list[list[Cell]] = [
-        [run.name, *(interval(run.scored.costs[kind], level=found.level, n=RESAMPLES, seed=found.seed) for kind in kinds)]
-        for run in found.runs
-    ]
+    kinds = list(found.runs[0].costs)
+    rows: list[list[Cell]] = [[run.name, *(found.mean(run, kind) for kind in kinds)] for run in found.runs]
     note = "seconds from a question's first request to its answer, with all that ran beside it: comparable only between runs alike in that"
     return Table([Column("run"), *(Column(kind, brief) for kind in kinds)], rows, "Cost, mean a question", [note])
 
@@ -209,8 +191,7 @@ def _bars(found: Comparison) -> Figure:
     panels, marks = dict[str, dict[str, Interval]](), dict[str, list[Mark]]()
     for dataset, runs in sets.items():
         for name in metrics(runs):
-            means = {run.name: _mean(found, run, name) for run in runs}
-            panels[_heading(dataset, name)] = {run: mean for run, mean in means.items() if mean is not None}
+            panels[_heading(dataset, name)] = {run.name: found.mean(run, name) for run in runs}
     for one in found.quoted:
         if one.metric != SECONDS:
             heading = _heading(one.published.dataset, one.metric)
@@ -222,21 +203,20 @@ def _heading(dataset: str, metric: str) -> str:
     return f"{dataset}, {metric}"
 
 
-def _cost_panels(runs: Sequence[Run]) -> dict[str, str]:
+def _cost_panels(runs: Sequence[ScoredRun]) -> dict[str, str]:
     """Return the kinds of cost that at least two runs tell, and what their axes are called."""
-    n_told = {kind: sum(not np.isnan(run.scored.costs[kind]).all() for run in runs) for kind in _COSTS}
+    n_told = {kind: sum(not np.isnan(run.costs[kind]).all() for run in runs) for kind in _COSTS}
     return {kind: label for kind, label in _COSTS.items() if n_told[kind] > 1 and metrics(runs)}
 
 
-def _tradeoffs(found: Comparison, runs: Sequence[Run]) -> Figure:
+def _tradeoffs(found: Comparison, runs: Sequence[ScoredRun]) -> Figure:
     from wikidx.runtimes.evaluation.reports.plots import Point, tradeoffs
 
     metric = metrics(runs)[0]
     panels = dict[str, dict[str, Point]]()
     for kind, label in _cost_panels(runs).items():
         for run in runs:
-            mean = _mean(found, run, metric)
-            cost = interval(run.scored.costs[kind], level=found.level, n=RESAMPLES, seed=found.seed)
-            if mean is not None and mean.n and cost.n:
+            mean, cost = found.mean(run, metric), found.mean(run, kind)
+            if mean.n and cost.n:
                 panels.setdefault(label, {})[run.name] = Point(cost, mean)
     return tradeoffs(panels, accuracy=f"{runs[0].dataset}: {metric}")

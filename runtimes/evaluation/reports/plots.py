@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -91,34 +92,36 @@ def curves(title: str, of: Mapping[str, Mapping[int, Interval]], *, measure: str
         return figure
 
 
-def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Sequence[Mark]], *, title: str = "") -> Figure:
+def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Sequence[Mark]]) -> Figure:
     """Draw a panel of bars with intervals for each data set or metric, a bar for each run, and the papers' figures as hollow marks.
 
     Args:
         panels: panel's title -> run -> its share, from 0 to 1.
         marks: panel's title -> the papers' figures there.
-        title: above the plot.
     """
     with matplotlib.rc_context(STYLE):
         names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
         columns = 2 if len(panels) == _FOUR else min(3, len(panels))
         rows = math.ceil(len(panels) / columns)
         papers = sorted({mark.paper for some in marks.values() for mark in some})
-        height = rows * (_ROW * len(names) + 0.75) + (0.45 if papers else 0) + (0.35 if title else 0)
+        hollow: dict[str, Any] = {"linestyle": "", "color": _GREY, "markerfacecolor": "white"}
+        looks = {paper: {**hollow, "marker": shape} for paper, shape in zip(papers, itertools.cycle(_PAPER_SHAPES), strict=False)}
+        height = rows * (_ROW * len(names) + 0.75) + (0.45 if papers else 0)
         figure = Figure(figsize=(1.9 + 3.4 * columns, max(1.8, height)), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
         for axes, (heading, panel) in zip(grid, panels.items(), strict=False):
             _draw_bars(axes, names, panel)
-            _draw_marks(axes, names, marks.get(heading, ()), papers)
+            for mark in marks.get(heading, ()):
+                axes.plot(100 * mark.value, names.index(mark.name), clip_on=False, **looks[mark.paper])
+            low, high = axes.get_xlim()
+            axes.set_xlim(min(0.0, low), min(100.0, max(high, 1.0)))
             axes.set_title(_short(heading))
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         if papers:
-            handles = _paper_handles(papers)
+            handles = [Line2D([], [], **looks[paper]) for paper in papers]
             legend = "the papers' own figures, from other language models and retrievers:"
             figure.legend(handles, papers, loc="outside lower center", ncols=len(papers), frameon=False, title=legend, fontsize=9)
-        if title:
-            figure.suptitle(title, x=0.01, ha="left")
         return figure
 
 
@@ -174,19 +177,6 @@ def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval]) 
     axes.set_xlabel("%")
     axes.grid(visible=True, axis="x", alpha=0.25)
     axes.set_axisbelow(True)
-
-
-def _draw_marks(axes: Axes, names: Sequence[str], marks: Sequence[Mark], papers: Sequence[str]) -> None:
-    for mark in marks:
-        shape = _PAPER_SHAPES[papers.index(mark.paper) % len(_PAPER_SHAPES)]
-        axes.plot(100 * mark.value, names.index(mark.name), shape, color=_GREY, markerfacecolor="white", markersize=6, clip_on=False)
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(0.0, low), min(100.0, max(high, 1.0)))
-
-
-def _paper_handles(papers: Sequence[str]) -> list[Line2D]:
-    shapes = (_PAPER_SHAPES[place % len(_PAPER_SHAPES)] for place in range(len(papers)))
-    return [Line2D([], [], marker=shape, linestyle="", color=_GREY, markerfacecolor="white") for shape in shapes]
 
 
 def _draw_point(axes: Axes, point: Point, color: str, shape: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wikidx.runtimes.evaluation.retrieval.joins import Oddity
-from wikidx.runtimes.evaluation.retrieval.values import Scoring
-from wikidx.runtimes.evaluation.uncertainty import FloatArray, Interval, interval, paired
+from wikidx.runtimes.evaluation.retrieval.data_issues import DataIssue
+from wikidx.runtimes.evaluation.retrieval.scoring import Scoring
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval
 from wikidx.runtimes.questions import Question
 
 from .report import Drawing, Report, Section
@@ -42,16 +42,19 @@ class Evaluation(NamedTuple):
         scoring: how.
         scored: every retriever, at least one, all with the same figures.
         odd: what did not join.
-        level, seed: of the intervals.
+        bootstrap: of the intervals.
     """
 
     corpus: str
     questions: Sequence[Question]
     scoring: Scoring
     scored: Sequence[Scored]
-    odd: Sequence[Oddity]
-    level: float = 0.95
-    seed: int = 0
+    odd: Sequence[DataIssue]
+    bootstrap: Bootstrap
+
+    def mean(self, one: Scored, name: str) -> Interval:
+        """Return the mean of a retriever's figure."""
+        return self.bootstrap.interval(one.values[name])
 
 
 def retrieval_report(found: Evaluation) -> Report:
@@ -69,11 +72,7 @@ def retrieval_report(found: Evaluation) -> Report:
     tables = [_table(title, names, show, found) for title, names, show in drawn if names and names[0] in there]
     compared = differences(found)
     speeds = [(one.retriever, one.asked, one.questions_per_s) for one in found.scored if one.questions_per_s is not None]
-    facts = [
-        ("corpus", found.corpus),
-        ("questions", f"{len(found.questions):,}"),
-        ("in brackets", f"{100 * found.level:g} % intervals, percentile bootstrap over questions, seed {found.seed}"),
-    ]
+    facts = [("corpus", found.corpus), ("questions", f"{len(found.questions):,}"), ("in brackets", found.bootstrap.note())]
     columns = (Column("retriever"), Column("asked"), Column("questions/s"))
     sections = [
         Section("Figures", tables, _plots(found)),
@@ -98,7 +97,7 @@ def differences(found: Evaluation) -> Table | None:
         base = next(alone, found.scored[0])
         row: list[Cell] = [one.retriever, one.asked, base.retriever, base.asked]
         for name in names:
-            pair = paired(one.values[name], base.values[name], level=found.level, seed=found.seed)
+            pair = found.bootstrap.paired(one.values[name], base.values[name])
             row += [Interval(pair.difference, pair.low, pair.high, pair.n), pair.p]
         rows.append(row)
     return Table(columns, rows, "Differences in points; p of a paired randomisation test")
@@ -111,13 +110,13 @@ def retrieval_json(found: Evaluation) -> dict[str, Any]:
         "corpus": found.corpus,
         "questions": len(found.questions),
         **found.scoring._asdict(),
-        "interval": {"level": found.level, "method": "percentile bootstrap", "seed": found.seed},
+        "interval": found.bootstrap.to_json(),
         "retrievers": [
             {
                 "retriever": one.retriever,
                 "asked": one.asked,
                 "questions_per_s": one.questions_per_s,
-                "figures": {name: json_value(_interval(one, name, found)) for name in one.values},
+                "figures": {name: json_value(found.mean(one, name)) for name in one.values},
             }
             for one in found.scored
         ],
@@ -149,13 +148,9 @@ def _heading(name: str) -> str:
     return name.removeprefix("kilt_").replace("answer@", "R@")
 
 
-def _interval(one: Scored, name: str, found: Evaluation) -> Interval:
-    return interval(one.values[name], level=found.level, seed=found.seed)
-
-
 def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], found: Evaluation) -> Table:
     columns = [Column("retriever"), Column("asked"), *(Column(_heading(name), show) for name in names)]
-    rows: list[list[Cell]] = [[one.retriever, one.asked, *(_interval(one, name, found) for name in names)] for one in found.scored]
+    rows: list[list[Cell]] = [[one.retriever, one.asked, *(found.mean(one, name) for name in names)] for one in found.scored]
     return Table(columns, rows, title)
 
 
@@ -169,10 +164,10 @@ def _plots(found: Evaluation) -> list[Drawing]:
 def _curves(title: str, names: Sequence[str], found: Evaluation) -> Figure:
     from .plots import curves
 
-    lines = {one.name: {int(name.partition("@")[2]): _interval(one, name, found) for name in names} for one in found.scored}
+    lines = {one.name: {int(name.partition("@")[2]): found.mean(one, name) for name in names} for one in found.scored}
     return curves(title, lines, measure=_heading(names[0]).partition("@")[0])
 
 
-def _odd_tables(odd: Sequence[Oddity]) -> list[Table]:
+def _odd_tables(odd: Sequence[DataIssue]) -> list[Table]:
     columns = (Column("where"), Column("what"), Column("how many"), Column("such as"), Column("rule"))
     return [Table(columns, odd, "Odd input")] if odd else []

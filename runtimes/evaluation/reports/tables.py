@@ -19,38 +19,22 @@ _MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
 
 def shown(value: Cell) -> str:
     """Return a cell as people read it: numbers with thousands, fractions to three places, an absent or undefined one as a dash."""
-    match value:
-        case None:
-            return ABSENT
-        case Interval():
-            return _with_ends(value, "{:.3f}", 1)
-        case float():
-            return f"{value:,.3f}" if math.isfinite(value) else ABSENT
-        case int():
-            return f"{value:,}"
-        case _:
-            return value
+    return f"{value:,}" if isinstance(value, int) else _written(value, "{:,.3f}".format)
 
 
 def percent(value: Cell) -> str:
     """Return a share between 0 and 1 in per cent to one place, as the papers do, without the sign."""
-    return _in_percent(value, "{:.1f}")
+    return _written(value, lambda share: f"{100 * share:.1f}")
 
 
 def signed_percent(value: Cell) -> str:
     """Return a difference of shares in points, with its sign."""
-    return _in_percent(value, "{:+.1f}")
+    return _written(value, lambda share: f"{100 * share:+.1f}")
 
 
 def brief(value: Cell) -> str:
     """Return an amount to three digits, all of them before the point: 0.291, 1, 446, 12,345."""
-    match value:
-        case Interval():
-            return f"{brief(value.mean)} [{brief(value.low)}, {brief(value.high)}]" if value.n else ABSENT
-        case float() if math.isfinite(value):
-            return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-        case _:
-            return shown(value)
+    return _written(value, lambda amount: f"{amount:,.0f}" if abs(amount) >= 100 else f"{amount:.3g}")
 
 
 def p_value(value: Cell) -> str:
@@ -58,21 +42,18 @@ def p_value(value: Cell) -> str:
     return "<0.001" if isinstance(value, float) and value < 0.0005 else shown(value)
 
 
-def _in_percent(value: Cell, form: str) -> str:
+def _written(value: Cell, write: Callable[[float], str]) -> str:
+    """Return a cell whose numbers are written so; the ends of an interval stand in brackets behind its mean."""
     match value:
         case Interval():
-            return _with_ends(value, form, 100)
+            mean, low, high = map(write, value[:3])
+            return f"{mean} [{low}, {high}]" if value.n else ABSENT
         case float() | int():
-            return form.format(100 * value) if math.isfinite(value) else ABSENT
+            return write(value) if math.isfinite(value) else ABSENT
+        case None:
+            return ABSENT
         case _:
-            return shown(value)
-
-
-def _with_ends(value: Interval, form: str, scale: float) -> str:
-    if not value.n:
-        return ABSENT
-    mean, low, high = (form.format(scale * number) for number in value[:3])
-    return f"{mean} [{low}, {high}]"
+            return value
 
 
 class Column(NamedTuple):

@@ -17,13 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-PAGE_KEYS = ("wikipedia_id",)  # KILT's default
-
 _HIT, _MISS = "hit", "miss"  # places; an unfinished set's place is its number
 
 
-def page_names(provenance: Iterable[Mapping[str, Any]], keys: Sequence[str] = PAGE_KEYS) -> list[str]:
-    """Return the pages of a provenance in order, each once."""
+def page_names(provenance: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """Return the pages of a provenance in order, each once, by these fields of a record; KILT's is "wikipedia_id"."""
     names = ("+".join(str(record[key]).strip() for key in keys) for record in provenance if all(key in record for key in keys))
     return list(dict.fromkeys(names))
 

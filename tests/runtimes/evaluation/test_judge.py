@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, JudgeOptions, Vote, prompt_of, read_vote, rule_for
+from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, Vote, prompt_of, read_vote, rule_for
 from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.llms.base import Call, Generate, text_of
@@ -18,14 +18,14 @@ from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.questions import Question
 
 HALLUQA, RETRORAG = RULES["halluqa"], RULES["retrorag"]
-ONE = JudgeOptions(votes=1, tries=1)
 FRANCE = Question("7", "What is the capital of France?", ("Paris", "the city of Paris"))
+OF_HALLUQA = FRANCE._replace(gold={"wrong_answers": ["Lyon"]})
 
 
-def judged(replies: Sequence[str] | Callable[[Call], str], answer: str | None = "Paris", **options: int | bool) -> Measured:
+def judged(replies: Sequence[str] | Callable[[Call], str], answer: str | None = "Paris", votes: int = 5) -> Measured:
     """One answer judged by HalluQA's rule."""
     llm = ScriptedLLM(replies if callable(replies) else list(replies))
-    return Judge(llm, HALLUQA, options=JudgeOptions(**options)).measure([PredictionRow("7", answer)], [FRANCE])  # type: ignore[arg-type]
+    return Judge(llm, votes=votes).measure([PredictionRow("7", answer)], [OF_HALLUQA])
 
 
 def value(found: Measured) -> float:
@@ -48,7 +48,7 @@ def test_of_another_number_of_votes_more_than_half_decide(votes: str, right: int
 
 def test_the_judge_is_asked_as_halluqa_s_script_asks() -> None:
     llm = ScriptedLLM(list("否否否否否"))
-    Judge(llm, HALLUQA).measure([PredictionRow("7", " Lyon\n")], [FRANCE])
+    Judge(llm).measure([PredictionRow("7", " Lyon\n")], [OF_HALLUQA])
     calls = [call for call in llm.calls if isinstance(call, Generate)]
     assert len(calls) == len({call.decoding.seed for call in calls}) == 5
     for call in calls:
@@ -60,7 +60,7 @@ def test_the_judge_is_asked_as_halluqa_s_script_asks() -> None:
 
 def test_all_votes_are_asked_for_again_while_one_cannot_be_read_and_the_last_count() -> None:
     llm = ScriptedLLM([*"是是是是", "？", *"否否否否否"])
-    found = Judge(llm, HALLUQA).measure([PredictionRow("7", "Paris")], [FRANCE])
+    found = Judge(llm).measure([PredictionRow("7", "Paris")], [OF_HALLUQA])
     assert value(found) == 1
     assert found.counts["unreadable"] == 0
     seeds = [call.decoding.seed for call in llm.calls if isinstance(call, Generate)]
@@ -81,16 +81,14 @@ def test_only_what_cannot_be_read_is_asked_again() -> None:
 
     llm = ScriptedLLM(reply)
     rows = [PredictionRow("7", "Paris"), PredictionRow("8", "Lyon"), PredictionRow("9", "Paris")]
-    found = Judge(llm, RETRORAG).measure(rows, [FRANCE._replace(id=row.id) for row in rows])
+    found = Judge(llm).measure(rows, [FRANCE._replace(id=row.id) for row in rows])
     assert found.values["retrorag_judge"].tolist() == [1, 0, 1]
     assert len(llm.calls) == 3 * 5 + 2 * 5
 
 
-def test_a_longer_reply_counts_unless_only_the_one_word_is_to() -> None:
+def test_a_longer_reply_counts_and_is_told() -> None:
     found = judged(["否。"] * 5)
     assert (value(found), found.counts["read_leniently"], found.counts["unreadable"]) == (1, 1, 0)
-    found = judged(["否。"] * 25, is_lenient=False)
-    assert (value(found), found.counts["read_leniently"], found.counts["unreadable"]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +116,6 @@ def test_a_longer_reply_counts_unless_only_the_one_word_is_to() -> None:
 )
 def test_votes_are_read_strictly_first_then_by_how_they_begin(rule: str, text: str, vote: Vote | None, is_strict: bool) -> None:
     assert read_vote(text, RULES[rule]) == (vote, is_strict)
-    assert read_vote(text, RULES[rule], is_lenient=False) == ((vote, True) if is_strict else (None, False))
 
 
 @pytest.mark.parametrize("answer", [None, "", "  \n"])
@@ -162,26 +159,29 @@ def test_failures_are_those_of_the_last_run() -> None:
             raise said
         return said
 
-    judge = Judge(ScriptedLLM(reply), options=ONE)
+    judge = Judge(ScriptedLLM(reply), votes=1)
     rows, questions = [PredictionRow("1", "Paris"), PredictionRow("2", "Rome")], [FRANCE._replace(id="1"), FRANCE._replace(id="2")]
     judge.measure(rows, questions)
     assert judge.about()["failures"] == {"busy": 1}
     judge.measure(rows[:1], questions[:1])
-    assert (judge.about()["failures"], list(judge.about()["rules"])) == ({}, ["retrorag_judge"])
+    assert judge.about()["failures"] == {}
 
 
 def test_halluqa_s_questions_are_judged_in_chinese_and_others_in_english() -> None:
-    halluqa = FRANCE._replace(gold={"wrong_answers": ["Lyon"]})
-    assert rule_for([halluqa, halluqa]) is HALLUQA
-    assert rule_for([halluqa, FRANCE]) is RETRORAG
+    assert rule_for([OF_HALLUQA, OF_HALLUQA]) is HALLUQA
+    assert rule_for([OF_HALLUQA, FRANCE]) is RETRORAG
     assert rule_for([]) is RETRORAG
-    assert Judge(ScriptedLLM(["否"]), options=ONE).measure([PredictionRow("7", "Paris")], [halluqa]).values["halluqa_judge"] == 1
 
 
 def test_what_decides_the_values_is_told() -> None:
-    about = Judge(ScriptedLLM([], name="scripted:x"), HALLUQA, options=ONE).about()
-    assert (about["llm"], about["votes"], about["is_lenient"], list(about["rules"])) == ("scripted:x", 1, True, ["halluqa_judge"])
-    assert len(about["rules"]["halluqa_judge"]["prompt_sha256"]) == 64
+    judge = Judge(ScriptedLLM(["否"], name="scripted:x"), votes=1)
+    assert judge.measure([PredictionRow("7", "Paris")], [OF_HALLUQA]).values["halluqa_judge"] == 1
+    about = judge.about()
+    assert (about["llm"], about["votes"], about["tries"], about["max_tokens"]) == ("scripted:x", 1, 5, 10)
+    assert about["origin"] == HALLUQA.origin
+    assert len(about["prompt_sha256"]) == 64
+    judge.measure([PredictionRow("7", "")], [FRANCE])
+    assert judge.about()["origin"] == RETRORAG.origin
 
 
 def test_progress_is_reported_of_every_try() -> None:
@@ -190,12 +190,6 @@ def test_progress_is_reported_of_every_try() -> None:
     judge = Judge(ScriptedLLM(lambda call: "yes"), progress=lambda done, total: reports.append((done, total)))
     values = judge.measure(rows, [FRANCE._replace(id=row.id) for row in rows]).values
     assert (values["retrorag_judge"].sum(), reports) == (100, [(256, 500), (500, 500)])
-
-
-@pytest.mark.parametrize("options", [{"votes": 0}, {"tries": 0}, {"max_tokens": 0}, {"top_p": 0.0}])
-def test_settings_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        JudgeOptions(**options)  # type: ignore[arg-type]
 
 
 def test_votes_of_an_endpoint_are_separate_requests_and_paid_for_once(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_classifier(tmp_path_factory.mktemp("nli") / "bert", THREE)
 
 
+def opened(nli: Checkpoint) -> Checkpoint:
+    nli.entails(PAIRS[:1])
+    return nli
+
+
 def written_by(folder: Path, asked: Sequence[Pair]) -> list[str]:
     """What transformers alone makes of each pair by itself, not padded, as ALCE's evaluator asks."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -66,29 +71,28 @@ def labels_by(folder: Path, asked: Sequence[Pair], **cut: Any) -> list[str]:  # 
 
 @pytest.mark.parametrize("batch_tokens", [1, 64, 4096])
 def test_a_model_that_writes_says_yes_by_writing_1(t5: Path, batch_tokens: int) -> None:
-    found = Checkpoint(str(t5), EngineOptions(batch_tokens=batch_tokens)).open().entails(PAIRS)
+    found = Checkpoint(str(t5), EngineOptions(batch_tokens=batch_tokens)).entails(PAIRS)
     wanted = written_by(t5, PAIRS)
     assert set(wanted) >= {"0", "1", "1 0"}  # or the comparison would see nothing
     assert found == [text == "1" for text in wanted]
 
 
-def test_a_lazy_model_is_opened_by_the_first_pair(bert: Path) -> None:
-    options = EngineOptions(device="cpu")
-    lazy, opened = Checkpoint(str(bert), options), Checkpoint(str(bert), options).open()
-    assert lazy.entails([]) == []
-    assert lazy.about() == {"model": str(bert), "opened": False}
-    assert lazy.entails(PAIRS) == opened.entails(PAIRS)
-    assert lazy.about() == opened.about()
+def test_a_model_is_opened_by_the_first_pair(bert: Path) -> None:
+    nli = Checkpoint(str(bert), EngineOptions(device="cpu"))
+    assert nli.entails([]) == []
+    assert nli.about() == {"model": str(bert), "opened": False}
+    nli.entails(PAIRS[:1])
+    assert nli.about()["kind"] == "the likeliest label is 'Entailment'"
 
 
 def test_a_premise_of_any_length_is_read_whole_by_a_model_that_writes(t5: Path) -> None:
     long = Pair(" ".join(["dog"] * 1500 + ["cat"]), "barks")
-    assert Checkpoint(str(t5)).open().entails([long]) == [written_by(t5, [long]) == ["1"]]
+    assert Checkpoint(str(t5)).entails([long]) == [written_by(t5, [long]) == ["1"]]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 64, 4096])
 def test_a_classifier_says_yes_where_entailment_is_its_likeliest_label(bert: Path, batch_tokens: int) -> None:
-    found = Checkpoint(str(bert), EngineOptions(batch_tokens=batch_tokens)).open().entails(PAIRS)
+    found = Checkpoint(str(bert), EngineOptions(batch_tokens=batch_tokens)).entails(PAIRS)
     wanted = labels_by(bert, PAIRS)
     assert len(set(wanted)) > 1
     assert found == [label == "Entailment" for label in wanted]
@@ -97,7 +101,7 @@ def test_a_classifier_says_yes_where_entailment_is_its_likeliest_label(bert: Pat
 def test_pairs_too_long_for_a_classifier_are_cut_and_counted(tmp_path: Path) -> None:
     """24 positions of a RoBERTa whose padding token is number 0: its first position is never used, 23 tokens remain."""
     folder = save_tiny_classifier(tmp_path / "roberta", THREE, roberta=True, positions=24)
-    nli, long = Checkpoint(str(folder)).open(), [*pairs(30, longest=40, seed=3), Pair("the cat", " ".join(["dog"] * 40))]
+    nli, long = Checkpoint(str(folder)), [*pairs(30, longest=40, seed=3), Pair("the cat", " ".join(["dog"] * 40))]
     found = nli.entails(long)
     wanted = labels_by(folder, long, truncation=True, max_length=23)
     assert len(set(wanted)) > 1
@@ -107,12 +111,8 @@ def test_pairs_too_long_for_a_classifier_are_cut_and_counted(tmp_path: Path) -> 
     assert nli.about()["pairs_cut"] > 5
 
 
-def test_no_pairs_need_no_model_call(t5: Path, bert: Path) -> None:
-    assert Checkpoint(str(t5)).open().entails([]) == Checkpoint(str(bert)).open().entails([]) == []
-
-
 def test_which_model_it_was_is_told(t5: Path, bert: Path) -> None:
-    writes, classifies = Checkpoint(str(t5)).open().about(), Checkpoint(str(bert)).open().about()
+    writes, classifies = (opened(Checkpoint(str(folder))).about() for folder in (t5, bert))
     assert (writes["model"], writes["revision"]) == (str(t5), folder_digest(t5))
     assert (writes["dtype"], writes["device"], writes["max_tokens"]) == ("float32", "cpu", None)
     assert classifies["kind"] == "the likeliest label is 'Entailment'"
@@ -131,7 +131,7 @@ def test_a_label_is_found_by_its_name() -> None:
 def test_a_classifier_without_one_label_of_entailment_is_refused(labels: list[str], tmp_path: Path) -> None:
     folder = save_tiny_classifier(tmp_path / "bert", labels)
     with pytest.raises(ArtifactMismatch, match=f"has the labels .*{labels[0]}"):
-        Checkpoint(str(folder)).open()
+        Checkpoint(str(folder))
 
 
 def test_a_checkpoint_whose_head_would_be_random_is_refused(bert: Path, tmp_path: Path) -> None:
@@ -140,40 +140,40 @@ def test_a_checkpoint_whose_head_would_be_random_is_refused(bert: Path, tmp_path
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForSequenceClassification"]}), encoding="utf-8")
     with pytest.raises(ArtifactMismatch, match="does not hold the weights of its config.json: missing classifier"):
-        Checkpoint(str(tmp_path)).open()
+        opened(Checkpoint(str(tmp_path)))
 
 
 def test_a_checkpoint_of_another_kind_is_refused(bert: Path, tmp_path: Path) -> None:
     transformers.AutoModel.from_pretrained(bert).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="made for BertModel"):
-        Checkpoint(str(tmp_path)).open()
+        Checkpoint(str(tmp_path))
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no NLI model '.*absent': say 'true', 'small', hf:NAME"):
-        Checkpoint(str(tmp_path / "absent")).open()
+        Checkpoint(str(tmp_path / "absent"))
     with pytest.raises(InputError, match="is no NLI checkpoint that transformers can load"):
-        Checkpoint(str(tmp_path)).open()
+        Checkpoint(str(tmp_path))
 
 
 def test_weights_that_cannot_be_read_and_devices_that_are_not_there_are_said(bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(bert, tmp_path / "damaged"))
     (folder / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match="damaged' is no NLI checkpoint that transformers can load"):
-        Checkpoint(str(folder)).open()
+        opened(Checkpoint(str(folder)))
     with pytest.raises(InputError, match="cuda:77"):
-        Checkpoint(str(bert), EngineOptions(device="cuda:77")).open()
+        Checkpoint(str(bert), EngineOptions(device="cuda:77"))
 
 
 def test_a_repository_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="'hf:no-one/nothing@main' is no NLI checkpoint that transformers can load"):
-        Checkpoint("hf:no-one/nothing@main").open()
+        Checkpoint("hf:no-one/nothing@main")
 
 
 def test_citations_by_a_real_checkpoint_name_it(t5: Path) -> None:
     """The tiny model entails whatever speaks of a cat."""
-    metric = AlceCitations(Checkpoint(str(t5)).open(), SIMPLE)
+    metric = AlceCitations(Checkpoint(str(t5)), SIMPLE)
     row = PredictionRow("7", "The dog [1]. The dog [2].", ({"title": "the", "text": "cat sleeps"}, {"title": "the", "text": "dog barks"}))
     assert metric.measure([row], [Question("7", "?")]).values[RECALL][0] == 0.5
     assert metric.about()["nli"]["revision"] == folder_digest(t5)

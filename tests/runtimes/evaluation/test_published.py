@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
-from wikidx.runtimes.evaluation.published import beside, dataset_of, published
+from wikidx.runtimes.evaluation.published import comparable_results, dataset_of, published
 from wikidx.runtimes.methods import METHODS
 from wikidx.runtimes.training.self_reasoning.tasks import PROGRAM
 
@@ -76,19 +76,19 @@ def test_names_are_those_of_our_methods_and_metrics() -> None:
 
 
 def test_figures_that_can_stand_beside_ours() -> None:
-    found = [(one.paper, one.system, one.value, metric) for one, metric in beside("2WikiMQA", ["twowiki_em", "squad_em"], ["ircot"])]
-    assert [(paper, system, round(100 * value, 1), metric) for paper, system, value, metric in found] == [
+    found = comparable_results("2WikiMQA", ["twowiki_em", "squad_em"], ["ircot"])
+    assert [(one.paper, one.system, round(100 * one.value, 1), metric) for one, metric in found] == [
         ("RA-ISF", "IRCoT", 31.1, "twowiki_em"),
         ("RA-ISF", "IRCoT", 21.9, "twowiki_em"),
         ("RetroRAG", "IR-CoT", 25.6, "twowiki_em"),
     ]
-    assert {metric for _, metric in beside("2WikiMQA", ["squad_em"], None)} == {"squad_em"}
-    assert beside("2WikiMQA", ["popqa_accuracy"], None) == []
-    assert beside("sample", ["squad_em"], None) == []
+    assert {metric for _, metric in comparable_results("2WikiMQA", ["squad_em"], None)} == {"squad_em"}
+    assert comparable_results("2WikiMQA", ["popqa_accuracy"], None) == []
+    assert comparable_results("sample", ["squad_em"], None) == []
 
 
 def test_the_closest_metric_is_taken_and_repeated_figures_come_once() -> None:
-    found = beside("NQ", ["squad_em", "dpr_em"], None)
+    found = comparable_results("NQ", ["squad_em", "dpr_em"], None)
     assert {metric for _, metric in found} == {"dpr_em"}
     refeed = [one for one, _ in found if one.system == "ReFeed"]
     assert Counter(one.table for one in refeed) == {"T1-zero-shot": 1, "T2-few-shot": 2}  # Table 3 repeats one of them

@@ -111,7 +111,7 @@ def test_the_same_figure_is_the_same_file() -> None:
 
 def test_every_run_and_mark_is_drawn() -> None:
     panels = {"HotpotQA": {name: share(0.2 + at / 10) for at, name in enumerate(names(5))}, "2Wiki": {names(5)[0]: share(0.3)}}
-    figure = bars(panels, {"HotpotQA": [Mark(names(5)[1], "RetroRAG", 0.412), Mark(names(5)[2], "RA-ISF", 0.99)]}, title="T")
+    figure = bars(panels, {"HotpotQA": [Mark(names(5)[1], "RetroRAG", 0.412), Mark(names(5)[2], "RA-ISF", 0.99)]})
     first, second = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == names(5)
     assert [patch.get_width() for patch in first.patches] == pytest.approx([20, 30, 40, 50, 60])  # type: ignore[attr-defined]

@@ -14,10 +14,10 @@ import pytest
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
-from wikidx.runtimes.evaluation.asked import Asked, asked_of, dataset_name
 from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, read
 from wikidx.runtimes.evaluation.run_facts import run_facts
+from wikidx.runtimes.evaluation.run_questions import RunQuestions, run_questions
 from wikidx.runtimes.evaluation.scoring import (
     EMPTY,
     EMPTY_GOLD,
@@ -43,7 +43,7 @@ QUESTIONS = (
     Question("4", "four?", ("x", "y")),
     Question("5", "five?", ("z",)),
 )
-ASKED = Asked(QUESTIONS, "dev.jsonl", "dev.jsonl")
+ASKED = RunQuestions(QUESTIONS, "dev.jsonl", "dev.jsonl")
 
 
 def predictions(**answers: str | None) -> Predictions:
@@ -73,7 +73,7 @@ def test_values_and_odd_input() -> None:
 
 def test_no_answer_is_never_right_although_an_empty_text_would_be() -> None:
     golds = (Question("1", "?", ("The",)), Question("2", "?", ("x",)))
-    asked = Asked(golds, "", "")
+    asked = RunQuestions(golds, "", "")
     for answer, value in ((None, 0.0), ("", 1.0)):
         assert score("run", predictions(_1=answer), asked, metrics("squad_em")).values["squad_em"][0] == value
     assert score("run", predictions(_2="x"), asked, metrics("squad_em")).values["squad_em"][0] == 0.0
@@ -105,7 +105,7 @@ def test_predictions_of_other_questions_are_refused(rows: Predictions, message: 
 
 def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -> None:
     """What the rule says is not defined, and by which metrics it is."""
-    asked = Asked((Question("1", "?"), Question("2", "?", ("x",))), "", "")
+    asked = RunQuestions((Question("1", "?"), Question("2", "?", ("x",))), "", "")
     plain = [metric for metric in METRICS.values() if not metric.name.startswith("flashrag_pattern")]
     for answer in ("", None, "x"):
         values = score("run", predictions(_1=answer, _2="x"), asked, plain).values
@@ -119,9 +119,9 @@ def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -
 def test_questions_whose_table_of_aliases_is_not_there() -> None:
     known = gold(answer_id="Q90", supporting=[["Paris", 0]])
     questions = (Question("1", "?", ("Paris",), known), Question("2", "?", ("no",)))
-    assert score("run", predictions(_1="x"), Asked(questions, "", ""), []).odd[NO_ALIASES] == Odd(1, ("1",))
+    assert score("run", predictions(_1="x"), RunQuestions(questions, "", ""), []).odd[NO_ALIASES] == Odd(1, ("1",))
     named = (questions[0]._replace(gold=gold(**known, aliases=["Lutetia"])), Question("2", "?", ("no",), gold(answer_id="Q1")))
-    assert NO_ALIASES not in score("run", predictions(_1="x"), Asked(named, "", ""), []).odd
+    assert NO_ALIASES not in score("run", predictions(_1="x"), RunQuestions(named, "", ""), []).odd
 
 
 @pytest.mark.parametrize("n", [math.inf, math.nan, 10**400, -(10**400), 1e300, True, "5"])
@@ -138,7 +138,7 @@ def test_questions_of_each_type() -> None:
         "bridge": [True, True, False, False, False],
         "comparison": [False, False, True, False, False],
     }
-    of_one_kind = Asked(QUESTIONS[:2], "", "")
+    of_one_kind = RunQuestions(QUESTIONS[:2], "", "")
     assert score("run", predictions(_1="x"), of_one_kind, []).types() == {}
 
 
@@ -197,9 +197,9 @@ def numbered(n: int) -> list[Question]:
 @pytest.mark.parametrize("named", [True, False])
 def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", file, numbered(6), 4)
-    asked = asked_of(run, str(file) if named else None)
+    asked = run_questions(run, str(file) if named else None)
     assert [one.id for one in asked.questions] == ["q0", "q1", "q2", "q3"]
-    assert (asked.origin, asked.n_missing, dataset_name(asked)) == (str(file), 0, "NQ")
+    assert (asked.origin, asked.n_missing, asked.dataset) == (str(file), 0, "NQ")
     assert score("run", run, asked, metrics("squad_em")).odd == {UNANSWERED: Odd(2, ("q2", "q3"))}
 
 
@@ -208,8 +208,8 @@ def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
 
     drawn = sample(numbered(6), 3, seed=5)
     run = a_run(tmp_path / "run", file, drawn, 3, sample={"n": 3, "seed": 5})
-    assert asked_of(run).questions == tuple(drawn)
-    assert asked_of(run, str(file)).questions == tuple(drawn)
+    assert run_questions(run).questions == tuple(drawn)
+    assert run_questions(run, str(file)).questions == tuple(drawn)
 
 
 def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path
     other = tmp_path / "other.jsonl"
     lines = ({"id": f"q{n}", "question": f"number {n}?", "golden_answers": [str(n), "more"]} for n in range(6))
     other.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    asked = asked_of(run, str(other))
+    asked = run_questions(run, str(other))
     assert [one.id for one in asked.questions] == [one.id for one in drawn]
     assert asked.questions[0].golden_answers[1:] == ("more",)
     assert UNANSWERED not in score("run", run, asked, metrics("squad_em")).odd
@@ -230,7 +230,7 @@ def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_
     run = a_run(tmp_path / "run", file, numbered(6), 3)
     other = tmp_path / "other.jsonl"
     other.write_text("".join(json.dumps({"id": f"q{n}", "question": f"which {n}?", "golden_answers": ["x"]}) + "\n" for n in range(6)))
-    asked = asked_of(run, str(other))
+    asked = run_questions(run, str(other))
     assert len(asked.questions) == 6
     with pytest.raises(InputError, match="none of the 2 predictions"):
         score("run", run, asked, metrics("squad_em"))
@@ -239,22 +239,22 @@ def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_
 def test_a_file_that_has_changed_is_refused_and_another_one_counts_whole(file: Path, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", file, numbered(5), 2)
     with pytest.raises(InputError, match="holds other questions than those that"):
-        asked_of(run)
-    assert len(asked_of(run, str(file)).questions) == 6
+        run_questions(run)
+    assert len(run_questions(run, str(file)).questions) == 6
 
 
 def test_questions_of_a_file_that_is_gone_are_those_of_the_predictions(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", "gone/hotpot_dev.json", numbered(6), 6)
-    asked = asked_of(run)
-    assert (len(asked.questions), asked.n_missing, dataset_name(asked)) == (2, 4, "HotpotQA")
+    asked = run_questions(run)
+    assert (len(asked.questions), asked.n_missing, asked.dataset) == (2, 4, "HotpotQA")
     assert asked.origin == "the predictions themselves, as gone/hotpot_dev.json is not here"
     assert score("run", run, asked, metrics("squad_em")).odd == {NOT_YET: Odd(4)}
 
 
 def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> None:
-    assert len(asked_of(predictions(_1="x"), "sample").questions) == 107
+    assert len(run_questions(predictions(_1="x"), "sample").questions) == 107
     with pytest.raises(InputError, match="does not tell its questions: name their file with --questions"):
-        asked_of(predictions(_1="x"))
+        run_questions(predictions(_1="x"))
 
 
 def test_what_a_run_was_made_with() -> None:

@@ -1,4 +1,4 @@
-"""What is odd in the input of a retrieval evaluation, or does not join: counted, with the rule that holds for it."""
+"""Data issues of a retrieval evaluation: what is odd in its input or does not join, counted, with the rule that holds for it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wikidx.corpora.store import PassageStore
+from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages
 from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
-from wikidx.runtimes.evaluation.retrieval.values import gold_pages
 from wikidx.runtimes.questions import Question
 
 
-class Oddity(NamedTuple):
+class DataIssue(NamedTuple):
     """How often something odd was met, an id that it befell, and what is done about it; ``where`` names a file or what is meant."""
 
     where: str
@@ -21,18 +21,15 @@ class Oddity(NamedTuple):
     rule: str
 
 
-def odd_questions(questions: Sequence[Question], qrels: Qrels, store: PassageStore) -> list[Oddity]:
+def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageStore) -> list[DataIssue]:
     """Return what is odd about questions and their gold passages; that a set has no answers at all, or no gold passages, is not."""
     ids = [question.id for question in questions]
-    without = {
-        "without answers": [one.id for one in questions if not one.golden_answers],
-        "without gold passages": [one.id for one in questions if one.id not in qrels],
-        "without gold pages": [one.id for one in questions if not gold_pages(one)],
-    }
-    rules = ("misses in R@k, as DPR counts", "not in the figures on these", "not in the figures on these")
-    found = list[Oddity]()
-    for (what, some), rule in zip(without.items(), rules, strict=True):
-        found += _odd("questions", what, some, rule) if len(some) < len(ids) else []
+    without = [
+        ("without answers", [one.id for one in questions if not one.golden_answers], "misses in R@k, as DPR counts"),
+        ("without gold passages", [one.id for one in questions if one.id not in qrels], "not in the figures on these"),
+        ("without gold pages", [one.id for one in questions if not gold_pages(one)], "not in the figures on these"),
+    ]
+    found = [issue for what, some, rule in without if len(some) < len(ids) for issue in _odd("questions", what, some, rule)]
     judged = [one for one in ids if one in qrels]
     barren = [one for one in judged if max(qrels[one].values()) < 1]
     gold = {passage for one in judged for passage, relevance in qrels[one].items() if relevance > 0}
@@ -42,7 +39,7 @@ def odd_questions(questions: Sequence[Question], qrels: Qrels, store: PassageSto
     return found
 
 
-def odd_groups(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[Oddity]:
+def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[DataIssue]:
     """Return what is odd about groups of queries."""
     ids = {question.id for question in questions}
     return [
@@ -51,7 +48,7 @@ def odd_groups(questions: Sequence[Question], groups: Mapping[str, Sequence[str]
     ]
 
 
-def odd_run(name: str, run: Run, questions: Sequence[Question], store: PassageStore) -> list[Oddity]:
+def run_issues(name: str, run: Run, questions: Sequence[Question], store: PassageStore) -> list[DataIssue]:
     """Return what is odd about a run."""
     ids = {question.id for question in questions}
     passages = {passage for one in ids & run.keys() for passage in run[one]}
@@ -62,9 +59,9 @@ def odd_run(name: str, run: Run, questions: Sequence[Question], store: PassageSt
     ]
 
 
-def _odd(where: str, what: str, ids: Collection[str], rule: str) -> Iterator[Oddity]:
+def _odd(where: str, what: str, ids: Collection[str], rule: str) -> Iterator[DataIssue]:
     if ids:
-        yield Oddity(where, what, len(ids), min(ids), rule)
+        yield DataIssue(where, what, len(ids), min(ids), rule)
 
 
 def _absent(ids: Collection[str], store: PassageStore) -> list[str]:

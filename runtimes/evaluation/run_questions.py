@@ -1,4 +1,4 @@
-"""Which questions a run was asked: what its predictions are joined with."""
+"""The questions that a run was asked: what its predictions are joined with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_question
 from . import normalizing
 
 
-class Asked(NamedTuple):
+class RunQuestions(NamedTuple):
     """The questions of a run.
 
     Attributes:
@@ -30,13 +30,13 @@ class Asked(NamedTuple):
     origin: str
     n_missing: int = 0
 
+    @property
+    def dataset(self) -> str:
+        """What they are called: a dataset as the papers name it, otherwise their file without its ending."""
+        return dataset_of(self.file) or PurePath(self.file).name.partition(".")[0] or "questions"
 
-def dataset_name(asked: Asked) -> str:
-    """Return what a run's questions are called: a dataset as the papers name it, otherwise their file without its ending."""
-    return dataset_of(asked.file) or PurePath(asked.file).name.partition(".")[0] or "questions"
 
-
-def asked_of(predictions: Predictions, named: str | None = None, form: str | None = None) -> Asked:
+def run_questions(predictions: Predictions, named: str | None = None, form: str | None = None) -> RunQuestions:
     """Return the questions of a run.
 
     They are, in this order: those of the file that is named; of the file that the run was started with, if it is here and has not
@@ -55,19 +55,19 @@ def asked_of(predictions: Predictions, named: str | None = None, form: str | Non
     about = predictions.about
     if named is not None:
         found = find_questions(named, form)
-        return Asked(_own(found, about, predictions.rows.values()) or tuple(found), named, named)
+        return RunQuestions(_own(found, about, predictions.rows.values()) or tuple(found), named, named)
     source: Mapping[str, Any] = next((session["source"] for session in reversed(about.get("sessions") or ()) if session.get("source")), {})
     file = source.get("file") or ""
     if file and (file == SAMPLE or Path(file).is_file()):
         own = _own(find_questions(file, form or source.get("format")), about)
         if own is None:
             raise InputError(f"{file} holds other questions than those that {predictions.path} was asked: name their file with --questions")
-        return Asked(own, file, file)
+        return RunQuestions(own, file, file)
     if not predictions.told:
         raise InputError(f"{predictions.path} does not tell its questions: name their file with --questions")
     n_asked = _n_asked(about) or len(predictions.told)
     absent = f", as {file} is not here" if file else ""
-    return Asked(predictions.told, file, f"the predictions themselves{absent}", max(0, n_asked - len(predictions.told)))
+    return RunQuestions(predictions.told, file, f"the predictions themselves{absent}", max(0, n_asked - len(predictions.told)))
 
 
 def is_same_text(text: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a retriever's rankings are worth: one value a question for every figure that the questions allow.
+"""Values of a retriever's rankings: one a question for every figure that the questions allow.
 
 answer@k                     DPR's R@k: one of the first k passages holds an answer (``has_answer``); a question without answers is a miss
 Success@k, R@k, RR, AP, …    gold passages by id, as trec_eval has it (``rankings``); NaN for a question without any
@@ -17,7 +17,7 @@ import numpy as np
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import near_names
 from wikidx.corpora.store import PassageStore
-from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.evaluation.retrieval.has_answer import MATCHES, answer_hits
 from wikidx.runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
 from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
@@ -27,13 +27,6 @@ from wikidx.runtimes.questions import Question
 
 CUTS = (1, 5, 20, 100)
 MEASURES = ("P@5", "R@20", "RR", "AP", "nDCG@10")
-
-
-class Found(NamedTuple):
-    """What was found for each question: passages, best first, and their scores."""
-
-    passages: Sequence[Sequence[Passage]]
-    scores: Sequence[Sequence[float]]
 
 
 class Scoring(NamedTuple):
@@ -59,22 +52,14 @@ def check_scoring(scoring: Scoring) -> None:
         raise near_names("rule of matching", scoring.match, MATCHES)
 
 
-def found_by_search(rankings: Sequence[Ranking]) -> Found:
-    """Return what a searcher found."""
-    return Found([[hit.passage for hit in ranking] for ranking in rankings], [[hit.score for hit in ranking] for ranking in rankings])
-
-
-def found_in_run(run: Run, questions: Sequence[Question], store: PassageStore) -> Found:
+def rankings_of_run(run: Run, questions: Sequence[Question], store: PassageStore) -> list[Ranking]:
     """Return what a run has for questions, in trec_eval's order; a passage that is not in the corpus keeps its place, without a text."""
-    ids = [in_trec_order(run.get(question.id, {})) for question in questions]
-    distinct = list(dict.fromkeys(name for ranking in ids for name in ranking))
+    distinct = list(dict.fromkeys(name for question in questions for name in run.get(question.id, {})))
     rows = store.rows_of(distinct)
-    there = store.get_many(rows[rows >= 0])
-    passages = dict(zip((name for name, row in zip(distinct, rows.tolist(), strict=True) if row >= 0), there, strict=True))
-    return Found(
-        [[passages.get(name) or Passage(name, "", "") for name in ranking] for ranking in ids],
-        [[run[question.id][name] for name in ranking] for question, ranking in zip(questions, ids, strict=True)],
-    )
+    there = iter(store.get_many(rows[rows >= 0]))
+    passages = {name: (next(there) if row >= 0 else Passage(name, "", ""), row) for name, row in zip(distinct, rows.tolist(), strict=True)}
+    scores = [run.get(question.id, {}) for question in questions]
+    return [[ScoredPassage(*passages[name], of_one[name], ()) for name in in_trec_order(of_one)] for of_one in scores]
 
 
 def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:
@@ -82,19 +67,16 @@ def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:
     return {one.id: dict.fromkeys(one.gold["passages"], 1) for one in questions if one.gold.get("passages")}
 
 
-def as_run(found: Found, questions: Sequence[Question]) -> dict[str, dict[str, float]]:
+def as_run(rankings: Sequence[Ranking], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
     """Return rankings as TREC has them."""
-    return {
-        question.id: {passage.id: score for passage, score in zip(passages, scores, strict=True)}
-        for question, passages, scores in zip(questions, found.passages, found.scores, strict=True)
-    }
+    return {question.id: {hit.passage.id: hit.score for hit in ranking} for question, ranking in zip(questions, rankings, strict=True)}
 
 
-def retrieval_values(found: Found, questions: Sequence[Question], qrels: Qrels, scoring: Scoring) -> dict[str, FloatArray]:
+def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question], qrels: Qrels, scoring: Scoring) -> dict[str, FloatArray]:
     """Return the values of every figure, shape ``(questions,)``.
 
     Args:
-        found: the rankings, one a question.
+        rankings: one a question.
         questions: with unique ids.
         qrels: gold passages.
         scoring: how.
@@ -104,12 +86,12 @@ def retrieval_values(found: Found, questions: Sequence[Question], qrels: Qrels, 
     """
     values = dict[str, FloatArray]()
     if any(question.golden_answers for question in questions):
-        values |= _answer_values(found, questions, scoring)
+        values |= _answer_values(rankings, questions, scoring)
     if any(question.id in qrels for question in questions):
         measures = [*(f"Success@{k}" for k in scoring.cuts), *scoring.measures]
-        values |= gold_values(as_run(found, questions), qrels, [question.id for question in questions], measures)
+        values |= gold_values(as_run(rankings, questions), qrels, [question.id for question in questions], measures)
     if any(map(gold_pages, questions)):
-        values |= _page_values(found, questions, scoring.cuts)
+        values |= _page_values(rankings, questions, scoring.cuts)
     return values
 
 
@@ -122,22 +104,19 @@ def gold_pages(question: Question) -> list[list[str]]:
     return [list(dict.fromkeys(titles))] if titles else []
 
 
-def _answer_values(found: Found, questions: Sequence[Question], scoring: Scoring) -> dict[str, FloatArray]:
-    numbers: dict[str, int] = {}
-    texts = list[str]()
-    for passage in (passage for ranking in found.passages for passage in ranking):
-        if passage.id not in numbers:
-            numbers[passage.id] = len(texts)
-            texts.append(f"{passage.title} . {passage.text}" if scoring.with_title else passage.text)
-    rankings = [[numbers[passage.id] for passage in ranking] for ranking in found.passages]
-    hits = answer_hits(rankings, texts, [question.golden_answers for question in questions], scoring.match)
+def _answer_values(rankings: Sequence[Ranking], questions: Sequence[Question], scoring: Scoring) -> dict[str, FloatArray]:
+    passages = {hit.passage.id: hit.passage for ranking in rankings for hit in ranking}
+    texts = [f"{passage.title} . {passage.text}" if scoring.with_title else passage.text for passage in passages.values()]
+    numbers = {name: number for number, name in enumerate(passages)}
+    numbered = [[numbers[hit.passage.id] for hit in ranking] for ranking in rankings]
+    hits = answer_hits(numbered, texts, [question.golden_answers for question in questions], scoring.match)
     return {f"answer@{k}": hit_values(hits, k) for k in scoring.cuts}
 
 
-def _page_values(found: Found, questions: Sequence[Question], cuts: Sequence[int]) -> dict[str, FloatArray]:
+def _page_values(rankings: Sequence[Ranking], questions: Sequence[Question], cuts: Sequence[int]) -> dict[str, FloatArray]:
     figures = list[Mapping[str, float]]()
-    for question, passages in zip(questions, found.passages, strict=True):
-        evidence, ranking = gold_pages(question), list(dict.fromkeys(passage.title for passage in passages))
-        figures.append(page_figures(evidence, ranking, cuts) if evidence else {})
+    for question, ranking in zip(questions, rankings, strict=True):
+        evidence, pages = gold_pages(question), list(dict.fromkeys(hit.passage.title for hit in ranking))
+        figures.append(page_figures(evidence, pages, cuts) if evidence else {})
     names = [*next(filter(None, figures))]
     return {f"kilt_{name}": np.array([of_question.get(name, np.nan) for of_question in figures]) for name in names}
