@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -29,7 +29,7 @@ class Row:
         choices: the only ways on; none: all are open.
         ends: tells of the generated ids whether a stop text is there.
         generated, logprobs: what has come so far.
-        is_done: whether it has ended, "length" only being why it did not end by itself.
+        finish: what ended it, see ``Gen``; None: nothing yet.
     """
 
     prompt: Ids
@@ -38,8 +38,7 @@ class Row:
     ends: Callable[[Ids], bool] = lambda ids: False
     generated: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    is_done: bool = False
-    ended_by_itself: bool = False
+    finish: Literal["stop", "length"] | None = None
 
 
 class _Batch(NamedTuple):
@@ -111,9 +110,9 @@ class Model(NamedTuple):
             chosen = torch.tensor(tokens, device=self.device)[:, None]
             logprobs = logits.log_softmax(-1).gather(1, chosen)[:, 0].tolist()
             for row, token, logprob in zip(open_rows, tokens, logprobs, strict=True):
-                if not row.is_done:
+                if row.finish is None:
                     _take(row, token, logprob, self.end)
-            stay = [number for number, row in enumerate(open_rows) if not row.is_done]
+            stay = [number for number, row in enumerate(open_rows) if row.finish is None]
             if not stay:
                 return
             if 2 * len(stay) <= len(open_rows) and hasattr(past, "batch_select_indices"):
@@ -128,7 +127,7 @@ def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int
     """Return the next token of each row, of logits (rows, vocabulary); only rows that draw or choose are looked at one by one."""
     tokens: list[int] = logits.argmax(-1).tolist()
     for number, row in enumerate(rows):
-        if not row.is_done and (row.choices or row.decoding.temperature):
+        if row.finish is None and (row.choices or row.decoding.temperature):
             tokens[number] = _chosen(row, logits[number].cpu(), generators.get(id(row)), end)
     return tokens
 
@@ -156,5 +155,7 @@ def _take(row: Row, token: int, logprob: float, end: frozenset[int]) -> None:
     row.generated.append(token)
     row.logprobs.append(logprob)
     is_whole = tuple(row.generated) in row.choices and not _ways_on(row)
-    row.ended_by_itself = token in end or is_whole or row.ends(row.generated)
-    row.is_done = row.ended_by_itself or len(row.generated) >= row.decoding.max_tokens
+    if token in end or is_whole or row.ends(row.generated):
+        row.finish = "stop"
+    elif len(row.generated) >= row.decoding.max_tokens:
+        row.finish = "length"

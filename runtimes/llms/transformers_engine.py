@@ -108,7 +108,7 @@ class TransformersEngine(CheckpointLLM):
         degraded = one.degraded if call.schema is None or isinstance(call.schema, Choice) else (*one.degraded, FREE_TEXT)
         return Gen(
             text=text,
-            finish="stop" if row.ended_by_itself else "length",
+            finish=row.finish or "length",
             logprobs=tuple(row.logprobs) if call.logprobs else None,
             token_ids=tuple(row.generated),
             degraded=degraded,

@@ -12,7 +12,7 @@ from wikidx.runtimes.methods.requests import Run, retrieve, sample, together
 from wikidx.runtimes.methods.templates import numbered, template
 from wikidx.runtimes.methods.written_answers import Draft, draft
 
-from .ensemble import Kept, ensemble
+from .ensemble import ensemble
 from .options import RefeedOptions
 
 
@@ -32,11 +32,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
         passages=numbered(found), question=question, answers=listed, shots=options.shots
     )
     (refined,) = yield from _write(refining, options)
-    kept = (
-        (yield from ensemble(contenders, refined, (prompt, refining), options))
-        if options.ensemble
-        else Kept(refined, None, refined, "no ensemble")
-    )
+    kept = yield from ensemble(contenders, refined, (prompt, refining), options)
     is_refined = kept.draft is kept.refined
     detail = {
         "kept": "refined" if is_refined else "initial",

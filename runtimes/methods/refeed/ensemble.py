@@ -40,6 +40,8 @@ def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat
         prompts: those that the initial answers and the refined one were generated from.
         options: the method's.
     """
+    if not options.ensemble:
+        return Kept(refined, None, refined, "no ensemble")
     drawn = dict.fromkeys(one for one in initial if one.answer)
     *scored, refined = yield from together([*(_scored(one, prompts[0], options) for one in drawn), _scored(refined, prompts[1], options)])
     likeliest = min(scored, key=lambda one: math.inf if one.nll is None else one.nll, default=None)

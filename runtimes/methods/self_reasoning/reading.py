@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
@@ -14,15 +13,11 @@ from wikidx.runtimes.methods.requests import Run, retrieve, together
 from .options import SelfReasoningOptions
 
 
-class Read(NamedTuple):
-    """The passages in the order in which they are read, and the ids of those that are noise."""
-
-    passages: tuple[Passage, ...]
-    noise: frozenset[str]
-
-
-def read_passages(question: str, options: SelfReasoningOptions) -> Run[Read]:
+def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tuple[Passage, ...], frozenset[str]]]:
     """Retrieve for the question and, where noise is wanted, for another one at the same time.
+
+    Returns:
+        The passages in the order in which they are read, and the ids of those that are noise.
 
     Raises:
         InputError: noise is wanted, and there is no other question.
@@ -35,16 +30,16 @@ def read_passages(question: str, options: SelfReasoningOptions) -> Run[Read]:
             raise InputError(f"no noise can be had: noise_questions holds nothing but '{question:.80}', give another question")
         queries.append(chance.choice(others))
     found, *noise = yield from together(retrieve(query, options.k) for query in queries)
-    read = _disturbed(found, noise[0], options.noise, chance) if noise else Read(found, frozenset())
-    return read._replace(passages=tuple(chance.sample(read.passages, len(read.passages)))) if options.shuffle else read
+    put_in = _noise(found, noise[0], options.noise, chance) if noise else {}
+    read = tuple(put_in.get(place, passage) for place, passage in enumerate(found))
+    shown = tuple(chance.sample(read, len(read))) if options.shuffle else read
+    return shown, frozenset(passage.id for passage in put_in.values())
 
 
-def _disturbed(found: Sequence[Passage], noise: Sequence[Passage], share: float, chance: random.Random) -> Read:
-    """Put passages of another question, none of them the question's own, in random places."""
+def _noise(found: Sequence[Passage], noise: Sequence[Passage], share: float, chance: random.Random) -> dict[int, Passage]:
+    """Draw passages of another question, none of them the question's own, and the places that they take."""
     own = {passage.id for passage in found}
     strange = [passage for passage in noise if passage.id not in own]
     n_replaced = min(math.floor(len(found) * share + 0.5), len(strange))
     places = chance.sample(range(len(found)), n_replaced)
-    put_in = dict(zip(places, chance.sample(strange, n_replaced), strict=True))
-    read = tuple(put_in.get(place, passage) for place, passage in enumerate(found))
-    return Read(read, frozenset(passage.id for passage in put_in.values()))
+    return dict(zip(places, chance.sample(strange, n_replaced), strict=True))
