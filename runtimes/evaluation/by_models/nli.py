@@ -137,15 +137,10 @@ class Checkpoint:
         encoded = self._encoded(pairs)
         found = np.zeros(len(pairs), dtype=bool)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
-        padding = {"input_ids": self._config.pad_token_id or 0}
         with device_errors(self._device, f"a batch of {self._batch_tokens} tokens", "set fewer with batch_tokens"), torch.inference_mode():
             for which in batches(lengths, self._batch_tokens):
-                rows = {name: [torch.tensor(of_pairs[number]) for number in which] for name, of_pairs in encoded.items()}
-                batch = {
-                    name: torch.nn.utils.rnn.pad_sequence(some, batch_first=True, padding_value=padding.get(name, 0)).to(self._device)
-                    for name, some in rows.items()
-                }
-                found[which] = self._verdicts(batch)
+                rows = {name: [of_pairs[number] for number in which] for name, of_pairs in encoded.items()}
+                found[which] = self._verdicts(self._tokenizer.pad(rows, return_tensors="pt", verbose=False).to(self._device))
         return found.tolist()
 
     def _encoded(self, pairs: Sequence[Pair]) -> dict[str, list[list[int]]]:
