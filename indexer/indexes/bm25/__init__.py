@@ -2,7 +2,7 @@
 
 similarity  the arithmetic of scores           inversion   rows -> pieces, resumable     merging  pieces -> the files
 files       contents of the files              bounds      rows that may be among the best
-scoring     scores of given rows               search      the two together              selection  the k best
+scoring     scores of given rows               search      the two together, and the k best
 dictionary  distinct terms, numbered           index       BM25Index, and the kind for the table
 """
 

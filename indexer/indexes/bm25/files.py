@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactDamaged, StorageError
@@ -62,24 +62,7 @@ class Postings(NamedTuple):
     totals: NDArray[np.int64]
 
 
-DTYPES: dict[str, DTypeLike] = {
-    "pool": np.uint8,
-    "ends": np.uint32,
-    "slots": np.uint32,
-    "posting_starts": np.int64,
-    "segment_starts": np.int64,
-    "segment_blocks": np.uint16,
-    "segment_sizes": np.uint16,
-    "rows": np.uint16,
-    "impacts": np.uint8,
-    "lengths": np.uint8,
-    "dense_terms": np.int64,
-    "dense_frequencies": np.int64,
-    "dense_impacts": np.uint8,
-    "high_postings": np.int64,
-    "high_frequencies": np.uint16,
-    "totals": np.int64,
-}
+DTYPES = {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in get_type_hints(Postings).items()}  # of each file
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")  # read as far as a query needs them: a term's segments, ...
 _OF_POSTINGS = ("rows", "impacts")  # ... its postings, ...
 _DENSE = "dense_impacts"  # ... and, if it is dense, its impacts; all other files are read whole
@@ -128,11 +111,10 @@ class IndexFiles:
 
     def _check(self, names: Sequence[str], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for name in names:
-            size = np.dtype(DTYPES[name]).itemsize
-            self._files[name].check(starts * size, stops * size)
+            self._files[name].check(starts * DTYPES[name].itemsize, stops * DTYPES[name].itemsize)
 
     def _array(self, path: Path, name: str) -> NDArray[Any]:
-        content, dtype = self._files[name].content, np.dtype(DTYPES[name])
+        content, dtype = self._files[name].content, DTYPES[name]
         if len(content) % dtype.itemsize:
             raise ArtifactDamaged(f"{path / name} has {len(content):,} bytes, which are no {dtype} numbers: build it again with --force")
         return content.view(dtype)

@@ -16,7 +16,6 @@ from wikidx.indexer.machine.compiled import kernel
 from .bounds import Terms, candidates
 from .files import BLOCK_ROWS, Postings
 from .scoring import scores
-from .selection import offer_rows, sort_best, take_best
 from .similarity import Denominators
 
 MAX_FILTERED_TERMS = 1000
@@ -43,14 +42,47 @@ def answer(tables: Tables, terms: Terms, space: Space, best_rows: NDArray[np.int
     postings, denominators = tables.postings, tables.denominators
     if len(terms.numbers) == 0:
         return
-    if len(terms.numbers) > tables.max_filtered_terms:
-        for first_row in range(0, len(postings.lengths), BLOCK_ROWS):
-            rows = np.arange(first_row, min(first_row + BLOCK_ROWS, len(postings.lengths)))
-            offer_rows(scores(postings, denominators, terms, rows, space.places), rows, best_scores, best_rows)
-        sort_best(best_scores, best_rows)
-    else:
+    if len(terms.numbers) <= tables.max_filtered_terms:
         rows = candidates(postings, terms, len(best_rows), space.bounds)
         take_best(scores(postings, denominators, terms, rows, space.places), rows, best_scores, best_rows)
+        return
+    for first_row in range(0, len(postings.lengths), BLOCK_ROWS):
+        rows = np.arange(first_row, min(first_row + BLOCK_ROWS, len(postings.lengths)))
+        take_better(scores(postings, denominators, terms, rows, space.places), rows, best_scores, best_rows)
+
+
+@kernel
+def take_best(scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
+    """Fill in the best of some rows, given their scores, none below 0; only scores above 0 count, equal ones stay in their order.
+
+    A stable radix sort of the scores' bits, inverted: as integers they are in the order of the scores.
+    """
+    keys, order = ~scores.view(np.uint32), np.arange(len(rows))
+    moved = np.empty_like(order)
+    for shift in (np.uint32(0), np.uint32(8), np.uint32(16), np.uint32(24)):
+        places = np.zeros(257, dtype=np.int64)
+        for i in range(len(keys)):
+            places[((keys[i] >> shift) & np.uint32(255)) + 1] += 1
+        for digit in range(256):
+            places[digit + 1] += places[digit]
+        for key in order:
+            digits = (keys[key] >> shift) & np.uint32(255)
+            moved[places[digits]] = key
+            places[digits] += 1
+        order, moved = moved, order
+    for n in range(min(len(order), len(best_rows))):
+        if scores[order[n]] == 0:
+            break
+        best_scores[n], best_rows[n] = scores[order[n]], rows[order[n]]
+
+
+@kernel
+def take_better(
+    scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
+) -> None:
+    """Put further rows, ascending and above all those before, in their places among the best so far; see ``take_best``."""
+    n = np.count_nonzero(best_rows >= 0)
+    take_best(np.concatenate((best_scores[:n], scores)), np.concatenate((best_rows[:n], rows)), best_scores, best_rows)
 
 
 @kernel
