@@ -81,14 +81,10 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
         mounts: the text of /proc/self/mounts; None reads it.
     """
     if mounts is None:
-        if not _MOUNTS.exists():  # not Linux
-            return None
-        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
-    resolved = path.resolve()
-    best_depth, best_kind = -1, ""
-    for line in mounts.splitlines():
-        _, point, kind, *_ = line.split(" ")
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""  # not Linux
+    found, depth, resolved = "", 0, path.resolve()
+    for _, point, kind, *_ in (line.split(" ") for line in mounts.splitlines()):
         folder = Path(point.replace("\\040", " "))
-        if resolved.is_relative_to(folder) and len(folder.parts) >= best_depth:  # a later mount hides an earlier one
-            best_depth, best_kind = len(folder.parts), kind
-    return best_kind if best_kind in _NETWORK else None
+        if resolved.is_relative_to(folder) and len(folder.parts) >= depth:  # a later mount hides an earlier one
+            found, depth = kind, len(folder.parts)
+    return found if found in _NETWORK else None

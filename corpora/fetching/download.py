@@ -55,7 +55,16 @@ def mirrored(url: str) -> str:
     return mirror.rstrip("/") + urlsplit(url)._replace(scheme="", netloc="").geturl()
 
 
-def download(source: SourceFile, folder: Path, *, progress: Progress = silent, pause_s: float = 2.0) -> Path:
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file on this machine: its path, its sha256, and where it came from (a path or an address)."""
+
+    path: Path
+    sha256: str
+    origin: str
+
+
+def download(source: SourceFile, folder: Path, *, progress: Progress = silent, pause_s: float = 2.0) -> LocalFile:
     """Return the verified file ``folder / source.name``, fetched as far as it is not there yet.
 
     Where neither md5 nor sha256 is published, a file is held to the sha256 that its first download had (in its record).
@@ -75,8 +84,8 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
     record = _read_record(_beside(final))
     if final.exists():
         if record is None or not record.vouches_for(final, source):
-            _write_record(final, source, _checked(final, source, record))
-        return final
+            record = _write_record(final, source, _checked(final, source, record))
+        return LocalFile(final, record.sha256, source.url)
     part = _Part(folder / f"{source.name}.part")
     with _disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,19 +98,7 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
         sync(folder)
     part.discard()
     _write_record(final, source, sha256)
-    return final
-
-
-def downloaded_sha256(path: Path) -> str:
-    """Return the sha256 that a file had when it was downloaded and verified.
-
-    Raises:
-        DownloadError: it was not downloaded by ``download``.
-    """
-    record = _read_record(_beside(path))
-    if record is None:
-        raise DownloadError(f"{_beside(path)} is missing: build again to have {path.name} verified")
-    return record.sha256
+    return LocalFile(final, sha256, source.url)
 
 
 def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
@@ -159,10 +156,11 @@ def _read_record(path: Path) -> _Record | None:
         raise DownloadError(f"{path} is not a download record ({error}): delete it to have the file verified again") from error
 
 
-def _write_record(final: Path, source: SourceFile, sha256: str) -> None:
+def _write_record(final: Path, source: SourceFile, sha256: str) -> _Record:
     record = _Record(source.url, final.stat().st_size, sha256, source.md5, datetime.now(UTC).isoformat(timespec="seconds"))
     with _disk(_beside(final)):
         write_durably(_beside(final), (json.dumps(asdict(record), indent=1) + "\n").encode())
+    return record
 
 
 def _checked(path: Path, source: SourceFile, record: _Record | None) -> str:

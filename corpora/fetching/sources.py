@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from wikidx.corpora.artifacts.building import locked
@@ -11,18 +10,10 @@ from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.home import downloads_path
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import SourceFile
 from wikidx.corpora.progress import Progress, silent
 
-from .download import download, downloaded_sha256, verify
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFile:
-    """A corpus's file on this machine: its path, its sha256, and where it came from (a path or an address)."""
-
-    path: Path
-    sha256: str
-    origin: str
+from .download import LocalFile, download, verify
 
 
 def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
@@ -66,7 +57,7 @@ def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progre
     """
     paths = local_paths(corpus, source)
     if paths is None:
-        return _downloaded(corpus, progress)
+        return download_all(corpus.files, downloads_path(corpus.name), progress)
     if not verified or corpus.path is not None:
         return [LocalFile(path, _sha256(path, progress), str(path.absolute())) for path in paths]
     return [LocalFile(path, verify(path, file, progress), str(path.absolute())) for path, file in zip(paths, corpus.files, strict=True)]
@@ -75,18 +66,18 @@ def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progre
 def missing_bytes(corpus: Corpus) -> int:
     """Return how many bytes of the corpus's files are still to be downloaded, as far as their sizes are known."""
     folder = downloads_path(corpus.name)
-    missing = 0
-    for file in corpus.files:
-        there = [path.stat().st_size for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()]
-        missing += max(0, (file.n_bytes or 0) - max(there, default=0))
-    return missing
+    return sum(max(0, (file.n_bytes or 0) - downloaded_bytes(file, folder)) for file in corpus.files)
 
 
-def _downloaded(corpus: Corpus, progress: Progress) -> list[LocalFile]:
-    folder = downloads_path(corpus.name)
+def downloaded_bytes(file: SourceFile, folder: Path) -> int:
+    """Return how many bytes of a file a folder of downloads has."""
+    return max((path.stat().st_size for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()), default=0)
+
+
+def download_all(files: Sequence[SourceFile], folder: Path, progress: Progress) -> list[LocalFile]:
+    """Return files, downloaded into a folder as far as they are not there yet; raises as ``download`` does, and ``LockedError``."""
     with locked(folder):
-        paths: Sequence[Path] = [download(file, folder, progress=progress) for file in corpus.files]
-        return [LocalFile(path, downloaded_sha256(path), file.url) for path, file in zip(paths, corpus.files, strict=True)]
+        return [download(file, folder, progress=progress) for file in files]
 
 
 _checksums: dict[tuple[Path, int, int], str] = {}  # of this process: (path, size, time of change) -> sha256; a build asks several times

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wikidx.corpora.artifacts.building import locked
 from wikidx.corpora.artifacts.home import downloads_path
-from wikidx.corpora.fetching.download import download, downloaded_sha256
+from wikidx.corpora.fetching.sources import download_all, downloaded_bytes
 from wikidx.corpora.passage import SourceFile
 from wikidx.corpora.progress import Progress, silent
 
@@ -38,11 +37,8 @@ class PublishedVectors:
     def missing_bytes(self, corpus: str, encoder: str) -> int:
         """Return about how many bytes are still to be downloaded."""
         folder = downloads_path(corpus) / encoder
-        there = sum(
-            path.stat().st_size for file in self.files for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()
-        )
         is_whole = all((folder / file.name).is_file() for file in self.files)
-        return 0 if is_whole else max(0, self.about_bytes - there)
+        return 0 if is_whole else max(0, self.about_bytes - sum(downloaded_bytes(file, folder) for file in self.files))
 
 
 def _contriever(model: str) -> PublishedVectors:
@@ -118,8 +114,11 @@ def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Prog
     Raises:
         DownloadError, StorageError, LockedError: a file cannot be had, or is not the one that is published.
     """
-    folder = downloads_path(corpus) / encoder
-    with locked(folder):
-        paths = tuple(download(file, folder, progress=progress) for file in published.files)
-    sha256 = tuple(map(downloaded_sha256, paths))
-    return Embeddings(f"what is published of '{encoder}'", published.format, paths, tuple(file.url for file in published.files), sha256)
+    files = download_all(published.files, downloads_path(corpus) / encoder, progress)
+    return Embeddings(
+        f"what is published of '{encoder}'",
+        published.format,
+        files=tuple(file.path for file in files),
+        origins=tuple(file.origin for file in files),
+        sha256=tuple(file.sha256 for file in files),
+    )

@@ -16,7 +16,8 @@ from wikidx.corpora.artifacts.building import discard, locked, staging_path
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
-from wikidx.corpora.fetching.sources import LocalFile, obtain
+from wikidx.corpora.fetching.download import LocalFile
+from wikidx.corpora.fetching.sources import obtain
 from wikidx.corpora.known.custom import Reading, custom_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress

@@ -116,7 +116,7 @@ def respond(request: BaseHTTPRequestHandler, site: Site, answer: Answer) -> None
 
 
 def fetch(source: SourceFile, folder: Path) -> bytes:
-    return download(source, folder, pause_s=0.001).read_bytes()
+    return download(source, folder, pause_s=0.001).path.read_bytes()
 
 
 def test_a_file_is_fetched_and_recorded(site: Site, tmp_path: Path) -> None:
@@ -259,8 +259,8 @@ def test_a_body_shorter_than_declared_is_not_taken_for_the_file(site: Site, tmp_
 def test_a_body_without_a_length(site: Site, tmp_path: Path) -> None:
     site.answers = [Answer(chunked=True, n_sent=1_000_000), Answer(chunked=True)]
     calls: list[tuple[int, int | None]] = []
-    path = download(site.source(), tmp_path, progress=lambda done, total: calls.append((done, total)), pause_s=0.001)
-    assert path.read_bytes() == CONTENT
+    file = download(site.source(), tmp_path, progress=lambda done, total: calls.append((done, total)), pause_s=0.001)
+    assert (file.path.read_bytes(), file.sha256, file.origin) == (CONTENT, SHA256, site.url)
     assert calls[0] == (0, None)
     assert calls[-1] == (len(CONTENT), len(CONTENT))
 
@@ -360,7 +360,7 @@ def test_a_record_does_not_vouch_for_what_was_not_checked(site: Site, tmp_path: 
 
 
 def test_a_file_that_shrank_after_its_download_is_refused(site: Site, tmp_path: Path) -> None:
-    download(site.source(), tmp_path).write_bytes(CONTENT[:-1])
+    download(site.source(), tmp_path).path.write_bytes(CONTENT[:-1])
     with pytest.raises(DownloadError, match=f"is not the a.gz of the first download: expected sha256 {SHA256}"):
         fetch(site.source(), tmp_path)
 
