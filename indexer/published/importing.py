@@ -19,10 +19,9 @@ from wikidx.corpora.artifacts.building import Outcome, Work
 from wikidx.corpora.artifacts.home import split_name
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import store_manifest
-from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, InputError
 from wikidx.corpora.progress import Progress, silent
-from wikidx.corpora.registry import load
+from wikidx.corpora.resolving import known_corpus
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, index_manifest, index_path, index_ref, kept_index, refuse_other_pieces
@@ -215,10 +214,8 @@ class _Intake:
 
 def _n_whole(corpus: str) -> int | None:
     """Return how many passages a whole corpus has, None if that cannot be known here."""
-    if corpus in CORPORA:
-        known: Corpus = load("corpus", corpus, CORPORA)
-        if known.n_passages is not None:
-            return known.n_passages
+    if corpus in CORPORA and (n_passages := known_corpus(corpus).n_passages) is not None:
+        return n_passages
     try:
         return store_manifest(corpus).count("rows")
     except ArtifactError:

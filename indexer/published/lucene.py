@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.building import Outcome, Work
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
-from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
-from wikidx.indexer.catalog import PACKAGES, index_ref
+from wikidx.indexer.catalog import PACKAGES, index_ref, kept_index
 from wikidx.indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
 from wikidx.indexer.indexes.lucene.index import KIND, PARAMETERS
 from wikidx.indexer.indexes.lucene.jvm import JavaError
@@ -57,13 +57,8 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
     recipe = Recipe(kind=KIND.name, format_version=KIND.format_version, parameters=parameters, inputs=inputs)
 
     def existing() -> Manifest | None:
-        if force:
-            return None
-        try:
-            manifest = ref.manifest(store.fingerprint)
-        except ArtifactMissing:
-            return None
-        if manifest.recipe != recipe:
+        manifest = kept_index(ref, store, {}, force=force)
+        if manifest is not None and manifest.recipe != recipe:
             raise ArtifactMismatch(f"{ref.path} holds another Lucene index ({manifest.sources.get('index', 'built')}): --force replaces it")
         return manifest
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, Scores, SearchParams, Vectors
-from wikidx.indexer.indexes.exact.best_keys import best_hits, keys_of
+from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.retrievers.base import NotSearched
 from wikidx.retrievers.cancellation import lost_rows
 from wikidx.retrievers.errors import ShardUnavailable
@@ -93,7 +93,7 @@ class ShardedIndex:
         width = min(k, len(self)) * refine
         rows = self._found(vectors, min(width, len(self)), SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)).rows
         scores = self.scores(vectors, rows)
-        return merge([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
+        return merge_hits([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return exact scores of given rows; see ``indexer.vectors.rescoring.Rescorer``. Raises as ``search`` does."""
@@ -119,11 +119,11 @@ class ShardedIndex:
     def _found(self, vectors: Vectors, k: int, params: SearchParams) -> Hits:
         """Search all ranges."""
         if not len(vectors):
-            return merge([], 0, k)
+            return merge_hits([], 0, k)
         started = time.perf_counter()
         asked = Search(self._key, vectors, min(k, len(self)), params)
         parts = self._answers({rows: shard.search(asked) for rows, shard in self._shards})
-        hits = merge([found.value for found in parts.values()], len(vectors), k)
+        hits = merge_hits([found.value for found in parts.values()], len(vectors), k)
         slowest_s = max((found.seconds for found in parts.values()), default=0.0)
         self._observe(slowest_s, time.perf_counter() - started - slowest_s)
         return hits
@@ -143,15 +143,3 @@ class ShardedIndex:
             for call in calls.values():
                 call.cancel()
         return found
-
-
-def merge(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
-    """Return the k best of several ranges' hits for each query, by score, then row: what the whole index would have found.
-
-    Args:
-        parts: of ranges that have no row in common, each of shape (Q, anything).
-        n_queries: Q.
-        k: results.
-    """
-    keys = np.concatenate([np.empty((n_queries, 0), dtype=np.int64), *map(keys_of, parts)], axis=1)
-    return best_hits(keys, k)

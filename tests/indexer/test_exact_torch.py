@@ -75,14 +75,17 @@ def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), r"ran out of memory on cuda:1: end other programs"),
-        (torch.AcceleratorError("CUDA error: device lost\nmore"), r"failed on cuda:1 \(CUDA error: device lost\): start again"),
-        (RuntimeError("Cannot re-initialize CUDA in forked subprocess"), r"failed on cuda:1 \(Cannot re-initialize CUDA"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+            r"cuda:1 has too little memory for exact search: end other programs",
+        ),
+        (torch.AcceleratorError("CUDA error: device lost\nmore"), r"cuda:1 failed: CUDA error: device lost; start again"),
+        (RuntimeError("Cannot re-initialize CUDA in forked subprocess"), r"cuda:1 failed: Cannot re-initialize CUDA"),
     ],
     ids=["memory", "gone", "fork"],
 )
 def test_failures_of_a_device_become_one_line(error: RuntimeError, message: str) -> None:
-    with pytest.raises(IdxError, match=message) as raised, exact_torch._failures_named("cuda:1"):
+    with pytest.raises(IdxError, match=message) as raised, exact_torch._errors_of("cuda:1"):
         raise error
     assert "\n" not in str(raised.value)
 

@@ -10,7 +10,8 @@ import pytest
 from tests.indexer.made_vectors import clustered
 from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
 from wikidx.corpora.errors import IdxError, InputError
-from wikidx.indexer.base import SearchParam
+from wikidx.indexer.base import Hits, SearchParam
+from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.faiss.cpu import ONLY_CPU
 from wikidx.indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
@@ -18,7 +19,6 @@ from wikidx.indexer.indexes.faiss.gpu import (
     _failures_named,
     _list_shares,
     _placed,
-    merged,
     only_lists,
     open_flat_anywhere,
 )
@@ -106,7 +106,8 @@ def test_shares_of_the_lists_together_find_what_the_whole_finds(name: str, n_gpu
     if n_gpus < 4:
         assert max(part.ntotal for part in parts) < 1.3 * N / n_gpus
     queries, settings = clustered(20, DIM, 1), faiss.SearchParametersIVF(nprobe=8)
-    scores, rows = merged([part.search(queries, 10, params=settings) for part in parts], 10)
+    found = (part.search(queries, 10, params=settings) for part in parts)
+    rows, scores = merge_hits([Hits(rows, scores) for scores, rows in found], len(queries), 10)
     expected = whole.search(queries, 10, params=settings)
     np.testing.assert_array_equal(scores, expected[0])
     if name == "ivf":  # codes of ivfpq are often equal, and so are their scores
@@ -114,9 +115,9 @@ def test_shares_of_the_lists_together_find_what_the_whole_finds(name: str, n_gpu
 
 
 def test_lists_are_merged_by_score_then_place() -> None:
-    one = np.array([[3.0, 1.0, -np.inf]], dtype=np.float32), np.array([[7, 8, -1]])
-    two = np.array([[3.0, 2.0, 0.0]], dtype=np.float32), np.array([[4, 5, 6]])
-    scores, places = merged([one, two], 5)
+    one = Hits(np.array([[7, 8, -1]]), np.array([[3.0, 1.0, -np.inf]], dtype=np.float32))
+    two = Hits(np.array([[4, 5, 6]]), np.array([[3.0, 2.0, 0.0]], dtype=np.float32))
+    places, scores = merge_hits([one, two], 1, 5)
     assert places.tolist() == [[4, 7, 5, 8, 6]]
     assert scores.tolist() == [[3, 3, 2, 1, 0]]
 

@@ -9,6 +9,7 @@ when there is no place left for one, the k largest stay. No user input comes to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +94,18 @@ def keys_of(hits: Hits) -> Keys:
     bits = np.ascontiguousarray(hits.scores).view(np.int32)
     ordered: NDArray[np.int32] = np.where(bits == _MINUS_ZERO, np.int32(0), bits ^ ((bits >> 31) & _ALL_BUT_SIGN))
     return np.where(hits.rows == NO_ROW, NO_KEY, (ordered.astype(np.int64) << 32) | (LARGEST_ROW - hits.rows))
+
+
+def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
+    """Return the k best of several parts' hits for each query, by score, then row: what the whole would have found.
+
+    Args:
+        parts: with no row in common, each of shape (Q, anything).
+        n_queries: Q.
+        k: results.
+    """
+    keys = np.concatenate([np.empty((n_queries, 0), dtype=np.int64), *map(keys_of, parts)], axis=1)
+    return best_hits(keys, k)
 
 
 @kernel

@@ -14,10 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from wikidx.corpora.errors import IdxError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.failures import device_errors
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import ReadableArray
 
@@ -72,7 +71,7 @@ def load_parts(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> li
     parts = []
     for device, here in zip(devices, equal_ranges(len(rows), len(devices)), strict=True):
         if here:
-            with _failures_named(device):
+            with _errors_of(device):
                 vectors = torch.empty((len(here), rows.shape[1]), dtype=dtype, device=device)
                 _copy(rows, here, vectors)
             low, high = np.searchsorted(missing, (here.start, here.stop))
@@ -91,7 +90,7 @@ class Part:
     @torch.inference_mode()
     def search(self, queries: Vectors, k: int) -> Keys:
         """Return the k best of these rows for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
-        with _failures_named(str(self._device)):
+        with _errors_of(str(self._device)):
             factors, scales = self.factors(queries)
             best = Best(k, scales)
             for start, scores in self.tiles(factors, len(queries)):
@@ -158,14 +157,7 @@ def _copy(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
         torch.cuda.synchronize(target.device)
 
 
-@contextlib.contextmanager
-def _failures_named(device: str) -> Iterator[None]:
+def _errors_of(device: str) -> contextlib.AbstractContextManager[None]:
     """Translate what torch raises when a device has too little memory or has failed."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise IdxError(
-            f"exact search ran out of memory on {device}: end other programs there, name more GPUs (--device cuda:0,1), or --device cpu"
-        ) from error
-    except RuntimeError as error:
-        raise IdxError(f"exact search failed on {device} ({first_line(error)}): start again, or with --device cpu") from error
+    advice = "end other programs there, or name more GPUs (--device cuda:0,1)"
+    return device_errors(device, "exact search", advice, aftermath="; start again, or with --device cpu")

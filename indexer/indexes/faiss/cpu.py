@@ -14,20 +14,16 @@ import numpy as np
 
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactDamaged, InputError
-from wikidx.corpora.progress import amount
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
 from wikidx.indexer.indexes.kinds import IndexBuild, OpenOptions
-from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.page_checks import CheckedFile, CheckedFiles, save_array
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 from wikidx.indexer.vectors.file import MISSING
 
 from .index import Contents, FaissIndex, contents_of
 from .library import INDEX_FILE, damage_named, load_faiss, read_mapped
-from .row_range import flat_range, ivf_range, places_of, with_vectors
-
-_ID_BYTES = 8
+from .row_range import ID_BYTES, check_memory, flat_range, ivf_range, places_of, with_vectors
 
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
 
@@ -89,7 +85,7 @@ def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapp
         ArtifactDamaged: what is not lists is damaged.
     """
     faiss = load_faiss()
-    lists, entry_bytes = faiss.downcast_InvertedLists(index.invlists).lists, index.code_size + _ID_BYTES
+    lists, entry_bytes = faiss.downcast_InvertedLists(index.invlists).lists, index.code_size + ID_BYTES
     there = [lists.at(number) for number in range(index.nlist)]
     starts = np.array([some.offset for some in there], dtype=np.int64)
     stops = starts + np.array([some.size * entry_bytes for some in there], dtype=np.int64)
@@ -175,12 +171,7 @@ def read_missing(path: Path, manifest: Manifest) -> Rows:
 
 def _for_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
     """Return an inverted file of product-quantised codes in the order in which FAISS scans them fastest."""
-    needed, available = mapped.ntotal * (mapped.code_size + _ID_BYTES), available_bytes()
-    if needed > available:
-        raise InputError(
-            f"opening {path} takes {amount(needed)} of memory ({mapped.ntotal:,} vectors × {mapped.code_size + _ID_BYTES} bytes), of which "
-            f"{amount(available)} can be had: use an index that stays on the disk, of kind ivf or sq8"
-        )
+    check_memory(path, mapped.ntotal, mapped.code_size + ID_BYTES, "use an index that stays on the disk, of kind ivf or sq8")
     with damage_named(path / INDEX_FILE):
         index = load_faiss().IndexIVFPQFastScan(mapped)
     index.referenced_objects = [mapped]  # it has the lists' centroids

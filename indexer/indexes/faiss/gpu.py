@@ -22,13 +22,14 @@ from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.corpora.progress import amount
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Placement, Scores, Vectors
+from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import Load, free_on_gpus, gpu_numbers, place
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
-from .index import FaissIndex, best_of, contents_of
+from .index import FaissIndex, contents_of
 from .library import INDEX_FILE, load_faiss, reason
 from .row_range import with_vectors, without_lists
 
@@ -117,25 +118,13 @@ class _Workers:
     def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
         with self._lock, _failures_named(self._name):
             found = list(self._threads.map(lambda parts: [_search_part(part, queries, k, settings) for part in parts], self._parts))
-        return merged([hits for share in found for hits in share], k)
+        best = merge_hits([hits for share in found for hits in share], len(queries), k)
+        return best.scores, best.rows
 
 
-def merged(found: Sequence[tuple[Scores, Places]], k: int) -> tuple[Scores, Places]:
-    """Return the k best of several lists for each query, by score, then place.
-
-    Args:
-        found: scores and places of each list, shape (Q, anything); place -1 where there is none.
-        k: results, at most as many as all lists have places.
-    """
-    scores = np.concatenate([scores for scores, _ in found], axis=1)
-    places = np.concatenate([places for _, places in found], axis=1)
-    best = best_of(Hits(places, np.where(places < 0, np.float32(-np.inf), scores)), k)
-    return best.scores, best.rows
-
-
-def _search_part(part: Part, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+def _search_part(part: Part, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
     scores, places = part.search(queries, k, settings)
-    return scores, np.where(places < 0, places, places + part.first_place)
+    return Hits(np.where(places < 0, places, places + part.first_place), scores)
 
 
 def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401

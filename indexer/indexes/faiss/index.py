@@ -24,6 +24,7 @@ from wikidx.indexer.base import (
     checked_queries,
     no_hits,
 )
+from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.vectors.corpus_vectors import rows_at
 from wikidx.indexer.vectors.rescoring import Rescorer
@@ -140,7 +141,7 @@ class FaissIndex:
         limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors)
         width = min(width + 1, limit)
         found = self._found(queries, width, settings)
-        best = best_of(found, k)
+        best = merge_hits([found], len(queries), k)
         tied = np.flatnonzero(_goes_on(found, k))
         while len(tied) and width < limit:
             width = min(4 * width, limit)
@@ -148,7 +149,7 @@ class FaissIndex:
             for some in _slices(len(tied), width):
                 lines = tied[some]
                 found = self._found(queries[lines], width, settings)
-                best.rows[lines], best.scores[lines] = best_of(found, k)
+                best.rows[lines], best.scores[lines] = merge_hits([found], len(lines), k)
                 unfinished.append(lines[_goes_on(found, k)])
             tied = np.concatenate(unfinished)
         return best
@@ -161,7 +162,7 @@ class FaissIndex:
                 "build them again, or set refine to 0"
             )
         rows = self._found(queries, width, settings).rows
-        return best_of(Hits(rows, self._rescorer.scores(queries, rows)), k)
+        return merge_hits([Hits(rows, self._rescorer.scores(queries, rows))], len(queries), k)
 
 
 def _slices(n_queries: int, width: int) -> Iterator[slice]:
@@ -175,12 +176,6 @@ def _goes_on(found: Hits, k: int) -> NDArray[np.bool_]:
     last = found.scores[:, -1]
     goes_on: NDArray[np.bool_] = (found.scores[:, k - 1] == last) & np.isfinite(last)
     return goes_on
-
-
-def best_of(found: Hits, k: int) -> Hits:
-    """Return the k best of each line, by score, then row."""
-    order = np.lexsort((found.rows, -found.scores), axis=-1)[:, :k]
-    return Hits(np.take_along_axis(found.rows, order, axis=1), np.take_along_axis(found.scores, order, axis=1))
 
 
 def contents_of(manifest: Manifest, missing: Rows, *, largest_nprobe: int | None = None) -> Contents:

@@ -16,7 +16,7 @@ from wikidx.indexer.machine.memory import available_bytes
 from .index import Contents
 from .library import damage_named, load_faiss
 
-_ID_BYTES = 8
+ID_BYTES = 8  # of a row, beside its code in a list
 
 
 def places_of(rows: range, missing: Rows) -> range:
@@ -37,7 +37,7 @@ def flat_range(path: Path, mapped: Any, places: range) -> Any:  # noqa: ANN401
         InputError: there is too little memory.
     """
     faiss = load_faiss()
-    _check_memory(path, len(places), mapped.code_size)
+    check_memory(path, len(places), mapped.code_size)
     if isinstance(mapped, faiss.IndexFlat):
         part = faiss.IndexFlat(mapped.d, mapped.metric_type)
     else:
@@ -57,7 +57,7 @@ def ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
         ArtifactDamaged: FAISS cannot read the lists.
     """
     faiss = load_faiss()
-    _check_memory(path, len(rows), mapped.code_size + _ID_BYTES)
+    check_memory(path, len(rows), mapped.code_size + ID_BYTES)
     part = without_lists(mapped)
     with damage_named(path):
         mapped.copy_subset_to(part, faiss.InvertedLists.SUBSET_TYPE_ID_RANGE, rows.start, rows.stop)
@@ -78,10 +78,11 @@ def without_lists(index: Any) -> Any:  # noqa: ANN401
     return empty
 
 
-def _check_memory(path: Path, n_vectors: int, vector_bytes: int) -> None:
+def check_memory(path: Path, n_vectors: int, vector_bytes: int, advice: str = "use more shards, or a node with more memory") -> None:
+    """Raise ``InputError`` unless vectors of an index fit into the memory that is left."""
     needed, available = n_vectors * vector_bytes, available_bytes()
     if needed > available:
         raise InputError(
-            f"opening {n_vectors:,} vectors of {path} takes {amount(needed)} of memory, of which {amount(available)} can be had: "
-            "use more shards, or a node with more memory"
+            f"opening {path} takes {amount(needed)} of memory ({n_vectors:,} vectors × {vector_bytes} bytes), of which "
+            f"{amount(available)} can be had: {advice}"
         )

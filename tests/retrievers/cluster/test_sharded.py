@@ -19,10 +19,11 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
 from wikidx.indexer.build import build_index, open_rescorer, open_vector_index
 from wikidx.indexer.catalog import check_identity, index_identity
+from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.retrievers.base import NotSearched
 from wikidx.retrievers.cancellation import while_wanted
-from wikidx.retrievers.cluster.sharded import ShardedIndex, merge
+from wikidx.retrievers.cluster.sharded import ShardedIndex
 from wikidx.retrievers.errors import ShardUnavailable
 
 N = 150
@@ -177,7 +178,7 @@ def test_ranges_make_up_all_rows() -> None:
 def test_merging_orders_by_score_then_row() -> None:
     first = Hits(np.array([[5, 2, -1], [-1, -1, -1]]), np.array([[3.0, -0.5, -np.inf], [-np.inf] * 3], dtype=np.float32))
     second = Hits(np.array([[9, 8], [7, 9]]), np.array([[3.0, 0.0], [-1.0, -2.0]], dtype=np.float32))
-    found = merge([second, first], 2, 4)
+    found = merge_hits([second, first], 2, 4)
     assert found.rows.tolist() == [[5, 9, 8, 2], [7, 9, -1, -1]]
     assert found.scores.tolist() == [[3.0, 3.0, 0.0, -0.5], [-1.0, -2.0, -np.inf, -np.inf]]
-    assert merge([], 2, 1).rows.tolist() == [[-1], [-1]]
+    assert merge_hits([], 2, 1).rows.tolist() == [[-1], [-1]]
