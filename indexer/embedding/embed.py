@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
@@ -134,9 +134,9 @@ def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
     context = get_context("spawn")
     share = _Share(job, todo, context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
     devices = job.resources.devices
-    with processes(len(devices), "embeds", _set_up_device, *share) as pool:
+    with processes(len(devices), "embeds", _start_embedding, share) as embed_on:
         try:
-            running = [pool.submit(_embed_on, device) for device in devices]
+            running = list(map(embed_on, devices))
             while running:
                 running = [future for future in running if not _is_done(future)]
                 _hand_on(share.reports, report)
@@ -160,19 +160,15 @@ def _is_done(future: Future[None]) -> bool:
     return is_done
 
 
-_in_this_process: list[_Share] = []
+def _start_embedding(share: _Share) -> Callable[[str], None]:
+    """Return what a device's process does, given the device."""
+    share.reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
 
+    def embed_on(device: str) -> None:
+        with contextlib.suppress(_Stopped):
+            embed_ranges(share.job, device, share.ranges(), share.report)
 
-def _set_up_device(*share: Any) -> None:  # noqa: ANN401 - the parts of a ``_Share``
-    found = _Share(*share)
-    found.reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
-    _in_this_process.append(found)
-
-
-def _embed_on(device: str) -> None:
-    (share,) = _in_this_process
-    with contextlib.suppress(_Stopped):
-        embed_ranges(share.job, device, share.ranges(), share.report)
+    return embed_on
 
 
 def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:

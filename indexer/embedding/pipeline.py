@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -119,7 +118,7 @@ def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Repor
 def encoded_ranges(model: Encoding, targets: Iterable[Part], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
     """Yield the rows and float32 vectors of tokenised ranges; raises ``IdxError`` if vectors have another dimension."""
     with ThreadPoolExecutor(1) as padding:
-        padded = ahead(padding, partial(_pad, model), _split(targets, batch_tokens), 2)
+        padded = ahead(lambda part: padding.submit(_pad, model, part), _split(targets, batch_tokens), 2)
         yield from _filled(_encoded(model, padded), model.dim, report)
 
 
@@ -137,8 +136,8 @@ def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iter
         return
     _Tokenising(job.spec, job.reopen)  # what is wrong with it is said better by this process
     n_processes = job.resources.n_tokenizing
-    with processes(n_processes, "tokenises", _set_up_tokenising, job.spec, job.reopen) as pool:
-        yield ahead(pool, _tokenised, parts, min(n_processes + 1, _PIECES_AHEAD))
+    with processes(n_processes, "tokenises", _start_tokenising, job.spec, job.reopen) as tokenise:
+        yield ahead(tokenise, parts, min(n_processes + 1, _PIECES_AHEAD))
 
 
 class _Tokenising:
@@ -153,16 +152,9 @@ class _Tokenising:
         return Part(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
 
 
-_in_this_process: list[_Tokenising] = []
-
-
-def _set_up_tokenising(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
+def _start_tokenising(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> _Tokenising:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
-    _in_this_process.append(_Tokenising(spec, reopen))
-
-
-def _tokenised(part: tuple[range, range]) -> Part:
-    return _in_this_process[0](part)
+    return _Tokenising(spec, reopen)
 
 
 def _joined(tokenised: Iterable[Part]) -> Iterator[Part]:

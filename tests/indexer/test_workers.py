@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,28 +30,20 @@ from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile, finished_ranges
 
 
-class AtOnce(Executor):
-    """Does the work when it is submitted, and notes what was submitted."""
-
-    def __init__(self) -> None:
-        self.submitted: list[int] = []
-
-    def submit(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> Future[object]:  # type: ignore[override]
-        future = Future[object]()
-        (item,) = args
-        assert isinstance(item, int)
-        self.submitted.append(item)
-        future.set_result(fn(item))
-        return future
-
-
 @pytest.mark.parametrize("depth", [0, 1, 3, 20])
 def test_work_is_as_far_ahead_as_it_may_be_and_no_further(depth: int) -> None:
-    executor, distances = AtOnce(), []
-    for n, result in enumerate(ahead(executor, lambda item: item * item, range(10), depth)):
+    submitted, distances = list[int](), []
+
+    def submit(item: int) -> Future[int]:
+        submitted.append(item)
+        future = Future[int]()
+        future.set_result(item * item)
+        return future
+
+    for n, result in enumerate(ahead(submit, range(10), depth)):
         assert result == n * n
-        distances.append(len(executor.submitted) - n - 1)
-    assert executor.submitted == list(range(10))
+        distances.append(len(submitted) - n - 1)
+    assert submitted == list(range(10))
     assert distances == [min(depth, 9 - n) for n in range(10)]
 
 
@@ -65,52 +58,56 @@ def test_what_is_not_begun_is_dropped_when_nobody_wants_more() -> None:
         return item
 
     with ThreadPoolExecutor(1) as executor:
-        results: Iterator[int] = ahead(executor, work, iter(range(100)), 50)
+        results: Iterator[int] = ahead(lambda item: executor.submit(work, item), iter(range(100)), 50)
         assert next(results) == 0
         with pytest.raises(InputError, match="the second"):
             next(results)
     assert len(begun) <= 4
 
 
-_set_up_with: list[object] = []
+_made_with: list[object] = []
+
+Call = tuple[Callable[..., Any], tuple[object, ...]]
 
 
-def set_up(*arguments: object) -> None:
-    _set_up_with.extend(arguments)
+def make(*arguments: object) -> Callable[[Call], Any]:
+    """Make what calls functions."""
+    _made_with.extend(arguments)
+    return lambda call: call[0](*call[1])
 
 
-def what_is_set_up(_: int) -> tuple[list[object], int]:
-    return _set_up_with, os.getpid()
+def what_it_was_made_with() -> tuple[list[object], int]:
+    return _made_with, os.getpid()
 
 
-def die(_: int) -> None:
+def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def interrupted(_: int) -> str:
+def interrupted() -> str:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.01)
     return "goes on"
 
 
-def test_processes_are_set_up_and_leave_interrupts_to_the_one_that_started_them() -> None:
-    with processes(2, "tests", set_up, 1, "two") as pool:
-        found, pid = pool.submit(what_is_set_up, 0).result()
+def test_processes_make_their_work_and_leave_interrupts_to_the_one_that_started_them() -> None:
+    with processes(2, "tests", make, 1, "two") as call:
+        found, pid = call((what_it_was_made_with, ())).result()
         assert found == [1, "two"]
         assert pid != os.getpid()
-        assert pool.submit(interrupted, 0).result() == "goes on"
-    assert _set_up_with == []
+        assert call((interrupted, ())).result() == "goes on"
+    assert _made_with == []
 
 
 def test_a_process_that_is_killed_is_said_so() -> None:
     with (
         pytest.raises(IdxError, match="^a process that tests was killed, perhaps for want of memory"),
-        processes(1, "tests", set_up) as pool,
+        processes(1, "tests", make) as call,
     ):
-        pool.submit(die, 0).result()
+        call((die, ())).result()
 
 
-def die_while_it_answers(_: int) -> bytes:
+def die_while_it_answers() -> bytes:
     """Have a thread end this process as soon as the main one writes the result, which is much more than a pipe holds."""
     main = threading.main_thread().ident
     assert main
@@ -125,20 +122,20 @@ def die_while_it_answers(_: int) -> bytes:
 
 
 def test_a_process_that_is_killed_while_it_answers_is_said_so() -> None:
-    with processes(2, "tests", set_up) as pool:
-        dying = pool.submit(die_while_it_answers, 0)
+    with processes(2, "tests", make) as call:
+        dying = call((die_while_it_answers, ()))
         with pytest.raises(IdxError, match="^a process that tests was killed"):
             dying.result(60)
 
 
 def test_what_work_raises_is_raised_here_with_where_it_was() -> None:
-    with processes(1, "tests", set_up) as pool:
+    with processes(1, "tests", make) as call:
         with pytest.raises(ZeroDivisionError) as raised:
-            pool.submit(divmod, 1, 0).result()
+            call((divmod, (1, 0))).result()
         assert "_outcome" in raised.value.__notes__[0]
         with pytest.raises(InputError, match="^the second$"):
-            pool.submit(refuse, "the second").result()
-        assert pool.submit(divmod, 7, 2).result() == (3, 1)
+            call((refuse, ("the second",))).result()
+        assert call((divmod, (7, 2))).result() == (3, 1)
 
 
 def refuse(message: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from wikidx.corpora.passage import Passage
@@ -35,7 +35,7 @@ class Encoder:
         self._spec, self._found, self._home = spec, found, home
         self._loading, self._computing = threading.Lock(), threading.Lock()
         self._loaded: tuple[Tokenizer, Model] | None = None
-        self._pool: Executor | None = None
+        self._tokenise: Callable[[Sequence[Passage]], Future[Tokens]] | None = None
         self._until_killed = contextlib.ExitStack()  # the processes that tokenise live as long as this one
 
     def node(self) -> str:
@@ -46,10 +46,11 @@ class Encoder:
         """Return the vectors of a range, float32 of shape (len(rows), dim), and how many tokens it has; raises as ``embed_ranges`` does."""
         with explain_device_errors(self._found.devices[0], self._found, aftermath="; the finished vectors are kept"):
             tokenizer, model = self._load()
-            if self._pool is None:
+            if self._tokenise is None:
                 tokens = tokenizer.passages(passages)
             else:
-                tokens = joined(list(self._pool.map(_tokenise, [passages[part.start : part.stop] for part in pieces(range(len(rows)))])))
+                parts = [self._tokenise(passages[part.start : part.stop]) for part in pieces(range(len(rows)))]
+                tokens = joined([part.result() for part in parts])
             with self._computing:
                 ((_, vectors),) = encoded_ranges(model, [Part(rows, rows, tokens)], self._found.batch_tokens, lambda *done: None)
         return vectors, int(tokens.lengths().sum())
@@ -62,22 +63,15 @@ class Encoder:
                 model = Model(self._spec, "passage", self._found.devices[0], self._found.precision.computed)
                 tokenizer = Tokenizer(self._spec, "passage")
                 if self._found.n_tokenizing:
-                    pool = processes(self._found.n_tokenizing, "tokenises", _set_up_tokenizing, self._spec)
-                    self._pool = self._until_killed.enter_context(pool)
+                    tokenising = processes(self._found.n_tokenizing, "tokenises", _start_tokenising, self._spec)
+                    self._tokenise = self._until_killed.enter_context(tokenising)
                 self._loaded = tokenizer, model
             return self._loaded
 
 
-_in_this_process: list[Tokenizer] = []
-
-
-def _set_up_tokenizing(spec: EncoderSpec) -> None:
+def _start_tokenising(spec: EncoderSpec) -> Callable[[Sequence[Passage]], Tokens]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
-    _in_this_process.append(Tokenizer(spec, "passage"))
-
-
-def _tokenise(passages: Sequence[Passage]) -> Tokens:
-    return _in_this_process[0].passages(passages)
+    return Tokenizer(spec, "passage").passages
 
 
 def set_up(home: Path, share: Share | None) -> None:

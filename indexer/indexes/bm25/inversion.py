@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,7 +106,10 @@ def read_piece(folder: Path, n: int) -> Piece:
 
 def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:
     """Yield inverted blocks in order, while threads work on those that follow."""
-    with ThreadPoolExecutor(n_threads()) as pool, closing(ahead(pool, partial(_block, store), blocks, n_threads())) as inverted:
+    with (
+        ThreadPoolExecutor(n_threads()) as pool,
+        closing(ahead(lambda n: pool.submit(_block, store, n), blocks, n_threads())) as inverted,
+    ):
         yield from zip(blocks, inverted, strict=True)
 
 
