@@ -28,7 +28,6 @@ from .naming import IndexName, encoder_spec, parse_index_name
 from .page_checks import build_checked
 from .vectors.corpus_vectors import CorpusVectors, corpus_vectors
 from .vectors.file import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
-from .vectors.rescoring import Rescorer
 
 AnyIndex = LexicalIndex | VectorIndex
 
@@ -186,23 +185,20 @@ def open_vector_index(
     manifest = ref.manifest(store.fingerprint)
     if not ref.name.kind:
         return open_exact(ref.path, manifest, device=device, rows=rows)
-    vectors = _corpus_vectors(ref.vectors, store.fingerprint) if ref.vectors.is_built else None
+    vectors = open_vectors(corpus, name, store)
     options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)
     index: VectorIndex = ref.kind.open(ref.path, manifest, options)
     return index
 
 
-def open_rescorer(corpus: str, name: str, store: PassageStore | IndexIdentity) -> Rescorer | None:
-    """Map the vectors that an index searches or was made of, for scoring given rows exactly; None if they are not there any more.
+def open_vectors(corpus: str, name: str, store: PassageStore | IndexIdentity) -> CorpusVectors | None:
+    """Map the vectors that an index searches or was made of; None if they are not there any more.
 
     Raises:
         ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
     """
     ref = index_ref(corpus, name).vectors
-    if not ref.is_built:
-        return None
-    vectors = _corpus_vectors(ref, store.fingerprint)
-    return Rescorer(vectors.array, vectors.missing)
+    return _corpus_vectors(ref, store.fingerprint) if ref.is_built else None
 
 
 def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:

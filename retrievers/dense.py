@@ -15,7 +15,7 @@ _MAX_KEPT = 8192  # query vectors
 
 
 class ExactScores(Protocol):
-    """Scores given rows by the vectors that were embedded; see ``indexer.vectors.rescoring.Rescorer``."""
+    """Scores given rows by the vectors that were embedded; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return float32 scores of rows, both of shape (Q, C), for query vectors; -inf for row -1 and rows without a vector."""

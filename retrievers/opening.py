@@ -138,13 +138,13 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:
     """Open one retriever over a store; raises as ``open_searcher`` does."""
-    from wikidx.indexer.build import open_lexical_index, open_rescorer, open_vector_index
+    from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
 
     if name in INDEXES:
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
     logger.info("%s: %s", name, index.placement.reason)
-    return DenseRetriever(open_query_encoder(corpus, name, device=device), index, open_rescorer(corpus, name, store))
+    return DenseRetriever(open_query_encoder(corpus, name, device=device), index, open_vectors(corpus, name, store))
 
 
 def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder:

@@ -7,7 +7,7 @@ import ctypes
 import queue
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import wait
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -136,9 +136,11 @@ def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
     devices = job.resources.devices
     with processes(len(devices), "embeds", _start_embedding, share) as embed_on:
         try:
-            running = list(map(embed_on, devices))
+            running = set(map(embed_on, devices))
             while running:
-                running = [future for future in running if not _is_done(future)]
+                done, running = wait(running, timeout=0)
+                for future in done:
+                    future.result()  # raises what stopped the device
                 _hand_on(share.reports, report)
         finally:
             share.stop()
@@ -150,14 +152,6 @@ def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
     with contextlib.suppress(queue.Empty):
         while (seconds := until - time.monotonic()) > 0:
             report(*reports.get(timeout=seconds))
-
-
-def _is_done(future: Future[None]) -> bool:
-    """Return whether a device has finished; raises what it raised."""
-    is_done = future.done()
-    if is_done:
-        future.result()
-    return is_done
 
 
 def _start_embedding(share: _Share) -> Callable[[str], None]:

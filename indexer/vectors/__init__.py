@@ -1,5 +1,5 @@
 """Vectors of a corpus on disk.
 
-file       written, resumed, opened        corpus_vectors  the same, as indexes are built from them
-rescoring  exact scores of given rows
+file            written, and resumed
+corpus_vectors  finished: read, and given rows scored exactly
 """

@@ -1,6 +1,6 @@
-"""The finished vectors of an encoder over a corpus, mapped: what is searched exactly, and what indexes are built from.
+"""The finished vectors of an encoder over a corpus, mapped: searched exactly, read to build indexes, and to score what these find.
 
-Builds read them a batch at a time, never all at once, those of missing rows left out.
+Builds read them a batch at a time, never all at once, those of missing rows left out. If the files are replaced, mapped ones stay.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import numpy as np
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactDamaged
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Stored, Vectors
+from wikidx.indexer.base import Scores, Stored, Vectors
 from wikidx.indexer.page_checks import CheckedArray, CheckedFiles
 
 from .file import MISSING, VECTORS
 
 BATCH_ROWS = 16_384
+_CANDIDATES_AT_ONCE = 32_768  # that are scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,39 @@ class CorpusVectors:
             vectors = self.array[rows].astype(np.float32, copy=False)
         self.array.release()
         return vectors
+
+    def scores(self, queries: Vectors, rows: Rows) -> Scores:
+        """Return the exact inner product of each query with the vectors of its rows.
+
+        Args:
+            queries: float32, shape (Q, dim).
+            rows: int64, shape (Q, C); -1 where there is none.
+
+        Returns:
+            float32, shape (Q, C); -inf where there is no row, or one that has no vector.
+
+        Raises:
+            ArtifactDamaged: a vector is damaged.
+        """
+        scores = np.full(rows.shape, -np.inf, dtype=np.float32)
+        width = min(max(1, rows.shape[1]), _CANDIDATES_AT_ONCE)
+        n_queries = max(1, _CANDIDATES_AT_ONCE // width)
+        for first in range(0, len(rows), n_queries):
+            for start in range(0, rows.shape[1], width):
+                some = np.s_[first : first + n_queries, start : start + width]
+                self._score(queries[first : first + n_queries], rows[some], scores[some])
+        scores[(rows < 0) | np.isin(rows, self.missing)] = -np.inf
+        return scores
+
+    def _score(self, queries: Vectors, rows: Rows, scores: Scores) -> None:
+        """Write the scores of so few candidates that their vectors are held in memory together; anything for row -1."""
+        wanted, places = np.unique(rows, return_inverse=True)
+        n_none = int(np.searchsorted(wanted, 0))
+        if n_none == len(wanted):
+            return
+        vectors = self.array[wanted[n_none:]].astype(np.float32, copy=False)
+        for line, (query, found) in enumerate(zip(queries, places.reshape(rows.shape), strict=True)):
+            scores[line] = vectors[found - n_none] @ query
 
 
 def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:

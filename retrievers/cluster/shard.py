@@ -14,7 +14,7 @@ import numpy as np
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
-from wikidx.indexer.build import open_rescorer, open_vector_index
+from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import IndexIdentity, check_identity
 from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pinned
 from wikidx.indexer.machine.threads import limit_threads, n_threads
@@ -107,7 +107,7 @@ class OpenRange:
         corpus, name, identity, rows, device = holding
         check_identity(corpus, name, identity)
         self._index = open_vector_index(corpus, name, identity, device=device, rows=rows)
-        self._exact = open_rescorer(corpus, name, identity)
+        self._exact = open_vectors(corpus, name, identity)
         check_identity(corpus, name, identity)  # it was that one all the while
         self.description = Description(self._index.dim, dict(self._index.parameters))
         self._warm_up(holding)

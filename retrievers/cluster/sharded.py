@@ -96,7 +96,7 @@ class ShardedIndex:
         return merge_hits([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
-        """Return exact scores of given rows; see ``indexer.vectors.rescoring.Rescorer``. Raises as ``search`` does."""
+        """Return exact scores of given rows; see ``indexer.vectors.corpus_vectors.CorpusVectors``. Raises as ``search`` does."""
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         calls, places = {}, {}
         for here, shard in self._shards:

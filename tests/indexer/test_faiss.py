@@ -344,7 +344,7 @@ def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypa
     queries, params = clustered(40, DIM, 1), SearchParams(nprobe=32, refine=20)
     expected = index.search(queries, 10, params)
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.index._PLACES_AT_ONCE", 7 * 200)
-    monkeypatch.setattr("wikidx.indexer.vectors.rescoring._CANDIDATES_AT_ONCE", 90)  # not even those of one query
+    monkeypatch.setattr("wikidx.indexer.vectors.corpus_vectors._CANDIDATES_AT_ONCE", 90)  # not even those of one query
     found = index.search(queries, 10, params)
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)

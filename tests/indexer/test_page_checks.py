@@ -18,7 +18,7 @@ from wikidx.corpora.errors import ArtifactDamaged
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import SearchParams
-from wikidx.indexer.build import build_index, open_rescorer, open_vector_index
+from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.catalog import index_manifest, index_path
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from wikidx.indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
@@ -143,7 +143,7 @@ def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
 
 def test_a_damaged_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
     path, place = place_of_row(4_321)
-    index, rescorer = open_vector_index("made", ENCODER, store), open_rescorer("made", ENCODER, store)
+    index, rescorer = open_vector_index("made", ENCODER, store), open_vectors("made", ENCODER, store)
     assert rescorer is not None
     flip(path, place)
     with pytest.raises(ArtifactDamaged, match=path.name):
@@ -167,7 +167,7 @@ def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageSt
         build_index("made", f"{ENCODER}-{kind}", store)
     opened = {name: open_vector_index("made", name, store) for name in (ENCODER, *(f"{ENCODER}-{kind}" for kind in kinds))}
     untouched = {name: open_vector_index("made", name, store).search(QUERIES, 10) for name in opened}
-    rescorer = open_rescorer("made", ENCODER, store)
+    rescorer = open_vectors("made", ENCODER, store)
     assert rescorer is not None
     put_vectors(store, clustered(N, DIM, 7))
     for kind in kinds:

@@ -13,7 +13,6 @@ from wikidx.corpora.artifacts.manifest import Manifest, Recipe
 from wikidx.indexer.base import Stored
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
-from wikidx.indexer.vectors.rescoring import Rescorer
 
 
 @pytest.fixture(params=["float32", "float16"])
@@ -35,15 +34,14 @@ def test_scores_are_the_products_with_the_rows_named(vectors: CorpusVectors, mon
         -np.inf,
         np.einsum("qd,qcd->qc", queries.astype(np.float64), stored[rows].astype(np.float64)),
     )
-    np.testing.assert_allclose(Rescorer(vectors.array, vectors.missing).scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr("wikidx.indexer.vectors.rescoring._CANDIDATES_AT_ONCE", 70)  # two queries at a time
-    np.testing.assert_allclose(Rescorer(vectors.array, vectors.missing).scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(vectors.scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr("wikidx.indexer.vectors.corpus_vectors._CANDIDATES_AT_ONCE", 70)  # two queries at a time
+    np.testing.assert_allclose(vectors.scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_vectors_replaced_later_are_not_mixed_with_those_that_were_opened(vectors: CorpusVectors) -> None:
     queries, rows = clustered(1, 8, 1), np.arange(1000)[np.newaxis]
-    expected = Rescorer(vectors.array, vectors.missing).scores(queries, rows)
-    rescorer = Rescorer(vectors.array, vectors.missing)
+    expected = vectors.scores(queries, rows)
     VectorFile(vectors.folder, 1000, vectors.stored).path.unlink()
     VectorFile(vectors.folder, 1000, vectors.stored).write(range(1000), np.zeros((1000, 8), dtype=np.float32))
-    np.testing.assert_array_equal(rescorer.scores(queries, rows), expected)
+    np.testing.assert_array_equal(vectors.scores(queries, rows), expected)

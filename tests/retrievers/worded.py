@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.indexes.exact.index import ExactIndex
-from wikidx.indexer.vectors.rescoring import Rescorer
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 from wikidx.retrievers.dense import DenseRetriever
 
 DIM = 24
@@ -49,4 +50,5 @@ def dense_over(store: PassageStore, *, missing: Sequence[int] = (), dtype: str =
     vectors = WordEncoder().encode_passages(list(store.read())).astype(dtype)
     vectors[list(missing)] = 0
     without = np.array(missing, dtype=np.int64)
-    return DenseRetriever(WordEncoder(), ExactIndex(vectors, missing=without), Rescorer(vectors, without))
+    exact = CorpusVectors(Path(), vectors, "float32", without, "")  # type: ignore[arg-type]  # an array that is not checked
+    return DenseRetriever(WordEncoder(), ExactIndex(vectors, missing=without), exact)

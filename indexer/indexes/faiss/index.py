@@ -27,7 +27,6 @@ from wikidx.indexer.base import (
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.vectors.corpus_vectors import rows_at
-from wikidx.indexer.vectors.rescoring import Rescorer
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
@@ -74,9 +73,6 @@ class FaissIndex:
             largest_k: the most results ``search`` can give; None for no limit.
         """
         self._contents, self._opening, self._search = contents, opening, search
-        self._rescorer = None
-        if opening.vectors is not None and "refine" in contents.parameters:
-            self._rescorer = Rescorer(opening.vectors.array, opening.vectors.missing)
         self._largest_k = largest_k
         self.dim, self.parameters, self.placement = contents.dim, contents.parameters, placement
 
@@ -156,13 +152,14 @@ class FaissIndex:
 
     def _rescored(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
         """Return the k best of ``width`` candidates by their exact scores."""
-        if self._rescorer is None:
+        vectors = self._opening.vectors
+        if vectors is None:
             raise InputError(
                 f"'{self._opening.name}' rescores what it finds from the vectors it was built from, which are not there any more: "
                 "build them again, or set refine to 0"
             )
         rows = self._found(queries, width, settings).rows
-        return merge_hits([Hits(rows, self._rescorer.scores(queries, rows))], len(queries), k)
+        return merge_hits([Hits(rows, vectors.scores(queries, rows))], len(queries), k)
 
 
 def _slices(n_queries: int, width: int) -> Iterator[slice]:

@@ -17,7 +17,7 @@ from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
-from wikidx.indexer.build import build_index, open_rescorer, open_vector_index
+from wikidx.indexer.build import build_index, open_vectors, open_vector_index
 from wikidx.indexer.catalog import check_identity, index_identity
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.machine.threads import equal_ranges
@@ -93,7 +93,7 @@ def test_candidates_are_those_of_the_whole_index(store: PassageStore, vectors: n
     whole, sharded, exact = (
         open_vector_index("made", name, store),
         sharded_vectors(name, (40, 41, 100)),
-        open_rescorer("made", "minilm", store),
+        open_vectors("made", "minilm", store),
     )
     assert exact is not None
     asked = questions(vectors, 3, 20)
@@ -110,7 +110,7 @@ def test_candidates_are_those_of_the_whole_index(store: PassageStore, vectors: n
 @quickly
 @given(bounds=borders, seed=st.integers(0, 5))
 def test_given_rows_are_scored_where_they_are(store: PassageStore, vectors: np.ndarray, bounds: list[int], seed: int) -> None:
-    exact, sharded = open_rescorer("made", "minilm", store), sharded_vectors("minilm", bounds)
+    exact, sharded = open_vectors("made", "minilm", store), sharded_vectors("minilm", bounds)
     assert exact is not None
     asked, rng = questions(vectors, seed, 4), np.random.default_rng(seed)
     rows = rng.integers(-1, N, (len(asked), 9))
