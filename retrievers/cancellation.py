@@ -9,13 +9,20 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from .base import NotSearched
 from .errors import DeadlineExceeded
 
-_IS_WANTED: ContextVar[Callable[[], bool] | None] = ContextVar("is_wanted", default=None)
-_UNTIL: ContextVar[float] = ContextVar("until", default=math.inf)
-_LOST: ContextVar[set[NotSearched] | None] = ContextVar("lost", default=None)
+
+class _Bounds(NamedTuple):
+    is_wanted: Callable[[], bool]
+    until: float
+    lost: set[NotSearched] | None
+
+
+_NONE = _Bounds(lambda: True, math.inf, None)
+_BOUNDS = ContextVar("bounds", default=_NONE)
 
 
 @contextlib.contextmanager
@@ -27,23 +34,21 @@ def while_wanted(is_wanted: Callable[[], bool], until: float = math.inf, lost: s
         until: when the answer must be there, on the clock of ``time.monotonic``.
         lost: takes the rows of a cluster that nobody can search just now, which are left out; None: without them the search fails.
     """
-    asked, ends, left_out = _IS_WANTED.set(is_wanted), _UNTIL.set(until), _LOST.set(lost)
+    before = _BOUNDS.set(_Bounds(is_wanted, until, lost))
     try:
         yield
     finally:
-        _IS_WANTED.reset(asked)
-        _UNTIL.reset(ends)
-        _LOST.reset(left_out)
+        _BOUNDS.reset(before)
 
 
 def wanted_until() -> float:
     """Return when the answer must be there, on the clock of ``time.monotonic``; infinity if nobody has said."""
-    return _UNTIL.get()
+    return _BOUNDS.get().until
 
 
 def lost_rows() -> set[NotSearched] | None:
     """Return the set for rows that are left out; None if all have to be searched."""
-    return _LOST.get()
+    return _BOUNDS.get().lost
 
 
 def check_wanted() -> None:
@@ -52,6 +57,5 @@ def check_wanted() -> None:
     Raises:
         DeadlineExceeded: nobody waits for it any more.
     """
-    is_wanted = _IS_WANTED.get()
-    if is_wanted is not None and not is_wanted():
+    if not _BOUNDS.get().is_wanted():
         raise DeadlineExceeded("the search was ended: nobody waits for it any more")

@@ -5,8 +5,7 @@ workers    several processes on one port                      running  one proce
 front      every request: key, refusals, log, counts          pages    FastAPI's application: all paths
 searching  /v1/search and /retrieve                           models   what their bodies may hold
 catalog    what is served: opened behind the port, its state  opened   stores, retrievers and searchers that are open
-parts      one store or index of these                        metrics  counts and times, added up over the processes
-batcher    a thread that searches for all who wait
+batcher    a thread that searches for all who wait            metrics  counts and times, added up over the processes
 api_key    what requests must bring                           access_log  a line a request
 page/      the search page at /                               documentation  the page at /docs
 """

@@ -6,15 +6,12 @@ answered all the same. At most ``MAX_WAITING`` lines wait for it, further ones a
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from logging.handlers import QueueHandler, QueueListener
-from queue import SimpleQueue
 from typing import Any
 
 import orjson
@@ -23,27 +20,13 @@ MAX_WAITING = 10_000
 _END_S = 2.0  # a reader that has stopped does not hold up the end of the process for longer
 
 
-class _Listener(QueueListener):
-    """Writes to the descriptor of standard output, past its buffer, whose lock a thread that waits for a reader would hold at exit."""
-
-    def handle(self, record: logging.LogRecord) -> None:
-        """Write lines; they are lost if standard output is closed or its disk is full: the server is worth more than its log."""
-        lines = memoryview(record.msg)  # type: ignore[arg-type]  # bytes
-        with suppress(OSError):
-            while lines:
-                lines = lines[os.write(sys.stdout.fileno(), lines) :]
-
-
 class AccessLog:
-    """Collects lines and writes them; switched off, it does nothing."""
+    """Collects lines and has them written; switched off, it does nothing."""
 
     def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
         self._lines = list[bytes]()
-        self._queue = SimpleQueue[Any]()
-        self._handler, self._listener = QueueHandler(self._queue), _Listener(self._queue)
-        if is_on:
-            self._listener.start()
+        self._writing: threading.Thread | None = None
 
     def add(self, scope: Mapping[str, Any], status: int, n_bytes: int, seconds: float) -> None:
         """Note a request that was answered."""
@@ -63,18 +46,30 @@ class AccessLog:
         self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
     def flush(self) -> None:
-        """Hand over what was noted, unless what was handed over before still waits."""
-        if self._lines and self._queue.empty():
+        """Hand over what was noted, unless what was handed over before is still being written."""
+        if self._lines and not (self._writing and self._writing.is_alive()):
             self._hand_over()
 
     def close(self) -> None:
         """Write what waits, as far as standard output takes it within two seconds."""
         if self._is_on:
-            self._hand_over()
-            ending = threading.Thread(target=self._listener.stop, daemon=True)
-            ending.start()
-            ending.join(_END_S)
+            self._hand_over().join(_END_S)
 
-    def _hand_over(self) -> None:
-        self._handler.enqueue(logging.makeLogRecord({"msg": b"".join(self._lines)}))
-        self._lines = []
+    def _hand_over(self) -> threading.Thread:
+        lines, self._lines = b"".join(self._lines), []
+        self._writing = threading.Thread(target=_write, args=(lines, self._writing), daemon=True)
+        self._writing.start()
+        return self._writing
+
+
+def _write(lines: bytes, before: threading.Thread | None) -> None:
+    """Write lines, behind those of the thread before; they are lost if standard output is closed or its disk is full.
+
+    They go to its descriptor, past its buffer, whose lock a thread that waits for a reader would hold at exit.
+    """
+    if before is not None:
+        before.join()
+    left = memoryview(lines)
+    with suppress(OSError):  # the server is worth more than its log
+        while left:
+            left = left[os.write(sys.stdout.fileno(), left) :]

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import NamedTuple
 
 from wikidx.corpora.errors import IdxError
 from wikidx.retrievers.base import NotSearched, Ranking, Searcher
@@ -64,15 +63,8 @@ class Search:
         return self.searcher is other.searcher and self.options == other.options and (self.lost is None) == (other.lost is None)
 
 
-class Taken(NamedTuple):
-    """What no longer waits: what is searched now, and what is not searched at all."""
-
-    batch: list[Search]
-    dropped: list[Search]
-
-
-def take(waiting: deque[Search], joined: int, now: float) -> Taken:
-    """Take the oldest search that is still of use, and what can be joined with it; what nobody waits for any more is dropped.
+def take(waiting: deque[Search], joined: int, now: float) -> tuple[list[Search], list[Search]]:
+    """Take the oldest search that is still of use, and what can be joined with it, to be searched; and what nobody waits for any more.
 
     Args:
         waiting: the oldest first; what is taken is removed.
@@ -91,7 +83,7 @@ def take(waiting: deque[Search], joined: int, now: float) -> Taken:
         else:
             left.append(search)
     waiting.extendleft(reversed(left))
-    return Taken(batch, dropped)
+    return batch, dropped
 
 
 class Batcher:
@@ -102,9 +94,8 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._incoming: SimpleQueue[Search | None] = SimpleQueue()
         self._n_requests = 0  # waiting or under way
-        self._n_given = self._n_taken = (
-            0  # queries that were ever handed over, counted here, and that no longer wait, counted by the thread
-        )
+        self._n_given = 0  # queries that were ever handed over, counted here, ...
+        self._n_taken = 0  # ... and that no longer wait, counted by the thread
         self._thread = threading.Thread(target=self._work, name="search", daemon=True)
         self._thread.start()
 

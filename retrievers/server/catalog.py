@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from wikidx.corpora.registry import near_names
 from wikidx.retrievers.base import Reranker, Searcher
@@ -16,8 +15,7 @@ from wikidx.retrievers.opening import OpenRetriever, open_reranker
 
 from .batcher import Batcher
 from .metrics import Metrics
-from .opened import Opened
-from .parts import FirstOpened, Name
+from .opened import FirstOpened, Name, Opened
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -46,14 +44,6 @@ class Cluster(Protocol):
         ...
 
 
-class Served(NamedTuple):
-    """One corpus with one retriever, the thread that searches, and what it searches."""
-
-    name: Name
-    batcher: Batcher
-    searcher: Searcher
-
-
 class Catalog:
     """Everything that is served; made in the event loop, opened in a thread.
 
@@ -73,7 +63,6 @@ class Catalog:
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._opened = Opened(settings, first, self._open_retriever)
         self._reranker: Reranker | None = None
-        self._compiled: Sequence[object] = ()
         owners: dict[Name, Batcher] = {}  # of each corpus one thread owns the encoders and vectors; a retriever by words has its own
         self._batchers: dict[Name, Batcher] = {}
         for corpus, retriever in settings.offers:
@@ -87,7 +76,6 @@ class Catalog:
             IdxError: something cannot be opened.
         """
         started = time.monotonic()
-        self._compiled = _compilations()
         if self._settings.reranker is not None:
             self._reranker = open_reranker(self._settings.reranker, device=self._settings.device)
         self.reload()
@@ -108,8 +96,8 @@ class Catalog:
             opened.open(self._reranker)
         self._opened = opened
 
-    def find(self, corpus: str | None, retriever: str | None) -> Served:
-        """Return what serves a corpus by a retriever; the first ones if none is named.
+    def find(self, corpus: str | None, retriever: str | None) -> tuple[Name, Batcher, Searcher]:
+        """Return a corpus with a retriever, the first ones if none is named; the thread that searches; and its searcher.
 
         Raises:
             UnknownNameError: it is not served.
@@ -125,7 +113,7 @@ class Catalog:
         searcher = self._opened.searchers.get((corpus, retriever))
         if searcher is None:
             raise NotReady(f"'{retriever}' over '{corpus}' is being opened: /ready says how far that is", retry_after=1)
-        return Served((corpus, retriever), self._batchers[corpus, retriever], searcher)
+        return (corpus, retriever), self._batchers[corpus, retriever], searcher
 
     @property
     def is_full(self) -> bool:
@@ -147,12 +135,11 @@ class Catalog:
     def readiness(self) -> dict[str, Any]:
         """Return what is open, and what is going on where something is not."""
         n_ready, shards = self._metrics.n_ready(), self.cluster.describe() if self.cluster else []
-        doing = "opening, and compiling the kernels of an installation's first search" if self._compiled else "opening"
         found = {
             "ready": n_ready >= self._settings.workers and all(shard["ready"] for shard in shards),
             "processes": {"ready": n_ready, "all": self._settings.workers},
             "served": [
-                {"corpus": corpus, "retriever": retriever, "state": "ready" if (corpus, retriever) in self._opened.searchers else doing}
+                {"corpus": corpus, "retriever": retriever, "state": "ready" if (corpus, retriever) in self._opened.searchers else "opening"}
                 for corpus, retriever in self._settings.offers
             ],
         }
@@ -172,13 +159,3 @@ class Catalog:
             batcher.stop()
         if self.cluster is not None:
             self.cluster.stop()
-
-
-def _compilations() -> Sequence[object]:
-    """Return a list that grows whenever numba compiles something, which it does once in an installation."""
-    from numba.core import event
-
-    compiled = event.RecordingListener()
-    event.register("numba:compile", compiled)
-    found: Sequence[object] = compiled.buffer
-    return found

@@ -24,7 +24,7 @@ from .access_log import AccessLog
 from .catalog import Catalog, Cluster
 from .front import Front
 from .metrics import Metrics
-from .parts import FirstOpened
+from .opened import FirstOpened
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")

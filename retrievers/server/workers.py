@@ -19,7 +19,7 @@ from types import FrameType
 from wikidx.corpora.errors import IdxError
 from wikidx.indexer.machine.threads import n_threads
 
-from .parts import FirstOpened
+from .opened import FirstOpened
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
