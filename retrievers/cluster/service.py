@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError, StorageError
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import INDEXES
-from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity, index_path
-from wikidx.indexer.embedding.cluster.nodes import check_readable, check_versions, connected, load_ray
+from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity
+from wikidx.indexer.embedding.cluster.nodes import check_versions, connected, load_ray
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
@@ -140,7 +140,6 @@ class ShardService:
         they end, and those before go on. One exchange waits for another.
 
         Raises:
-            StorageError: a node does not see the files.
             InputError: an index cannot be searched in parts, or has fewer rows than there are to be shards; there are not enough GPUs.
             ArtifactError, MissingExtraError, IdxError: a shard cannot be opened; the message names its node.
         """
@@ -178,7 +177,7 @@ class ShardService:
             self._served, self._before = None, []
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return how each shard is, with each replica's node, process, searches, and bytes of memory."""
+        """Return how each shard is, with each replica's node, process, and bytes of memory."""
         generation = self._served
         return [] if generation is None else [_shard_to_json(shard) for shard in generation.shards]
 
@@ -196,7 +195,6 @@ class ShardService:
         for (corpus, name), identity in identities.items():
             if identity.n_rows < self.n_shards:
                 raise InputError(f"'{name}' of '{corpus}' has {identity.n_rows:,} rows: it cannot be cut into {self.n_shards} shards")
-            check_readable(index_path(corpus, name) / "manifest.json")
         if not identities:
             _LOG.warning("nothing that is served is searched by vectors: this process searches it, and no shard is started")
         return identities
@@ -266,7 +264,8 @@ def describe(number: int, replica: Replica, is_ending: Callable[[], bool] = lamb
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         if isinstance(cause, ArtifactError | InputError | StorageError):
-            raise type(cause)(f"{where}: {cause}") from error
+            advice = ": let all nodes see the same data home (IDX_HOME)" if isinstance(cause, ArtifactMissing) else ""
+            raise type(cause)(f"{where}: {cause}{advice}") from error
         raise cause if isinstance(cause, MissingExtraError) else IdxError(f"{where}: {type(cause).__name__}: {cause}") from error
     except ray.exceptions.OutOfMemoryError as error:
         raise IdxError(f"{where}: the node is out of memory: use more shards, or larger nodes") from error
@@ -291,7 +290,7 @@ def _replica_to_json(replica: Replica) -> dict[str, Any]:
     state = replica.state
     if state is None:
         return found
-    return {**found, "process": state.pid, "searches": state.searches, "queries": state.queries, "bytes": state.resident_bytes}
+    return {**found, "process": state.pid, "bytes": state.resident_bytes}
 
 
 def serve(settings: Settings, listening: socket.socket, address: str | None, layout: Layout) -> None:

@@ -85,12 +85,10 @@ class Timed(NamedTuple, Generic[Answer]):
 
 
 class State(NamedTuple):
-    """A shard's process: its number and node, the searches and queries that it was asked, and its memory."""
+    """A shard's process: its number, its node, and its memory."""
 
     pid: int
     node: str
-    searches: int
-    queries: int
     resident_bytes: int
 
 
@@ -152,9 +150,8 @@ class ShardActor:
         limit_threads(max(1, n_threads() // n_per_node))
         os.environ["OMP_NUM_THREADS"] = str(n_threads())  # Ray sets 1, before FAISS is loaded
         self._holdings = holdings
-        self._lock = threading.Lock()  # protects all below
+        self._opening = threading.Lock()
         self._ranges: Mapping[str, OpenRange] = {}
-        self._n_searches = self._n_queries = 0
 
     def describe(self) -> dict[str, Description]:
         """Return what is open; raises what keeps it from being opened, see ``OpenRange``."""
@@ -163,11 +160,7 @@ class ShardActor:
     def search(self, asked: Search) -> Timed[Hits]:
         """Search one range."""
         opened = self._open()[asked.key]
-        found = _timed(lambda: opened.search(asked))
-        with self._lock:
-            self._n_searches += 1
-            self._n_queries += len(asked.vectors)
-        return found
+        return _timed(lambda: opened.search(asked))
 
     def rescore(self, asked: Rescore) -> Timed[Scores]:
         """Score given rows of one range."""
@@ -178,10 +171,10 @@ class ShardActor:
         """Return how it is; raises as ``describe`` does."""
         self._open()
         node = str(load_ray().get_runtime_context().get_node_id())
-        return State(os.getpid(), node, self._n_searches, self._n_queries, _resident_bytes())
+        return State(os.getpid(), node, _resident_bytes())
 
     def _open(self) -> Mapping[str, OpenRange]:
-        with self._lock:
+        with self._opening:
             if not self._ranges:
                 self._ranges = {holding.key: OpenRange(holding) for holding in self._holdings}
             return self._ranges

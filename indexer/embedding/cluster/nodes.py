@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
 
 Result = TypeVar("Result")
 Versions = Mapping[str, str | None]
@@ -218,30 +216,3 @@ def check_versions(expected: Versions | None = None) -> None:
                     f"node {node.address} has {'idx with ' * (name == CODE)}{name} {there.get(name) or 'not at all'}, here is "
                     f"{version or 'none'}: install the same versions on all nodes"
                 )
-
-
-def check_readable(path: Path) -> None:
-    """Check that a file is the same on all nodes.
-
-    Raises:
-        StorageError: a node does not see it, or another one; the message names the node.
-        OSError: it cannot be read here.
-    """
-    where = str(path)
-
-    def digest() -> str | None:
-        import hashlib
-        import pathlib
-
-        try:
-            return hashlib.sha256(pathlib.Path(where).read_bytes()).hexdigest()
-        except OSError:
-            return None
-
-    here = hashlib.sha256(path.read_bytes()).hexdigest()
-    for node, there in on_each_node(digest).items():
-        if there != here:
-            what = "does not see" if there is None else "has another file at"
-            raise StorageError(
-                f"node {node.address} {what} {path}: set IDX_HOME to a folder that all nodes share, or have the same copies of"
-            )

@@ -32,11 +32,11 @@ from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all s
 )
 from tests.runtimes.test_serve import idx_serve
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_identity, index_path
-from wikidx.indexer.embedding.cluster.nodes import check_readable, check_versions, connected, nodes
+from wikidx.indexer.embedding.cluster.nodes import check_versions, connected, nodes
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import NotSearched, Searcher
 from wikidx.retrievers.client import RemoteSearcher
@@ -182,18 +182,12 @@ def test_another_index_on_a_node_is_refused(cluster: Any) -> None:  # noqa: ANN4
     ray.kill(actor)
 
 
-def test_a_file_that_nodes_do_not_share_is_refused(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    with (tmp_path / "token").open("w+") as file:
-        os.dup2(file.fileno(), 900)  # which other processes do not have
-        try:
-            with pytest.raises(
-                StorageError, match=r"node \S+ does not see /proc/self/fd/900: set IDX_HOME to a folder that all nodes share"
-            ):
-                check_readable(Path("/proc/self/fd/900"))
-        finally:
-            os.close(900)
-    with pytest.raises(StorageError, match="has another file at /proc/self/cmdline"):
-        check_readable(Path("/proc/self/cmdline"))
+def test_an_index_that_a_node_does_not_see_is_refused(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    node, holding = nodes()[0], Holding("made", "minilm", index_identity("made", "minilm"), range(20), "cpu")
+    actor = start_actor([holding], node, home=str(tmp_path), n_per_node=1, n_gpus=0)
+    with pytest.raises(ArtifactMissing, match=r"shard 4 on node \S+: nothing is built at .*: let all nodes see the same data home"):
+        describe(4, Replica(0, node, actor))
+    ray.kill(actor)
 
 
 def test_other_versions_are_refused(cluster: Any) -> None:  # noqa: ANN401
