@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
+from wikidx.corpora.validation import options
 
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]
@@ -53,7 +53,7 @@ class Encoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class SearchParams:
     """Search parameters that a request sets, for indexes that are not exact; None leaves one to the index.
 
@@ -63,19 +63,9 @@ class SearchParams:
         refine: candidates for each result that are rescored exactly from the vectors; 0 for none.
     """
 
-    nprobe: int | None = None
-    ef_search: int | None = None
-    refine: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in self.given().items():
-            if isinstance(value, bool) or not isinstance(value, int):  # a request comes from anywhere
-                raise InputError(f"{name} {value!r:.40}: a whole number is needed")
-            smallest = 0 if name == "refine" else 1
-            if value < smallest:
-                raise InputError(f"{name} {value}: at least {smallest} is needed")
-            if value > _LARGEST_PARAM:
-                raise InputError(f"{name} has {len(str(value))} digits: it can be at most {_LARGEST_PARAM:,}")
+    nprobe: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM)] = None
+    ef_search: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM)] = None
+    refine: Annotated[int | None, Field(ge=0, le=_LARGEST_PARAM)] = None
 
     def given(self) -> dict[str, int]:
         """Return the parameters that are set, by name."""
