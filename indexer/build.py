@@ -32,22 +32,13 @@ from .vectors.file import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
 AnyIndex = LexicalIndex | VectorIndex
 
 
-def build_index(
-    corpus: str,
-    name: str,
-    store: PassageStore,
-    *,
-    options: EmbedOptions | None = None,
-    force: bool = False,
-    progress: Progress = silent,
-) -> Manifest:
+def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
     """Build an index of a corpus, unless the same one is there already; a build that was interrupted goes on.
 
     Args:
         corpus: the corpus's name.
-        name: "bm25", an encoder, or an encoder and a kind of index over its vectors.
+        name: "bm25", an encoder, which embeds on the CPU, or an encoder and a kind of index over its vectors.
         store: the corpus's store.
-        options: how an encoder embeds; by default on the CPU.
         force: replace what is there.
         progress: called with (rows done, rows).
 
@@ -58,8 +49,7 @@ def build_index(
     """
     ref = index_ref(corpus, name)
     if not ref.name.kind:
-        options = options or EmbedOptions(device="cpu")
-        return build_vectors(corpus, encoder_spec(name), store, options, force=force, progress=EmbedProgress(progress))
+        return build_vectors(corpus, encoder_spec(name), store, EmbedOptions(device="cpu"), force=force, progress=EmbedProgress(progress))
     recipe, source = _recipe(ref, store)
 
     def write(staging: Path) -> Outcome:

@@ -11,7 +11,7 @@ from wikidx.indexer.base import Vectors
 
 from .checkpoints import Checkpoint
 from .model import Model
-from .spec import Dtype, EncoderSpec, Side, Tokens
+from .spec import EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
 
 _BATCH = 32  # texts a forward pass; larger batches gain nothing on a CPU
@@ -22,7 +22,7 @@ class TransformerEncoder:
 
     Args:
         spec: the encoder.
-        device, dtype: see ``Model``.
+        device: see ``Model``.
 
     Attributes:
         dim: components of a vector.
@@ -33,8 +33,8 @@ class TransformerEncoder:
 
     dim: int
 
-    def __init__(self, spec: EncoderSpec, device: str = "cpu", dtype: Dtype = "float32") -> None:
-        self._spec, self._device, self._dtype = spec, device, dtype
+    def __init__(self, spec: EncoderSpec, device: str = "cpu") -> None:
+        self._spec, self._device = spec, device
         self._tokenizers: dict[Side, Tokenizer] = {}
         self._models: dict[Checkpoint, Model] = {}
         self._tokenizer("query")
@@ -56,7 +56,7 @@ class TransformerEncoder:
     def _model(self, side: Side) -> Model:
         checkpoint = self._spec.checkpoint(side)
         if checkpoint not in self._models:
-            self._models[checkpoint] = Model(self._spec, side, self._device, self._dtype)
+            self._models[checkpoint] = Model(self._spec, side, self._device)
         return self._models[checkpoint]
 
 

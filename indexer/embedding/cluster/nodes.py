@@ -149,12 +149,11 @@ def pinned(node: Node, *, soft: bool = False) -> Any:  # noqa: ANN401 - Ray's ow
     return NodeAffinitySchedulingStrategy(node.id, soft=soft)
 
 
-def on_each_node(task: Callable[[], Result], *, timeout_s: float = _NODE_S) -> dict[Node, Result]:
+def on_each_node(task: Callable[[], Result]) -> dict[Node, Result]:
     """Call a function once on every node.
 
     Args:
         task: without arguments. A function within another one is sent as it is; one of a module is imported on the node, from there.
-        timeout_s: for all together.
 
     Raises:
         IdxError: a node does not answer; or what the function raises; the message names the node.
@@ -162,13 +161,13 @@ def on_each_node(task: Callable[[], Result], *, timeout_s: float = _NODE_S) -> d
     ray = load_ray()
     remote = ray.remote(num_cpus=0, max_retries=0)(task)
     asked = {node: remote.options(scheduling_strategy=pinned(node)).remote() for node in nodes()}
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout_s)
+    ray.wait(list(asked.values()), num_returns=len(asked), timeout=_NODE_S)
     found = dict[Node, Result]()
     for node, answer in asked.items():
         try:
             found[node] = ray.get(answer, timeout=0.1)
         except ray.exceptions.GetTimeoutError as error:
-            raise IdxError(f"node {node.address} did not answer within {timeout_s:g} s: 'ray status' tells its state") from error
+            raise IdxError(f"node {node.address} did not answer within {_NODE_S:g} s: 'ray status' tells its state") from error
         except ray.exceptions.RayTaskError as error:
             raise IdxError(f"node {node.address}: {_reason(error.cause)}") from error
         except ray.exceptions.RayError as error:

@@ -23,7 +23,7 @@ from wikidx.indexer.vectors.file import MISSING
 
 from .index import Contents, FaissIndex, contents_of
 from .library import INDEX_FILE, damage_named, load_faiss, read_mapped
-from .row_range import ID_BYTES, check_memory, flat_range, ivf_range, places_of, with_vectors
+from .row_range import ID_BYTES, check_memory, flat_range, ivf_range, places_of
 
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
 
@@ -48,15 +48,14 @@ def open_flat_part(path: Path, manifest: Manifest, opening: OpenOptions) -> tupl
         is read: it raises ``ArtifactDamaged`` if the file is damaged.
     """
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
-    contents = contents_of(manifest, read_missing(path, manifest))
-    file = CheckedFiles(path, manifest)[INDEX_FILE]
+    missing, file = read_missing(path, manifest), CheckedFiles(path, manifest)[INDEX_FILE]
     if opening.rows is None:
-        return mapped, 0, contents, file.check_all
-    places = places_of(opening.rows, contents.missing)
+        return mapped, 0, contents_of(manifest, missing, mapped.ntotal), file.check_all
+    places = places_of(opening.rows, missing)
     codes = len(file.content) - mapped.ntotal * mapped.code_size
     file.check(np.array([0, codes + places.start * mapped.code_size]), np.array([codes, codes + places.stop * mapped.code_size]))
     part = flat_range(path / INDEX_FILE, mapped, places)
-    return part, places.start, with_vectors(contents, part), lambda: None
+    return part, places.start, contents_of(manifest, missing, part.ntotal), lambda: None
 
 
 def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement) -> FaissIndex:
@@ -66,7 +65,7 @@ def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Pl
     if is_pq or opening.rows is not None:  # all of it is read now
         file.check_all()
     mapped = open_ivf_part(path, manifest, opening)
-    contents = with_vectors(contents_of(manifest, _none()), mapped)
+    contents = contents_of(manifest, _none(), mapped.ntotal)
     if opening.rows is None and not is_pq:
         return FaissIndex(contents, opening, _search_lists(mapped, file), placement)
     index = _for_fast_scan(path, mapped) if is_pq else mapped
@@ -130,7 +129,7 @@ def open_hnsw(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissInde
         scores, places = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
         return scores, places
 
-    return FaissIndex(contents_of(manifest, read_missing(path, manifest)), opening, search, ONLY_CPU)
+    return FaissIndex(contents_of(manifest, read_missing(path, manifest), index.ntotal), opening, search, ONLY_CPU)
 
 
 def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types

@@ -31,7 +31,7 @@ from wikidx.indexer.page_checks import CheckedFiles
 from . import cpu as faiss_cpu
 from .index import FaissIndex, contents_of
 from .library import INDEX_FILE, load_faiss, reason
-from .row_range import with_vectors, without_lists
+from .row_range import without_lists
 
 LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
 _PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a flat index
@@ -78,7 +78,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> F
     mapped = faiss_cpu.open_ivf_part(path, manifest, opening)
     with _failures_named(opening.name):
         parts = [[_ivf_part(only_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _list_shares(mapped, len(gpus)), strict=True)]
-    contents = with_vectors(contents_of(manifest, np.empty(0, dtype=np.int64), largest_nprobe=LARGEST_K), mapped)
+    contents = contents_of(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
     return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
 
 

@@ -175,8 +175,8 @@ def _goes_on(found: Hits, k: int) -> NDArray[np.bool_]:
     return goes_on
 
 
-def contents_of(manifest: Manifest, missing: Rows, *, largest_nprobe: int | None = None) -> Contents:
-    """Return what an index with a manifest holds; the defaults of its search parameters are among its parameters.
+def contents_of(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_nprobe: int | None = None) -> Contents:
+    """Return what an index with a manifest holds, or a part of it with so many vectors; defaults of searches are among its parameters.
 
     Raises:
         ArtifactDamaged: a parameter is not what it must be.
@@ -191,7 +191,7 @@ def contents_of(manifest: Manifest, missing: Rows, *, largest_nprobe: int | None
         searched[name] = SearchParam(default, min(most, largest_nprobe or most) if name == "nprobe" else most)
     return Contents(
         n_rows=manifest.count("rows"),
-        n_vectors=manifest.count("vectors"),
+        n_vectors=n_vectors,
         dim=manifest.count("dim"),
         missing=missing,
         parameters=searched,

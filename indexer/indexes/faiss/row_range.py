@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from wikidx.corpora.progress import amount
 from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.memory import available_bytes
 
-from .index import Contents
 from .library import damage_named, load_faiss
 
 ID_BYTES = 8  # of a row, beside its code in a list
@@ -25,12 +23,7 @@ def places_of(rows: range, missing: Rows) -> range:
     return range(rows.start - before, rows.stop - behind)
 
 
-def with_vectors(contents: Contents, index: Any) -> Contents:  # noqa: ANN401 - FAISS has no types
-    """Return what a part of an index holds, given what the whole does."""
-    return dataclasses.replace(contents, n_vectors=index.ntotal)
-
-
-def flat_range(path: Path, mapped: Any, places: range) -> Any:  # noqa: ANN401
+def flat_range(path: Path, mapped: Any, places: range) -> Any:  # noqa: ANN401 - FAISS has no types
     """Return a flat index of the vectors at some places of a mapped one.
 
     Raises:
