@@ -17,6 +17,7 @@ which is what a large corpus sees. "FLOP/s" counts the matrix products of the re
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gzip
 import json
 import os
@@ -43,7 +44,7 @@ from wikidx.indexer.embedding.embed import resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job, run_pipeline
 from wikidx.indexer.encoders.model import Batch, Model
-from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile
@@ -215,7 +216,7 @@ def random_bert_base(folder: Path) -> EncoderSpec:
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((vocabulary / name).read_bytes())
     transformers.BertModel(transformers.BertConfig()).save_pretrained(folder)
-    return with_checkpoint(encoder_spec("contriever"), folder)
+    return dataclasses.replace(encoder_spec("contriever"), query_checkpoint=folder, passage_checkpoint=folder)
 
 
 def matrix_flops_per_s(device: str) -> float:

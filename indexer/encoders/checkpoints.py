@@ -45,12 +45,10 @@ class HubCheckpoint:
     Attributes:
         repository: owner and name.
         revision: a commit; a branch where no commit is known to be what the authors' results were made with.
-        subfolder: its name in a directory that holds the checkpoints of both sides of an encoder.
     """
 
     repository: str
     revision: str
-    subfolder: str = ""
 
     @property
     def folder(self) -> Path:

@@ -44,10 +44,8 @@ def as_since_2021(spec: EncoderSpec) -> EncoderSpec:
 
 SPEC = EncoderSpec(
     name="dpr",
-    query_checkpoint=HubCheckpoint(
-        "facebook/dpr-question_encoder-single-nq-base", "d04a52f6d2f96c60117a925e8c24c4043a75f265", "question_encoder"
-    ),
-    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-single-nq-base", "bb21a3c2b1656d60c6a8e920283bc40dabddadb8", "ctx_encoder"),
+    query_checkpoint=HubCheckpoint("facebook/dpr-question_encoder-single-nq-base", "d04a52f6d2f96c60117a925e8c24c4043a75f265"),
+    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-single-nq-base", "bb21a3c2b1656d60c6a8e920283bc40dabddadb8"),
     query_class="DPRQuestionEncoder",
     passage_class="DPRContextEncoder",
     dim=768,
@@ -62,9 +60,7 @@ SPEC = EncoderSpec(
 MULTISET = replace(
     SPEC,
     name="dpr-multiset",
-    query_checkpoint=HubCheckpoint(
-        "facebook/dpr-question_encoder-multiset-base", "5325e4ee906435291d63046f535476cb3fc60d43", "question_encoder"
-    ),
-    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-multiset-base", "fdb3d46584386d2f20aa00724ae31cebc348d16b", "ctx_encoder"),
+    query_checkpoint=HubCheckpoint("facebook/dpr-question_encoder-multiset-base", "5325e4ee906435291d63046f535476cb3fc60d43"),
+    passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-multiset-base", "fdb3d46584386d2f20aa00724ae31cebc348d16b"),
 )
 SINCE_2021 = as_since_2021(SPEC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import Checkpoint, HubCheckpoint, checksums, located, wanted_files
+from .checkpoints import Checkpoint, checksums, located, wanted_files
 
 Side = Literal["query", "passage"]
 Dtype = Literal["float32", "float16", "bfloat16"]
@@ -103,18 +102,6 @@ class EncoderSpec:
     def model_class(self, side: Side) -> str:
         """Return the class of transformers that loads one side's network."""
         return self.query_class if side == "query" else self.passage_class
-
-
-def with_checkpoint(spec: EncoderSpec, folder: Path) -> EncoderSpec:
-    """Return the encoder with its weights and tokenizer from a directory of the user's, in the layout of Hugging Face's hub.
-
-    An encoder with a checkpoint for each side has them in subfolders: DPR's are ``question_encoder`` and ``ctx_encoder``.
-    """
-    query, passage = (
-        folder / checkpoint.subfolder if isinstance(checkpoint, HubCheckpoint) else folder
-        for checkpoint in (spec.query_checkpoint, spec.passage_checkpoint)
-    )
-    return dataclasses.replace(spec, query_checkpoint=query, passage_checkpoint=passage, weights_sha256=None)
 
 
 def weights_of(spec: EncoderSpec) -> dict[str, str]:

@@ -18,6 +18,7 @@ import pytest
 
 import wikidx.indexer.build
 from tests.conftest import ROOT
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.artifacts.building import staging_path
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
@@ -29,7 +30,7 @@ from wikidx.indexer.catalog import index_path
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
-from wikidx.indexer.encoders.spec import EncoderSpec, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
@@ -112,12 +113,12 @@ SCRIPT = """
 import sys
 from functools import partial
 from pathlib import Path
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.build import open_store
 import wikidx.indexer.build
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
-from wikidx.indexer.encoders.spec import with_checkpoint
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.vectors.file import VectorFile

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
@@ -24,7 +25,7 @@ from wikidx.indexer.embedding import batching, pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, embed_ranges
-from wikidx.indexer.encoders.spec import EncoderSpec, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.machine.workers import ahead, processes
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile, finished_ranges

@@ -79,10 +79,10 @@ def mirror(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def serve_checkpoint(encoder: str, source: Path, folder: Path) -> None:
     spec = encoder_spec(encoder)
-    for checkpoint in {spec.query_checkpoint, spec.passage_checkpoint}:
+    for checkpoint, side in ((spec.query_checkpoint, "question_encoder"), (spec.passage_checkpoint, "ctx_encoder")):
         assert isinstance(checkpoint, HubCheckpoint)
         target = folder / checkpoint.repository / "resolve" / checkpoint.revision
-        shutil.copytree(source / checkpoint.subfolder, target, dirs_exist_ok=True)
+        shutil.copytree(source / side if (source / side).exists() else source, target, dirs_exist_ok=True)
 
 
 def vectors_of(encoder: str, corpus: str = "wiki2018", n_rows: int = N_ROWS) -> Vectors:

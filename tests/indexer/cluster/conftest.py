@@ -12,12 +12,13 @@ import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
 import wikidx.indexer.machine.compiled
 from tests.indexer.cluster.ray_nodes import cluster_of
+from tests.indexer.encoders.folders import with_checkpoint
 from tests.runtimes.command_line import Command
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.embedding.cluster.nodes import connected
 from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
-from wikidx.indexer.encoders.spec import EncoderSpec, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
 
 SHARD_ROWS = 8

@@ -130,10 +130,10 @@ def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
 SCRIPT = """
 import sys
 from pathlib import Path
+from tests.indexer.encoders.folders import with_checkpoint
 import wikidx.indexer.build
 from wikidx.corpora.build import open_store
 from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
-from wikidx.indexer.encoders.spec import with_checkpoint
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.embedding.cluster.nodes import connected
 

@@ -10,11 +10,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import contriever, dpr, gtr, minilm, simlm
 from wikidx.indexer.encoders.model import Model
-from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Side, Tokens, with_checkpoint
+from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 
 MAX_DIFFERENCE = 5e-5

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from tests.indexer.encoders import tiny
+from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.encoders.test_loading import in_shards
 from tests.loopback import serving
 from wikidx.corpora.artifacts.building import locked
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.errors import DownloadError, InputError, LockedError
 from wikidx.indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
-from wikidx.indexer.encoders.spec import other_weights, weights_of, with_checkpoint
+from wikidx.indexer.encoders.spec import other_weights, weights_of
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 
 REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"

@@ -16,10 +16,11 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from tests.indexer.encoders import tiny
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, IdxError, InputError
 from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.model import Model
-from wikidx.indexer.encoders.spec import EncoderSpec, Side, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.indexer.encoders import tiny
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.indexer.encoders import bge, contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.model import Batch, Model
-from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 
 FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.as_since_2021(contriever.SPEC))
 

@@ -13,11 +13,12 @@ import transformers
 from sentence_transformers import SentenceTransformer
 
 from tests.indexer.encoders import tiny
+from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.encoders.golden import MAX_ANGLE, MAX_DIFFERENCE, angles, differences
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
-from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 

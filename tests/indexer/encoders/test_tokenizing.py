@@ -13,10 +13,11 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.indexer.encoders import tiny
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.passage import Passage
 from wikidx.indexer import ENCODERS
 from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
-from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, with_checkpoint
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, kept
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
@@ -119,9 +120,9 @@ def test_the_tokens_do_not_depend_on_how_many_texts_are_split_at_a_time(
 _LONG = """
 import re, sys
 from pathlib import Path
+from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.encoders import contriever
-from wikidx.indexer.encoders.spec import with_checkpoint
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 
 def peak():
