@@ -38,13 +38,13 @@ from benchmarks.synthetic import data_folder, synthetic
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import Reading, custom_corpus
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.embedding.embed import resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job, run_pipeline
 from wikidx.indexer.encoders.model import Batch, Model
-from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
+from wikidx.indexer.encoders.spec import Dtype, EncoderSpec
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile
@@ -59,12 +59,11 @@ _MATRIX = 8192
 _PROFILED = 50_000  # passages; a profile of more takes long to read
 
 
-class TimedModel:
-    """A model that is loaded already, with the time of its forward passes and when the first of them began."""
+class TimedModel(Model):
+    """A model that notes the time of its forward passes and when the first of them began."""
 
-    def __init__(self, model: Model) -> None:
-        self.dim = model.dim
-        self._model = model
+    def __init__(self, spec: EncoderSpec, device: str, dtype: Dtype) -> None:
+        super().__init__(spec, "passage", device, dtype)
         self.reset()
 
     def reset(self) -> None:
@@ -72,15 +71,11 @@ class TimedModel:
         self.forward_s = 0.0
         self.first_at: float | None = None
 
-    def pad(self, tokens: Tokens, which: Rows) -> Batch:
-        """Return one padded batch."""
-        return self._model.pad(tokens, which)
-
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return its vectors."""
         started = time.perf_counter()
         self.first_at = self.first_at or started
-        vectors = self._model.forward(batch)
+        vectors = super().forward(batch)
         self.forward_s += time.perf_counter() - started
         return vectors
 
@@ -98,7 +93,7 @@ class Ours:
 
     def __init__(self, spec: EncoderSpec, options: EmbedOptions) -> None:
         self.spec, self.resources = spec, resources(options, spec)
-        self.model = TimedModel(Model(spec, "passage", self.resources.devices[0], self.resources.precision.computed))
+        self.model = TimedModel(spec, self.resources.devices[0], self.resources.precision.computed)
 
     def run(self, corpus: str, n_passages: int) -> Run:
         """Embed a built corpus."""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -78,20 +78,6 @@ class Padded(NamedTuple):
     batch: Batch
 
 
-class Encoding(Protocol):
-    """What the pipeline needs of a ``Model``."""
-
-    dim: int
-
-    def pad(self, tokens: Tokens, which: Rows) -> Batch:
-        """Return the texts with these numbers as a batch; called in a thread of its own."""
-        ...
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Return float32 vectors, shape (n, dim), on the device, without waiting for them if that is a GPU."""
-        ...
-
-
 def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -> None:
     """Encode ranges of rows on one device, one after the other.
 
@@ -107,7 +93,7 @@ def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -
             run_pipeline(job, model, chain((first,), todo), report)
 
 
-def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Report) -> None:
+def run_pipeline(job: Job, model: Model, todo: Iterable[range], report: Report) -> None:
     """Encode ranges of rows with a model that is loaded; raises as ``embed_ranges`` does."""
     parts = ((target, rows) for target in todo for rows in pieces(target))
     with _tokenising(job, parts) as tokenised:
@@ -115,7 +101,7 @@ def run_pipeline(job: Job, model: Encoding, todo: Iterable[range], report: Repor
             job.write(rows, vectors)
 
 
-def encoded_ranges(model: Encoding, targets: Iterable[Part], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
+def encoded_ranges(model: Model, targets: Iterable[Part], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
     """Yield the rows and float32 vectors of tokenised ranges; raises ``IdxError`` if vectors have another dimension."""
     with ThreadPoolExecutor(1) as padding:
         padded = ahead(lambda part: padding.submit(_pad, model, part), _split(targets, batch_tokens), 2)
@@ -173,12 +159,12 @@ def _split(targets: Iterable[Part], batch_tokens: int) -> Iterator[tuple[Part, R
             yield target, which
 
 
-def _pad(model: Encoding, part: tuple[Part, Rows]) -> Padded:
+def _pad(model: Model, part: tuple[Part, Rows]) -> Padded:
     target, which = part
     return Padded(target, which, model.pad(target.tokens, which))
 
 
-def _encoded(model: Encoding, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
+def _encoded(model: Model, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
     """Yield each batch with its vectors, while the device is busy with the next one already."""
     before: tuple[Padded, _Copy] | None = None
     for item in padded:
