@@ -119,7 +119,7 @@ def build_vectors(
     def write(staging: Path) -> Outcome:
         vectors = VectorFile(staging, len(store), stored, RANGE_ROWS)
         embed(Job(spec, partial(_same_store, corpus, store.fingerprint), vectors.write, found), vectors, progress)
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.dimension()})
+        return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 
     kept = existing()
     if kept is not None:  # then its checkpoint is not looked for

@@ -32,11 +32,6 @@ _CPU_BATCH_TOKENS = 1_024  # what stays in the caches
 _GPU_BATCH_TOKENS = 32_768
 
 
-def no_nodes(node: str) -> Progress:
-    """Report nothing of a node."""
-    return silent
-
-
 class EmbedProgress(NamedTuple):
     """What ``embed`` reports to: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
 
@@ -45,7 +40,7 @@ class EmbedProgress(NamedTuple):
 
     passages: Progress = silent
     tokens: Progress = silent
-    node: Callable[[str], Progress] = no_nodes
+    node: Callable[[str], Progress] = lambda node: silent
 
 
 def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:

@@ -59,14 +59,10 @@ class VectorFile:
     def unfinished(self) -> list[range]:
         """Return those ranges that are not all on the disk."""
         is_finished = np.zeros(self.n_rows, dtype=np.bool_)
-        if self._dim():
+        if self.dim():
             for rows in finished_ranges(self.folder):
                 is_finished[rows.start : rows.stop] = True
         return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
-
-    def dimension(self) -> int:
-        """Return the dimension of the vectors, some of which must have been written."""
-        return int(self.mapped().shape[1])
 
     def mapped(self) -> NDArray[Any]:
         """Return all vectors, mapped read-only; unfinished ones are anything."""
@@ -110,12 +106,12 @@ class VectorFile:
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as journal:
             fcntl.flock(journal, fcntl.LOCK_EX)
-            if self._dim() != dim:
+            if self.dim() != dim:
                 journal.truncate(0)
                 self._make_room(dim)
             yield journal
 
-    def _dim(self) -> int:
+    def dim(self) -> int:
         """Return the dimension of the vectors that the file has room for, 0 if it is not there, cut off, or of something else."""
         try:
             array = self.mapped()

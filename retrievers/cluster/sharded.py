@@ -53,10 +53,6 @@ Observe = Callable[[float, float], None]
 """Called after a search with the seconds of its slowest range, and those that it took beyond these."""
 
 
-def ignore_timing(slowest_s: float, beyond_s: float) -> None:
-    """Do nothing."""
-
-
 class ShardedIndex:
     """An index over vectors; see ``indexer.base.VectorIndex``.
 
@@ -69,7 +65,9 @@ class ShardedIndex:
         observe: called after each search.
     """
 
-    def __init__(self, key: str, shards: Sequence[Shard], description: Description, observe: Observe = ignore_timing) -> None:
+    def __init__(
+        self, key: str, shards: Sequence[Shard], description: Description, observe: Observe = lambda slowest_s, beyond_s: None
+    ) -> None:
         self._key, self._observe = key, observe
         self.dim, self.parameters = description
         self.placement = Placement((), f"'{key}' in {len(shards)} shards")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,14 +38,8 @@ _PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a f
 _WORK_BYTES = _PAGE_BYTES + 2.2e9  # on each GPU: that block, FAISS's temporary memory (1.5 GB) and what CUDA itself takes
 _LIST_PADDING = 1.05  # lists are filled up to multiples of 32 vectors
 
-Places = Rows
-
-
-class Part(NamedTuple):
-    """A share of an index on one GPU: how it is searched, and what is added to the numbers it gives."""
-
-    search: Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]
-    first_place: int
+Search = Callable[[Vectors, int, Mapping[str, int]], Hits]
+"""Searches a share of an index on one GPU."""
 
 
 def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
@@ -110,21 +104,16 @@ def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no 
 class _Workers:
     """The shares of an index, one thread a GPU, one search at a time."""
 
-    def __init__(self, name: str, parts: Sequence[Sequence[Part]]) -> None:
+    def __init__(self, name: str, parts: Sequence[Sequence[Search]]) -> None:
         self._name, self._parts = name, parts
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(len(parts), thread_name_prefix=f"faiss-{name}")
 
-    def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+    def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         with self._lock, _failures_named(self._name):
-            found = list(self._threads.map(lambda parts: [_search_part(part, queries, k, settings) for part in parts], self._parts))
+            found = list(self._threads.map(lambda parts: [search(queries, k, settings) for search in parts], self._parts))
         best = merge_hits([hits for share in found for hits in share], len(queries), k)
         return best.scores, best.rows
-
-
-def _search_part(part: Part, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-    scores, places = part.search(queries, k, settings)
-    return Hits(np.where(places < 0, places, places + part.first_place), scores)
 
 
 def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
@@ -134,7 +123,7 @@ def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
     return [range(start, stop) for start, stop in zip([0, *cuts], [*cuts, mapped.nlist], strict=True)]
 
 
-def _flat_parts(mapped: Any, gpu: int, places: range, first_place: int) -> Iterator[Part]:  # noqa: ANN401
+def _flat_parts(mapped: Any, gpu: int, places: range, first_place: int) -> Iterator[Search]:  # noqa: ANN401
     """Yield the blocks of a flat index on one GPU; each is filled at once, because one that grows is copied on the GPU.
 
     Args:
@@ -151,20 +140,19 @@ def _flat_parts(mapped: Any, gpu: int, places: range, first_place: int) -> Itera
         config.useFloat16 = True
         index = faiss.GpuIndexFlat(resources, mapped.d, faiss.METRIC_INNER_PRODUCT, _on(config, gpu))
         index.add(mapped.reconstruct_n(first, min(page, places.stop - first)))
-        yield Part(_flat_search(index, resources), first_place + first)
+        index.referenced_objects = [resources]
+        yield _flat_search(index, first_place + first)
 
 
-def _flat_search(index: Any, resources: Any) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Places]]:  # noqa: ANN401
-    index.referenced_objects = [resources]
-
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+def _flat_search(index: Any, first_place: int) -> Search:  # noqa: ANN401
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
         scores, places = index.search(queries, min(k, index.ntotal))
-        return scores, places
+        return Hits(np.where(places < 0, places, places + first_place), scores)
 
     return search
 
 
-def _ivf_part(index: Any, gpu: int) -> Part:  # noqa: ANN401
+def _ivf_part(index: Any, gpu: int) -> Search:  # noqa: ANN401
     """Copy an inverted file to a GPU, list by list."""
     faiss = load_faiss()
     resources = faiss.StandardGpuResources()
@@ -176,11 +164,11 @@ def _ivf_part(index: Any, gpu: int) -> Part:  # noqa: ANN401
         copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
     copy.referenced_objects = [resources]
 
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Places]:
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
         scores, rows = copy.search(queries, k, params=faiss.SearchParametersIVF(nprobe=settings["nprobe"]))
-        return scores, rows
+        return Hits(rows, scores)
 
-    return Part(search, 0)
+    return search
 
 
 def _on(config: Any, gpu: int) -> Any:  # noqa: ANN401

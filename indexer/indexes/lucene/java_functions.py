@@ -18,7 +18,8 @@ Handle = Any
 
 def method(owner: str, name: str, returns: str, *parameters: str) -> Handle:
     """Return the handle of a method; the object it is called on is its first parameter."""
-    return _lookup().findVirtual(java_type(owner), name, _signature(returns, *parameters))
+    signature = java_class("java.lang.invoke.MethodType").methodType(java_type(returns), *map(java_type, parameters))
+    return java_class("java.lang.invoke.MethodHandles").publicLookup().findVirtual(java_type(owner), name, signature)
 
 
 def bind(handle: Handle, position: int, *values: Any) -> Handle:  # noqa: ANN401 - whatever Java takes
@@ -41,13 +42,3 @@ def as_interface(interface: str, handle: Handle) -> Any:  # noqa: ANN401 - a Jav
 def call(handle: Handle, *arguments: Any) -> Any:  # noqa: ANN401 - whatever Java takes and returns
     """Call a handle; for a method of which pyjnius picks the wrong one among several with the same name."""
     return handle.invokeWithArguments(java_class("java.util.Arrays").asList(*arguments))
-
-
-def _lookup() -> Any:  # noqa: ANN401 - a Java object
-    return java_class("java.lang.invoke.MethodHandles").publicLookup()
-
-
-def _signature(returns: str, *parameters: str) -> Any:  # noqa: ANN401 - a Java object
-    types = [java_type(name) for name in parameters]
-    make = java_class("java.lang.invoke.MethodType").methodType
-    return make(java_type(returns), *types)

@@ -12,6 +12,7 @@ and calls would wait for the others for ever. Where that would happen, ``IdxErro
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -21,11 +22,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.indexer.machine.memory import memory_bytes
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _PROBE = "io.anserini.index.IndexCollection"  # a class that only Anserini's jar has
@@ -83,6 +85,16 @@ def beside_java(work: Callable[[], Result]) -> Result:
         causes = [cause for before, cause in zip(trace, trace[1:], strict=False) if before == "Caused by:"]
         root = " ".join([*trace[:1], *causes][-1].split())
         raise JavaError(root, root.partition(":")[0]) from error
+
+
+def java_work(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Make a function's calls work that is done by ``in_java``."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        return in_java(lambda: function(*arguments, **options))
+
+    return call
 
 
 def java_class(name: str) -> Any:  # noqa: ANN401 - a class of pyjnius's making

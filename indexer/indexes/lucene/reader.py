@@ -20,7 +20,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Scores
 
 from .java_functions import as_interface, bind, chain, method
-from .jvm import in_java, java_class
+from .jvm import java_class, java_work
 
 LUCENE = "org.apache.lucene"  # the package
 K1 = 0.9
@@ -57,15 +57,12 @@ class LuceneReader:
         n_searchable: documents with at least one term.
     """
 
+    @java_work
     def __init__(self, path: Path) -> None:
-        self.n_documents = self.n_deleted = self.n_searchable = 0
-        in_java(lambda: self._open(path))
-
-    def _open(self, path: Path) -> None:
         self._reader = java_class(f"{LUCENE}.index.DirectoryReader").open(open_directory(path))
-        self.n_documents = self._reader.maxDoc()
-        self.n_deleted = self._reader.numDeletedDocs()
-        self.n_searchable = self._reader.getDocCount(CONTENTS)
+        self.n_documents: int = self._reader.maxDoc()
+        self.n_deleted: int = self._reader.numDeletedDocs()
+        self.n_searchable: int = self._reader.getDocCount(CONTENTS)
         searcher_class = java_class(f"{LUCENE}.search.IndexSearcher")
         searcher_class.setMaxClauseCount(_MAX_CLAUSES)
         self._searcher = searcher_class(self._reader.getContext())
@@ -73,35 +70,14 @@ class LuceneReader:
         self._analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newStemmingInstance(STEMMER)
         self._search = functools.lru_cache(maxsize=_KEPT_DEPTHS)(self._search_function)
 
+    @java_work
     def close(self) -> None:
         """Close the files; the reader cannot be used any more."""
-        in_java(lambda: self._reader.close())
+        self._reader.close()
 
+    @java_work
     def search(self, queries: Sequence[str], depth: int) -> list[Found]:
         """Return what each query finds, at most ``depth`` documents; equal scores go by ascending document number."""
-        return in_java(lambda: self._found(queries, depth))
-
-    def ids(self, first: int, end: int) -> list[str | None]:
-        """Return the stored ids of the documents from ``first`` to before ``end``; None for one that has none."""
-        return in_java(lambda: self._ids(first, end))
-
-    def lengths(self, documents: Sequence[int]) -> list[int]:
-        """Return how many terms each of the documents, named in ascending order, has; Lucene keeps a byte of it, which is returned."""
-        return in_java(lambda: self._lengths(documents))
-
-    def length_of(self, text: str) -> int:
-        """Return the byte that ``lengths`` gives for a document of this text."""
-        return in_java(lambda: self._length_of(text))
-
-    def fields(self) -> dict[str, str]:
-        """Return the names of the indexed fields and what is indexed of each, as DOCS_AND_FREQS."""
-        return in_java(self._fields)
-
-    def files(self) -> list[str]:
-        """Return the names of the files that belong to the index; others may lie in the same directory."""
-        return in_java(lambda: list(self._reader.getIndexCommit().getFileNames().toArray()))
-
-    def _found(self, queries: Sequence[str], depth: int) -> list[Found]:
         texts = java_class("java.util.Arrays").asList(*map(_java_text, queries))
         answers = json.loads(_json_of(texts.parallelStream().map(self._search(depth)).toList()))
         return [
@@ -115,7 +91,9 @@ class LuceneReader:
         searched = bind(method(f"{LUCENE}.search.IndexSearcher", "search", _TOP_DOCS, _QUERY, "int"), 0, self._searcher)
         return as_interface(_FUNCTION, chain(parsed, bind(searched, 1, java_class("java.lang.Integer")(depth))))
 
-    def _ids(self, first: int, end: int) -> list[str | None]:
+    @java_work
+    def ids(self, first: int, end: int) -> list[str | None]:
+        """Return the stored ids of the documents from ``first`` to before ``end``; None for one that has none."""
         only_id = java_class("java.util.Collections").singleton(ID)
         read = method(f"{LUCENE}.index.StoredFields", "document", _DOCUMENT, "int", "java.util.Set")
         read = bind(bind(read, 2, only_id), 0, self._reader.storedFields())
@@ -125,22 +103,33 @@ class LuceneReader:
         found: list[str | None] = json.loads(_json_of(ids))
         return found
 
-    def _lengths(self, documents: Sequence[int]) -> list[int]:
+    @java_work
+    def lengths(self, documents: Sequence[int]) -> list[int]:
+        """Return how many terms each of the documents, named in ascending order, has; Lucene keeps a byte of it, which is returned."""
         norms = java_class(f"{LUCENE}.index.MultiDocValues").getNormValues(self._reader, CONTENTS)
         return [norms.longValue() if norms.advanceExact(document) else 0 for document in documents]
 
-    def _length_of(self, text: str) -> int:
+    @java_work
+    def length_of(self, text: str) -> int:
+        """Return the byte that ``lengths`` gives for a document of this text."""
         n_terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self._analyzer, _java_text(text)).size()
         code: int = java_class(f"{LUCENE}.util.SmallFloat").intToByte4(n_terms)
         return code
 
-    def _fields(self) -> dict[str, str]:
+    @java_work
+    def fields(self) -> dict[str, str]:
+        """Return the names of the indexed fields and what is indexed of each, as DOCS_AND_FREQS."""
         infos = java_class(f"{LUCENE}.index.FieldInfos").getMergedFieldInfos(self._reader).iterator()
         fields = {}
         while infos.hasNext():
             info = infos.next()
             fields[info.name] = info.getIndexOptions().toString()
         return fields
+
+    @java_work
+    def files(self) -> list[str]:
+        """Return the names of the files that belong to the index; others may lie in the same directory."""
+        return list(self._reader.getIndexCommit().getFileNames().toArray())
 
 
 def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object

@@ -17,7 +17,7 @@ from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
-from wikidx.indexer.build import build_index, open_vectors, open_vector_index
+from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.catalog import check_identity, index_identity
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.machine.threads import equal_ranges
