@@ -84,5 +84,5 @@ def run_facts(about: Mapping[str, Any]) -> RunFacts:
 
 def _model(about: Mapping[str, Any]) -> str:
     name, backend = str(about.get("model") or about.get("backend") or ""), str(about.get("backend") or "")
-    is_file = backend in BACKENDS and not BACKENDS[backend].takes_url and PurePath(name).is_absolute()
+    is_file = backend in BACKENDS and BACKENDS[backend].kind != "endpoint" and PurePath(name).is_absolute()
     return f"{backend}:{PurePath(name).name}" if is_file else name

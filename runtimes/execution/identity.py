@@ -46,9 +46,10 @@ _HIDDEN = "…"
 def model_identity(spec: Spec, device: str) -> dict[str, str | None]:
     """Return what is known of a model: its name, and for local files their checksum or the hub's commit."""
     about: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
-    if BACKENDS[spec.backend].takes_url:
+    kind = BACKENDS[spec.backend].kind
+    if kind == "endpoint":
         about["url"] = without_user(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
-    elif spec.backend == "scripted":
+    elif kind == "script":
         about["sha256"] = file_sha256(Path(spec.model))
     else:
         folder = Path(spec.model)

@@ -87,7 +87,8 @@ class Plan:
         if not self.is_dry:
             return choose(self.llms, self.method.roles)
         named = choose(self.llms, self.method.roles, default=_STAND_IN)
-        return {role: spec if spec.backend == "scripted" else _STAND_IN for role, spec in named.items()}
+        scripts = {name for name, backend in BACKENDS.items() if backend.kind == "script"}
+        return {role: spec if spec.backend in scripts else _STAND_IN for role, spec in named.items()}
 
 
 def place_of(method: Method, preset: str | None, named: Place, assignments: Sequence[str]) -> Place | None:
@@ -169,7 +170,7 @@ def opened(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
     with contextlib.ExitStack() as closing:
         searcher, titled = _open_search(plan, closing)
         given = {role: spec for role, spec in chosen.items() if spec != _STAND_IN}
-        replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].takes_url for spec in given.values()) else None
+        replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].kind == "endpoint" for spec in given.values()) else None
         if replies is not None:
             closing.callback(replies.close)
         llms = open_llms(given, Settings(plan.connection, replies, plan.device))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import near_names
@@ -36,11 +36,11 @@ class Backend(NamedTuple):
 
     Attributes:
         open: a model of a specification.
-        takes_url: models are behind an endpoint, whose replies are worth keeping; others are files or names of checkpoints.
+        kind: what models are: behind an endpoint, which has a URL and whose replies are worth keeping; checkpoints; or files of answers.
     """
 
     open: Callable[[Spec, Settings], LLM]
-    takes_url: bool = False
+    kind: Literal["endpoint", "checkpoint", "script"]
 
 
 class Settings(NamedTuple):
@@ -70,7 +70,7 @@ def parse_spec(text: str) -> Spec:
     spec = Spec(form["role"], form["backend"], form["model"], form["url"])
     if spec.backend not in BACKENDS:
         raise near_names("backend", spec.backend, BACKENDS)
-    if spec.url is not None and not BACKENDS[spec.backend].takes_url:
+    if spec.url is not None and BACKENDS[spec.backend].kind != "endpoint":
         raise InputError(f"{text!r} has an address, but the backend {spec.backend} takes none: leave @{spec.url} out")
     return spec
 
@@ -154,8 +154,8 @@ def _scripted(spec: Spec, settings: Settings) -> LLM:
 
 
 BACKENDS: Mapping[str, Backend] = {
-    "openai": Backend(_openai, takes_url=True),
-    "hf": Backend(_hf),
-    "vllm": Backend(_vllm),
-    "scripted": Backend(_scripted),
+    "openai": Backend(_openai, "endpoint"),
+    "hf": Backend(_hf, "checkpoint"),
+    "vllm": Backend(_vllm, "checkpoint"),
+    "scripted": Backend(_scripted, "script"),
 }
