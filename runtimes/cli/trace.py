@@ -11,15 +11,17 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Message, Nll, Prompt, YesNo, text_of
-from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import ScoredPassage
+from wikidx.runtimes.llms.base import AskYesNo, Call, Decoding, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo, text_of
+from wikidx.runtimes.methods.requests import LookUpTitle, Note, Result, Retrieve, Truncate
 
 from .screen import visible
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step
 
-_SHOWN_TITLES = 10
+_SHOWN_RESULTS = 10
 _WIDTH = 120  # where there is no terminal
 _SHOWN_CHARACTERS = 300
 
@@ -90,18 +92,18 @@ def _tokens(step: Step) -> str:
 def _lines(step: Step, *, with_prompts: bool) -> Iterator[tuple[str, str]]:
     """Yield what was asked and what came of it, each with its style."""
     request = step.request
-    if isinstance(request, Generate | AskYesNo | MeanNll):
+    if isinstance(request, Call):
         yield "dim", _turns(request.prompt) if with_prompts else _end(text_of(request.prompt))
     if isinstance(request, MeanNll):
         yield "dim", f"… {request.continuation}"
     if step.error is not None:
         yield "red", f"failed: {step.error}"
         return
-    for said in _results(request, step.result):
+    for said in _results(step.result):
         yield "green", said if with_prompts else _beginning(said)
 
 
-def _results(request: Request, result: Result) -> Iterator[str]:
+def _results(result: Result) -> Iterator[str]:
     match result:
         case YesNo():
             yield f"→ {result.p_positive:.3f} against {result.p_negative:.3f}" + ("" if result.score is None else f": {result.score:.3f}")
@@ -109,34 +111,28 @@ def _results(request: Request, result: Result) -> Iterator[str]:
             yield "→ unknown" if result.mean is None else f"→ mean NLL {result.mean:.4f} over {result.n_tokens} tokens"
         case str():
             yield f"→ {result}"
-        case list():
-            titles = [f"{hit.passage.title} [{hit.passage.id}] {hit.score:.3f}" for hit in result]
-            yield from _listed(titles)
-        case tuple() if not isinstance(request, LookUpTitle):
-            yield from (f"→ {_shown(gen)}" for gen in result if isinstance(gen, Gen))
-        case tuple():
-            yield from _listed([f"{passage.title} [{passage.id}]" for passage in result if not isinstance(passage, Gen)])
+        case tuple() | list():
+            yield from (f"→ {_shown(one)}" for one in result[:_SHOWN_RESULTS])
+            if not result:
+                yield "→ no passage"
+            if len(result) > _SHOWN_RESULTS:
+                yield f"→ and {len(result) - _SHOWN_RESULTS} more"
 
 
-def _shown(gen: Gen) -> str:
-    nll = "" if gen.mean_nll is None else f" (mean NLL {gen.mean_nll:.4f})"
-    cut = " (cut: no tokens left)" if gen.finish == "length" else ""
-    return f"{gen.text}{nll}{cut}"
-
-
-def _listed(titles: list[str]) -> Iterator[str]:
-    yield from (f"→ {title}" for title in titles[:_SHOWN_TITLES])
-    if not titles:
-        yield "→ no passage"
-    if len(titles) > _SHOWN_TITLES:
-        yield f"→ and {len(titles) - _SHOWN_TITLES} more"
+def _shown(one: Gen | ScoredPassage | Passage) -> str:
+    if isinstance(one, ScoredPassage):
+        return f"{one.passage.title} [{one.passage.id}] {one.score:.3f}"
+    if isinstance(one, Passage):
+        return f"{one.title} [{one.id}]"
+    nll = "" if one.mean_nll is None else f" (mean NLL {one.mean_nll:.4f})"
+    return f"{one.text}{nll}" + (" (cut: no tokens left)" if one.finish == "length" else "")
 
 
 def _turns(prompt: Prompt) -> str:
     """Return a prompt whole, its turns under their roles."""
-    if isinstance(prompt, tuple) and all(isinstance(turn, Message) for turn in prompt):
-        return "\n".join(f"[{turn.role}]\n{turn.content}" for turn in prompt if isinstance(turn, Message))
-    return text_of(prompt)
+    if isinstance(prompt, str | TokenIds):
+        return text_of(prompt)
+    return "\n".join(f"[{turn.role}]\n{turn.content}" for turn in prompt)
 
 
 def _end(text: str) -> str:
