@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, read_aggregate, read_cases
 from wikidx.corpora.errors import UnknownNameError
-from wikidx.runtimes.evaluation.retrieval.answer_tokens import token_row, token_rows
-from wikidx.runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer
+from wikidx.runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer, token_row, token_rows
 from wikidx.runtimes.evaluation.retrieval.rankings import hit_values
 from wikidx.runtimes.questions import read_questions
 
