@@ -91,6 +91,15 @@ def test_several_queries_are_one_group(animals: Path) -> None:
     assert {entry["query"] for passage in passages for entry in passage["found"]} == {"den", "ship"}
 
 
+def test_a_terminal_is_told_nothing_by_passages(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(json.dumps({"id": "a", "title": "Fox\u001b[2J", "text": "a \u001b[31mred\u009b2J fox"}) + "\n")
+    idx("build", path)
+    said = idx("search", "odd", "fox").out
+    assert "Fox\\x1b[2J  [a]\n     a \\x1b[31mred\\x9b2J fox\n" in said
+    assert found("odd", "fox")[0]["text"] == "a \u001b[31mred\u009b2J fox"
+
+
 def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
     idx("build", animals)
     assert idx("search", "animals", "zebra").out == "no passage found\n"
