@@ -1,18 +1,21 @@
 """A connection to an OpenAI-compatible endpoint: bodies out, answers in, tried again where that can help.
 
-Tried again: nobody listens, the connection breaks or the answer breaks off, no answer in time, 408, 409, 425, 429 and 5xx, and answers
-that are no JSON or have no choices. Between tries it waits ``first_pause``, then twice as long each time, less up to half by chance; or as
-long as the endpoint says in ``Retry-After``. A spent quota and all other refusals are final.
+Tried again: nobody listens, the connection breaks or the answer breaks off, no whole answer in time, 408, 409, 425, 429 and 5xx, and
+answers that are no JSON, have no choices or have more than 64 MB. Between tries it waits ``first_pause``, then twice as long each time,
+less up to half by chance; or as long as the endpoint says in ``Retry-After``, up to five minutes. A spent quota and all other refusals are
+final.
 """
 
 from __future__ import annotations
 
 import email.utils
 import json
+import logging
 import os
 import random
 import threading
 import time
+from contextlib import closing
 from functools import partial
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -23,6 +26,7 @@ from urllib3.util import parse_url
 
 from wikidx.corpora.artifacts.durable import json_value
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress import amount
 from wikidx.indexer.machine.failures import first_line
 from wikidx.runtimes.errors import LLMError
 
@@ -33,7 +37,12 @@ from .options import ConnectionOptions
 _AGAIN = frozenset({408, 409, 425, 429})
 _LONGEST_PAUSE_S = 30.0
 _LONGEST_RETRY_AFTER_S = 300.0
+_TOLD_PAUSE_S = 10.0
 _PROBE_S = 5.0
+_MAX_ANSWER_BYTES = 64_000_000
+_READ_BYTES = 1 << 16
+
+logger = logging.getLogger(__name__)
 
 
 class Refused(LLMError):
@@ -102,6 +111,8 @@ class Connection:
             except LLMError as failure:
                 pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
                 is_last = attempt == self._options.retries or isinstance(failure, Refused)
+                if not is_last and pause is not None and pause >= _TOLD_PAUSE_S:
+                    logger.warning("asked again in %.0f s: %s", pause, failure)
                 if is_last or self._closed.wait(self._pause(attempt) if pause is None else pause):
                     if attempt:
                         failure.args = (f"{failure} ({attempt + 1} tries)",)
@@ -111,7 +122,7 @@ class Connection:
     def models(self) -> list[dict[str, Any]]:
         """Return what the endpoint says of its models; nothing if it does not say."""
         try:
-            answer = json_value(self._pool.request("GET", f"{self._url}/models", timeout=_PROBE_S, retries=False).data)
+            answer = json_value(self._request("GET", "/models", _PROBE_S)[1])
         except (HTTPError, ValueError):
             return []
         data = answer.get("data") if isinstance(answer, dict) else None
@@ -122,9 +133,30 @@ class Connection:
         self._closed.set()
         self._pool.clear()
 
+    def _request(self, method: str, path: str, timeout_s: float, body: bytes | None = None) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+        """Return an answer and its content.
+
+        Raises:
+            HTTPError: there is none, or it is not whole in time.
+            ValueError: it is too long.
+        """
+        deadline, content = time.monotonic() + timeout_s, bytearray()
+        with closing(
+            self._pool.request(method, self._url + path, body=body, timeout=timeout_s, retries=False, preload_content=False)
+        ) as response:
+            while some := response.read1(_READ_BYTES):
+                content += some
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                if len(content) > _MAX_ANSWER_BYTES:
+                    raise ValueError(f"it has more than {amount(_MAX_ANSWER_BYTES)}")
+        return response, bytes(content)
+
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
         try:
-            response = self._pool.request("POST", self._url + path, body=content, retries=False)
+            response, answer = self._request("POST", path, self._options.timeout, content)
+            if response.status < 300:
+                return _checked(json_value(answer))
         except NewConnectionError as error:
             cause = first_line(error.__cause__ or error)
             raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or mend the address after @") from error
@@ -132,19 +164,16 @@ class Connection:
             raise LLMError(f"{self._name} has not answered within {self._options.timeout:g} s") from error
         except HTTPError as error:
             raise LLMError(f"the connection to {self._name} broke: {first_line(error.__cause__ or error)}") from error
-        if response.status >= 300:
-            raise self._failure(response)
-        try:
-            return _checked(json_value(response.data))
         except ValueError as error:
             raise LLMError(f"{self._name} gives no usable answer: {first_line(error)}") from error
+        raise self._failure(response, answer)
 
-    def _failure(self, response: urllib3.BaseHTTPResponse) -> LLMError:
+    def _failure(self, response: urllib3.BaseHTTPResponse, answer: bytes) -> LLMError:
         """Return (not raise) the error for an answer with a status of 300 or more."""
         try:
-            said = refusal(response.status, json_value(response.data))
+            said = refusal(response.status, json_value(answer))
         except ValueError:
-            text = response.data.decode(errors="replace")
+            text = answer.decode(errors="replace")
             said = refusal(response.status, text or response.headers.get("Location") or response.reason)
         if said.status in (401, 403):
             return Refused(f"{self._name} refuses the key ({said.status}: {said.message}): set OPENAI_API_KEY", said)
@@ -170,7 +199,7 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
         raise InputError("an API key has printable ASCII characters only")
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
     opened = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
-    return opened(headers=headers, timeout=options.timeout, maxsize=options.concurrency)
+    return opened(headers=headers, maxsize=options.concurrency)
 
 
 def _checked(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value

@@ -211,6 +211,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         answer = self.endpoint.complete(body)[1]
         if fault == "slow":
             time.sleep(2.5)
+        if fault in ("trickle", "endless"):
+            self.write(200, b" ", announced=1 << 40)
+            for _ in range(80):  # 8 seconds or 80 MB, unless the client has gone
+                self.wfile.write(b" " if fault == "trickle" else b" " * 1_000_000)
+                time.sleep(0.1 if fault == "trickle" else 0)
+            self.close_connection = True
+            return
         content, kind = _FAULTS[fault](answer)
         if fault != "cut":
             self.write(200, content, kind)

@@ -1,13 +1,20 @@
-"""What a connection to an endpoint can be, before anything is sent."""
+"""Addresses, keys and proxies of a connection, and answers that never end."""
 
 from __future__ import annotations
 
+import logging
+import threading
+
 import pytest
 
+from tests.runtimes.llms.endpoint import Endpoint, serving
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.llms.openai_connection import Connection, Unreachable
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+
+BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Who?"}]}
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "http://a b/v1", "ftp://host"])
@@ -29,3 +36,29 @@ def test_the_environment_s_proxy_is_asked_but_for_hosts_that_it_is_not_for(monke
         Connection("tiny", "http://models.invalid/v1", options).post("/completions", {})
     with pytest.raises(Unreachable, match=r"nobody listens at http://127\.0\.0\.2:9/v1"):
         Connection("tiny", "http://127.0.0.2:9/v1", options).post("/completions", {})
+
+
+@pytest.mark.parametrize(("fault", "message"), [("trickle", "has not answered within 0.5 s"), ("endless", "it has more than 64.0 MB")])
+def test_an_answer_that_does_not_end_is_given_up(fault: str, message: str) -> None:
+    endpoint = Endpoint(ScriptedLLM(lambda call: "He."))
+    endpoint.faults.append(fault)
+    with serving(endpoint) as url:
+        connection = Connection("tiny", url, ConnectionOptions(retries=0, timeout=0.5 if fault == "trickle" else 60.0))
+        with pytest.raises(LLMError, match=message):
+            connection.post("/chat/completions", BODY)
+        assert connection.post("/chat/completions", BODY)["choices"][0]["message"]["content"] == "He."
+        connection.close()
+
+
+def test_a_long_pause_that_the_endpoint_asks_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = Endpoint(ScriptedLLM(lambda call: "He."))
+    endpoint.faults.append("429 1e18")
+    with serving(endpoint) as url, caplog.at_level(logging.WARNING):
+        connection = Connection("tiny", url, ConnectionOptions())
+        asking = threading.Thread(target=lambda: pytest.raises(LLMError, connection.post, "/chat/completions", BODY))
+        asking.start()
+        while not caplog.messages and asking.is_alive():
+            asking.join(0.02)
+        connection.close()
+        asking.join()
+    assert caplog.messages == ["asked again in 300 s: tiny answers 429: made to fail"]
