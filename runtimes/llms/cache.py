@@ -1,12 +1,14 @@
 """Replies kept on disk, so that a call is paid for once: keyed by model, prompt and parameters.
 
-A call that draws at random without a seed is never kept, nor is a failure. Several processes may share the file.
+A call that draws at random without a seed is never kept, nor is a failure. Several processes may share the file. A reply that is not as it
+was kept counts as absent.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 import threading
 from dataclasses import asdict
@@ -21,6 +23,8 @@ from .base import Call, Generate, Reply
 
 _BUSY_S = 30.0
 _REPLY = TypeAdapter(Reply)
+
+logger = logging.getLogger(__name__)
 
 
 def is_repeatable(call: Call) -> bool:
@@ -53,7 +57,9 @@ class ReplyCache:
         try:
             self._execute("PRAGMA journal_mode = WAL")
             self._execute("PRAGMA synchronous = NORMAL")
-            self._execute("CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID")
+            self._execute(
+                "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID"
+            )
         except StorageError:
             self._database.close()
             raise
@@ -62,20 +68,29 @@ class ReplyCache:
         """Return what is kept for a call to a model, which is named with its address; None: nothing."""
         if not is_repeatable(call):
             return None
-        rows = self._execute("SELECT reply FROM replies WHERE key = ?", key_of(model, call))
-        return _REPLY.validate_json(rows[0][0]) if rows else None
+        key = key_of(model, call)
+        rows = self._execute("SELECT reply, sha256 FROM replies WHERE key = ?", key)
+        if not rows:
+            return None
+        reply, checksum = rows[0]
+        if isinstance(reply, bytes) and hashlib.sha256(key + reply).digest() == checksum:
+            return _REPLY.validate_json(reply)
+        logger.warning("a reply in %s is damaged: the model is asked again", self._file)
+        self._execute("DELETE FROM replies WHERE key = ?", key)
+        return None
 
     def put(self, model: str, call: Call, reply: Reply) -> None:
         """Keep the reply to a call; what is kept already stays."""
         if is_repeatable(call):
-            self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", key_of(model, call), _REPLY.dump_json(reply).decode())
+            key, content = key_of(model, call), _REPLY.dump_json(reply)
+            self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", key, content, hashlib.sha256(key + content).digest())
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
             self._database.close()
 
-    def _execute(self, statement: str, *values: bytes | str) -> list[tuple[Any, ...]]:
+    def _execute(self, statement: str, *values: bytes) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
                 return self._database.execute(statement, values).fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,30 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
         ReplyCache(file)
     with pytest.raises(StorageError, match="replies cannot be kept in"):
         ReplyCache(file / "below")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "reply = cast(replace(reply, 'Rome', 'Oslo') AS BLOB)",
+        "reply = substr(reply, 1, 9)",
+        "reply = 7",
+        "sha256 = x'00'",
+        "key = x'{other}'",
+    ],
+)
+def test_a_damaged_reply_counts_as_absent(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its call is answered and kept anew."""
+    file, (call, other) = tmp_path / "replies.sqlite", DIFFERENT[:2]
+    asked = other if damage.startswith("key") else call
+    cache = ReplyCache(file)
+    cache.put("m", call, Reply((Gen(text="Rome"),)))
+    database = sqlite3.connect(file)
+    database.execute(f"UPDATE replies SET {damage.format(other=key_of('m', other).hex())}")
+    database.commit()
+    database.close()
+    assert cache.get("m", asked) is None
+    assert caplog.messages == [f"a reply in {file} is damaged: the model is asked again"]
+    cache.put("m", asked, Reply((Gen(text="Paris"),)))
+    assert cache.get("m", asked) == Reply((Gen(text="Paris"),))
+    cache.close()
