@@ -8,9 +8,8 @@ own over the golds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
@@ -18,15 +17,13 @@ from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
 from . import hotpotqa, squad
 
 
-def _patterns(golds: Sequence[str]) -> Iterator[re.Pattern[str]]:
-    """Yield golds that are regular expressions; raises ``InputError`` where one is none."""
-    for gold in golds:
-        try:
-            yield re.compile(gold, re.IGNORECASE)
-        except re.error as error:
-            raise InputError(
-                f"the gold answer {gold!r:.80} is no regular expression ({error}): use flashrag_em and flashrag_acc"
-            ) from error
+def _any_matches(match: Callable[[re.Pattern[str], str], object], answer: str, golds: Sequence[str]) -> float | None:
+    """Return whether a gold's pattern matches; None if a gold is no regular expression."""
+    try:
+        patterns = [re.compile(gold, re.IGNORECASE) for gold in golds]
+    except (re.error, OverflowError, RecursionError):
+        return None
+    return float(any(match(pattern, normalizing.squad(answer)) for pattern in patterns))
 
 
 METRICS = (
@@ -48,12 +45,14 @@ METRICS = (
     ),
     Metric(
         "flashrag_pattern_em",
-        "FlashRAG's em on CuratedTREC: golds are regular expressions that match the whole of the normalised answer, case ignored.",
-        lambda answer, question: float(any(pattern.fullmatch(normalizing.squad(answer)) for pattern in _patterns(question.golden_answers))),
+        "FlashRAG's em on CuratedTREC: golds are regular expressions that match the whole of the normalised answer, case ignored. "
+        "Not defined where a gold is none.",
+        lambda answer, question: _any_matches(re.Pattern.fullmatch, answer, question.golden_answers),
     ),
     Metric(
         "flashrag_pattern_acc",
-        "FlashRAG's acc on CuratedTREC: golds are regular expressions that match a part of the normalised answer, case ignored.",
-        lambda answer, question: float(any(pattern.search(normalizing.squad(answer)) for pattern in _patterns(question.golden_answers))),
+        "FlashRAG's acc on CuratedTREC: golds are regular expressions that match a part of the normalised answer, case ignored. "
+        "Not defined where a gold is none.",
+        lambda answer, question: _any_matches(re.Pattern.search, answer, question.golden_answers),
     ),
 )
