@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """How a store is built.
+    """Options of building a store.
 
     Attributes:
         source: a local copy to use instead of downloading; for a corpus of several files the folder that holds them.
         limit: only the first so many records, as the corpus ``<name>@<limit>``; the source is then not verified.
-        skip_bad: leave out records that cannot be used, and list them in ``skipped.jsonl``, instead of failing at the first.
-        replace: replace a store of the same name that is another one, or damaged.
-        rebuild: build again even if the same store is there.
+        skip_bad: leave out unusable records and list them in ``skipped.jsonl``, instead of failing at the first.
+        replace: replace a store of the same name that differs or is corrupt.
+        rebuild: build again even if the same store exists.
     """
 
     source: Path | None = None
@@ -166,7 +166,7 @@ def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: 
 
 
 class _BadRecords:
-    """What to do with a bad record: fail, or write it down and go on."""
+    """Handling of bad records: fail at the first, or log them and continue."""
 
     def __init__(self, path: Path, *, skip: bool) -> None:
         self.n_skipped = 0

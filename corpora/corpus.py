@@ -1,4 +1,4 @@
-"""What a corpus is: the files it is made of, how they are read, how many passages must come out."""
+"""Definition of a corpus: its files, their reader, and the expected number of passages."""
 
 from __future__ import annotations
 

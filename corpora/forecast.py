@@ -1,4 +1,4 @@
-"""What to expect of a corpus before it is read: how many passages, how long, and a few of them to time things on."""
+"""Estimates for a corpus before it is read: number of passages, build time, and sample passages to time other steps on."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _STORE_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard")
 
 
 class Outcome(NamedTuple):
-    """What a build reports when its files are written; see ``Manifest``."""
+    """Report of a build whose files are written; see ``Manifest``."""
 
     fingerprint: str
     counts: Mapping[str, int]
@@ -42,16 +42,16 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What ``build_artifact`` is to do.
+    """A build for ``build_artifact``.
 
     Attributes:
-        recipe: what decides the outcome; finished pieces of another recipe are thrown away.
+        recipe: inputs and settings that determine the outcome; finished pieces of another recipe are discarded.
         sources: where the inputs are; see ``Manifest``.
-        existing: returns the manifest of what is there, if that is to be kept; None if it is to be built. Raises to refuse.
-        write: writes the files into the staging directory it is given, making use of the pieces already there; raises ``PiecesDamaged`` if
-            those are.
-        packages: further packages whose versions the manifest names, as far as they are installed.
-        keeps_pieces: whether the pieces stay if ``write`` raises ``InputError``: they took long, and are not what is wrong.
+        existing: returns the manifest of an existing artefact to keep, None to build. Raises to refuse.
+        write: writes the files into the given staging directory, reusing the pieces already there; raises ``PiecesDamaged`` if they are
+            corrupt.
+        packages: further packages whose versions the manifest names if they are installed.
+        keeps_pieces: keep the pieces if ``write`` raises ``InputError``: they took long to make and are not the fault.
     """
 
     recipe: Recipe

@@ -1,4 +1,4 @@
-"""What an artefact says of itself in ``manifest.json``, and whether it can be believed. It does not know what the files hold."""
+"""The ``manifest.json`` of an artefact: writing, reading and verifying it, without knowing the contents of the files."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a finished artefact is.
+    """Description of a finished artefact.
 
     Attributes:
-        recipe: what it was built by.
-        sources: where the inputs were when it was built; a path or address for each.
+        recipe: inputs and settings of the build.
+        sources: path or address of each input at build time.
         fingerprint: of the corpus it holds or belongs to.
-        counts: "rows" and whatever else can be counted.
-        packages: versions of what took part.
+        counts: "rows" and other counts.
+        packages: versions of the packages used.
         files: name -> size and checksum.
         created: UTC, ISO 8601.
     """

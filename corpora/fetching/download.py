@@ -125,7 +125,7 @@ def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What was true of a file when it was verified; kept beside it as JSON."""
+    """State of a file at the time of its verification, stored beside it as JSON."""
 
     url: str
     bytes: int
@@ -193,7 +193,7 @@ class _Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """How a server names the version of a file that it sends."""
+    """Identity of a file's version as reported by its server."""
 
     etag: str | None = None
     modified: str | None = None

@@ -1,4 +1,4 @@
-"""Where a corpus's files are: downloaded, copied by the user, or the user's own; found, fetched and verified."""
+"""Sources of a corpus's files: locate, fetch and verify files that are downloaded, copied by the user, or the user's own."""
 
 from __future__ import annotations
 

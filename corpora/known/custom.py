@@ -19,7 +19,7 @@ NO_SPLIT = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How a file of the user's is read.
+    """Format and splitting of a user's file.
 
     Attributes:
         file_format: a key of ``READERS``; None detects it from the content.
