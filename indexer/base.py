@@ -25,9 +25,9 @@ _LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
 
 
 class Hits(NamedTuple):
-    """What a search found for Q queries: rows int64 and scores float32, both of shape (Q, k).
+    """Results of a search for Q queries: rows int64 and scores float32, both of shape (Q, k).
 
-    In each line scores descend and equal scores go by ascending row; places that nothing was found for have row -1 and score -inf.
+    Each line is sorted by descending score, then ascending row; unused places have row -1 and score -inf.
     """
 
     rows: Rows

@@ -47,7 +47,7 @@ class IndexRef(NamedTuple):
 
     @property
     def is_built(self) -> bool:
-        """Whether it is there, usable or not."""
+        """True if the index exists, usable or not."""
         return is_finished(self.path)
 
     def manifest(self, fingerprint: str | None) -> Manifest:
@@ -148,12 +148,12 @@ def built_indexes(corpus: str) -> list[str]:
 
 
 class IndexIdentity(NamedTuple):
-    """What tells an index from all others that may come to lie at its place.
+    """Identity of an index, distinct from any other index built at the same path.
 
     Attributes:
         fingerprint: of the corpus.
         files: sha256 of the checksums of its files.
-        vectors: the same of the vectors that rows are scored again from; empty if there are none.
+        vectors: the same of the vectors used for rescoring; empty without rescoring.
         n_rows: rows of the corpus.
     """
 

@@ -1,4 +1,4 @@
-"""What a build will need: disk, memory and time of each step, from measured rates (two cores, 2026) and, for an encoder, a timed sample."""
+"""Estimates of a build: disk, memory and time of each step, from measured rates (two cores, 2026) and, for an encoder, a timed sample."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLE_PASSAGES = 200  # that an encoder is timed on
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one step of a build needs at most."""
+    """Upper estimate of the resources of one build step."""
 
     step: str
     disk_bytes: float

@@ -133,13 +133,13 @@ class BuildSpec:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """What a build takes.
+    """Estimate of a build.
 
     Attributes:
         forecast: of the corpus.
         download_bytes: still to be downloaded.
-        needs: of each step that is not done yet.
-        shortage: what the disk lacks; None if all fits.
+        needs: of each unfinished step.
+        shortage: missing disk space; None if all fits.
     """
 
     forecast: Forecast

@@ -1,4 +1,4 @@
-"""What Unicode says of each code point, as tables: its class in word breaking, and its lower case."""
+"""Unicode properties of each code point, as tables: its word-break class and its lower case."""
 
 from __future__ import annotations
 

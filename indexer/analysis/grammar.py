@@ -1,8 +1,8 @@
-"""What a word is: the grammar of Lucene's StandardTokenizer over the classes of ``characters``, whose letters the patterns are made of.
+"""Grammar of words in Lucene's StandardTokenizer, as patterns whose letters are the classes of ``characters``.
 
-It follows the word boundary rules (WB) of Unicode Standard Annex #29, keeping the pieces that hold a letter, a digit, an ideograph or a
-pictograph, and departs from them in three ways: a Hebrew letter that a quote needs is not also the letter before a . or : or another quote;
-text of South-East Asian scripts stays together until something else comes; and what may follow a pictograph is told more finely.
+It follows the word boundary rules (WB) of Unicode Standard Annex #29, keeping the segments that contain a letter, a digit, an ideograph or
+a pictograph. It departs from them in three ways: a Hebrew letter that a quote needs is not also the letter before a . or : or another
+quote; text of South-East Asian scripts stays together until another script follows; and the rules after a pictograph are finer.
 """
 
 from __future__ import annotations

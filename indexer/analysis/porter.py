@@ -36,7 +36,7 @@ _STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # for 
 
 
 class _Rule(NamedTuple):
-    """What a suffix is replaced by. Rules of a step with the same last letter but one form a group, and the first that fits is used."""
+    """A suffix rule. Rules of a step with the same last letter but one form a group, and the first that fits is used."""
 
     group: int
     suffix: int  # with the letters that must stand before it; the last letter in the lowest byte

@@ -1,6 +1,6 @@
-"""Which texts go through the model together: those of a range of rows that is written together, in batches of like length.
+"""Batches of texts for the model: the texts of a range of rows that is written together, grouped by similar length.
 
-They depend on nothing but the range: a build that resumes after an interruption makes the same batches, and so the same bits.
+Batches depend on the range alone: a build that resumes after an interruption makes the same batches, and so the same bits.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ _GPU_BATCH_TOKENS = 32_768
 
 
 class EmbedProgress(NamedTuple):
-    """What ``embed`` reports to: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
+    """Progress callbacks of ``embed``: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
 
-    On a cluster ``node`` gives, for a node's name, what is called with (passages that it encoded, None).
+    On a cluster ``node`` returns, for a node's name, a callback with (passages that it encoded, None).
     """
 
     passages: Progress = silent
@@ -90,14 +90,14 @@ class _Stopped(Exception):
 
 
 class _Share(NamedTuple):
-    """What a device's process shares with the others.
+    """State shared by the processes of all devices.
 
     Attributes:
-        job: what to do.
-        todo: the ranges of rows that are to be made.
-        next_range: the number of the next of them.
-        is_stopped: whether all are to stop; without a lock, which a process that is killed could hold for ever.
-        reports: of passages and tokens, to the process that started them.
+        job: the embedding job.
+        todo: ranges of rows to embed.
+        next_range: index of the next range.
+        is_stopped: set to stop all; without a lock, which a killed process could hold for ever.
+        reports: counts of passages and tokens, sent to the parent process.
     """
 
     job: Job

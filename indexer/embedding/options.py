@@ -15,10 +15,10 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """How passages are embedded on the Ray cluster that this process is connected to (``cluster.nodes.connected``).
+    """Options of embedding on the Ray cluster that this process is connected to (``cluster.nodes.connected``).
 
     Attributes:
-        cpus: processors of each encoder where there are no GPUs; None: all that the smallest node has.
+        cpus: CPUs of each encoder where there are no GPUs; None: all CPUs of the smallest node.
     """
 
     cpus: int | None = None
@@ -30,14 +30,14 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedOptions:
-    """How a user wants passages embedded.
+    """Options of embedding.
 
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "mps", "cuda", "cuda:1", several as "cuda:0,1", or "all" GPUs.
-        dtype: what is stored, and with it what is computed. "float32": both. "float16" is stored; computed is float32 on a CPU and on a GPU
-            what the encoder is safe in (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others). "bfloat16" is computed on
-            either, and stored as float16. None: "float32" on a CPU, "float16" on a GPU.
-        batch_tokens: tokens of a batch, padding included; None: what suits the device.
+        dtype: precision of the stored vectors, and with it of the computation. "float32": both. "float16": stored; computed in float32 on a
+            CPU and on a GPU in the encoder's safe precision (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others).
+            "bfloat16": computed on either, stored as float16. None: "float32" on a CPU, "float16" on a GPU.
+        batch_tokens: tokens of a batch, padding included; None: the device's default.
         cluster: on a Ray cluster, whose GPUs "auto" and "cuda" then mean; None: on this machine.
     """
 
@@ -71,13 +71,13 @@ class Share(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What ``EmbedOptions`` come to on this machine, or on a Ray cluster.
+    """``EmbedOptions`` resolved on this machine, or on a Ray cluster.
 
     Attributes:
-        devices: torch's names; a process for each if there are several. On a cluster the one name that each encoder has for its own.
-        precision: of the numbers.
+        devices: torch's names; several have one process each. On a cluster the single device name local to each encoder.
+        precision: of storage and computation.
         batch_tokens: tokens of a batch, padding included.
-        n_tokenizing: processes that tokenise for each device; on a CPU none, because the model has use for every core.
+        n_tokenizing: tokenising processes for each device; 0 on a CPU, where the model uses every core.
         share: of each encoder on a cluster; None: on this machine.
     """
 

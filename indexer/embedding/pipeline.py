@@ -47,13 +47,13 @@ Report = Callable[[int, int], None]
 
 
 class Job(NamedTuple):
-    """What every process that embeds has to know; it can be pickled.
+    """A picklable embedding job, shared by all processes.
 
     Attributes:
         spec: the encoder.
         reopen: opens the store.
-        write: called with the rows and vectors of each range that is made.
-        resources: what to do it with; several devices share the ranges.
+        write: called with the rows and vectors of each finished range.
+        resources: devices, precision and batch size; several devices share the ranges.
     """
 
     spec: EncoderSpec
@@ -244,12 +244,12 @@ _WARM_UP_PASSAGES = 8
 
 
 class Measured(NamedTuple):
-    """What an encoder did with a sample.
+    """Measurements of an encoder on a sample.
 
     Attributes:
         seconds_per_byte: of text, on one device.
         dim: components of a vector.
-        peak_bytes: the most memory that the process has had.
+        peak_bytes: peak memory of the process.
     """
 
     seconds_per_byte: float

@@ -52,12 +52,12 @@ class HubCheckpoint:
 
     @property
     def folder(self) -> Path:
-        """Where it is downloaded to, and where a user can put its files."""
+        """Folder of the downloaded files; a user can also put them there by hand."""
         return home() / "checkpoints" / self.repository / self.revision
 
     @property
     def address(self) -> str:
-        """Where its files can be seen."""
+        """Web address of its files."""
         return f"{_HUB}/{self.repository}/tree/{self.revision}"
 
 

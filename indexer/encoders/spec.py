@@ -1,4 +1,4 @@
-"""What a model's authors fixed, as data (``EncoderSpec``), and token ids on their way from tokenizer to model (``Tokens``)."""
+"""Published settings of an encoder, as data (``EncoderSpec``), and token ids between tokenizer and model (``Tokens``)."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ def as_it_stands(query: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """How texts become vectors that are compared by their inner product. Can be pickled: its functions are named ones of a module.
+    """Settings that map texts to vectors, which are compared by inner product. Picklable: its functions are module-level.
 
     Attributes:
         name: the encoder's name in idx.
-        query_checkpoint, passage_checkpoint: where each side's weights and tokenizer are; one and the same but for DPR.
-        query_class, passage_class: the class of transformers that loads each side's network, of which the heads are left out.
-        dim: components of a vector that the authors' checkpoint gives; another checkpoint of the family may give others.
+        query_checkpoint, passage_checkpoint: weights and tokenizer of each side; the same except for DPR.
+        query_class, passage_class: the class of transformers that loads each side's network, without its heads.
+        dim: components of a vector of the authors' checkpoint; another checkpoint of the family may differ.
         pooling: "mean" over all tokens, special ones too, or "cls", the first token.
-        has_projection: whether the pooled vector goes through the linear projection of the checkpoint's ``2_Dense``.
-        normalize: whether vectors are brought to length 1, so that the inner product is the cosine.
-        max_query_tokens, max_passage_tokens: where texts are cut, special tokens included.
-        query_text: query -> what the tokenizer is given.
-        passage_text: passage -> what the tokenizer is given: one text, or a pair, between which it puts a separator.
+        has_projection: apply the linear projection of the checkpoint's ``2_Dense`` to the pooled vector.
+        normalize: scale vectors to length 1, so that the inner product is the cosine.
+        max_query_tokens, max_passage_tokens: maximum lengths, special tokens included.
+        query_text: query -> the tokenizer's input.
+        passage_text: passage -> the tokenizer's input: one text, or a pair, between which it puts a separator.
         second_type: the token type of a pair's second text and the separator behind it; all others have type 0.
-        splits_white_space: whether texts are split at white space before the tokenizer's own rules, as SentencePiece does and not every
+        splits_white_space: split texts at white space before the tokenizer's own rules, as SentencePiece does and not every
             ``tokenizer.json``.
-        odd_token_to: of a pair that is cut in both texts, which keeps one token more where they cannot keep equally many: the "longer" one
+        odd_token_to: when both texts of a pair are truncated to an odd total, the text that keeps one token more: the "longer" one
             (tokenizers written in Rust) or the "first" (those written in Python).
-        last_position: the position of one more separator behind a text that is shorter (DPR's code since 2021), or None.
-        gpu_dtype: what to compute in on a GPU unless told otherwise.
-        weights_sha256: checksum of ``model.safetensors``, where the weights come from a third party.
+        last_position: position of an additional separator after a shorter text (DPR's code since 2021), or None.
+        gpu_dtype: default precision on a GPU.
+        weights_sha256: checksum of ``model.safetensors`` if the weights come from a third party.
     """
 
     name: str

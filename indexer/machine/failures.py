@@ -1,4 +1,4 @@
-"""What other libraries raise when something fails, in words for a user."""
+"""User-readable messages for exceptions of other libraries."""
 
 from __future__ import annotations
 

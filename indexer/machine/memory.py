@@ -1,4 +1,4 @@
-"""How much memory a process may have."""
+"""Memory limits of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the vectors of a known corpus are published, by encoder; they are fetched as the corpus itself is."""
+"""Addresses of published vectors of the known corpora, by encoder; they are fetched like the corpus itself."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _HUGGING_FACE = "https://huggingface.co/datasets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedVectors:
-    """What is published, as it is published.
+    """Published vectors and their format.
 
     Attributes:
-        files: what is downloaded, in reading order.
+        files: files to download, in reading order.
         format: one of ``embedding_formats.FORMATS``.
-        about_bytes: size of all files, as far as it is not published computed from the vectors'.
+        about_bytes: size of all files; computed from the vectors' where it is not published.
         stored_bytes: of one component.
-        n_missing: passages of the corpus that have no vector in it.
+        n_missing: passages of the corpus without a vector.
     """
 
     files: tuple[SourceFile, ...]

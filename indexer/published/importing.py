@@ -42,14 +42,14 @@ _SAME = 0.05  # of a vector's length: half precision and other versions differ b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How embeddings are imported.
+    """Options of importing embeddings.
 
     Attributes:
         allow_missing: import even if some passages have none.
-        verify: how many random passages are encoded again and compared.
-        dtype: "float32" or "float16" to store; None: as they come.
-        device: where the encoder runs for that.
-        force: replace vectors that are there.
+        verify: number of random passages to encode again and compare.
+        dtype: "float32" or "float16" to store; None: as in the source.
+        device: device of the encoder for ``verify``.
+        force: replace existing vectors.
     """
 
     allow_missing: bool = False

@@ -41,7 +41,7 @@ _INSTRUCTIONS = frozenset(
 
 
 class Extent(NamedTuple):
-    """Where in a file some bytes are."""
+    """Position of a byte range in a file."""
 
     start: int
     n_bytes: int

@@ -23,7 +23,7 @@ RANGE_POSTINGS = 1 << 24
 
 
 class Scoring(NamedTuple):
-    """What impacts are computed from: a length code for each row, an inverse norm for each code, and what impacts then say of tf."""
+    """Inputs of the impacts: a length code for each row, an inverse norm for each code, and the tf that each impact stands for."""
 
     lengths: NDArray[np.uint8]
     inverse: NDArray[np.float32]
@@ -61,7 +61,7 @@ class Range(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """What one piece has of a range of terms: the block, the terms' numbers, where the postings of each end, and the postings."""
+    """One piece's share of a range of terms: the block, the terms' numbers, the end of each term's postings, and the postings."""
 
     block: int
     numbers: NDArray[np.int64]

@@ -22,7 +22,7 @@ MAX_FILTERED_TERMS = 1000
 
 
 class Tables(NamedTuple):
-    """What all searches read, and up to how many terms they use the filter."""
+    """Tables read by all searches, and the maximum number of terms for which the filter is used."""
 
     postings: Postings
     denominators: Denominators

@@ -32,13 +32,13 @@ _BIT_NUMBERS[[2**number % 19 for number in range(18)]] = np.arange(18)
 
 
 class Candidates(NamedTuple):
-    """What one thread found that may be among the k best of Q queries.
+    """One thread's candidates for the k best of Q queries.
 
     Attributes:
-        k: how many are looked for.
-        thresholds: see ``no_thresholds``; threads share them.
-        keys: int64 (Q, places), at least k places, in no order.
-        counts: int64 (Q,), how many places are taken.
+        k: number of results per query.
+        thresholds: see ``no_thresholds``; shared by the threads.
+        keys: int64 (Q, places), at least k places, unordered.
+        counts: int64 (Q,), number of used places.
     """
 
     k: int

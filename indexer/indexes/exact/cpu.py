@@ -36,9 +36,9 @@ class _Block(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What one thread has: queries as panels, their candidates, and memory for a tile of rows and for scores.
+    """Working memory of one thread: queries as panels, their candidates, and buffers for a tile of rows and for scores.
 
-    ``tile`` is ``space`` read-only, as mapped rows are: one type of array, one kernel.
+    ``tile`` is a read-only view of ``space``, like mapped rows, so that one kernel serves both array types.
     """
 
     panels: Vectors

@@ -1,4 +1,4 @@
-"""Where vectors are searched exactly, told before anything is loaded."""
+"""Placement of vectors for exact search, decided before anything is loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's driver,
 
 
 class VectorsSize(NamedTuple):
-    """What has to be held: the number of vectors, their dimension, and "float32" or "float16"."""
+    """Size of the vectors to hold: their number, their dimension, and "float32" or "float16"."""
 
     n_rows: int
     dim: int

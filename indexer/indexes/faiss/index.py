@@ -1,4 +1,4 @@
-"""What all FAISS indexes share once they are open, on CPU and GPU: places become rows, ties are put in order, candidates are rescored."""
+"""Search shared by all FAISS indexes, on CPU and GPU: places are mapped to rows, ties are ordered, candidates are rescored."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What an index holds, as its manifest says.
+    """Contents of an index, from its manifest.
 
     Attributes:
         n_rows: rows of the corpus.
         n_vectors: vectors in the index.
         dim: components of each.
-        missing: rows that were left out and whose places the rows behind them take; empty if the index knows its vectors by their rows.
-        parameters: what a search can set.
+        missing: rows without a vector, whose places the following rows take; empty if the index knows its vectors by their rows.
+        parameters: search parameters of the index.
     """
 
     n_rows: int

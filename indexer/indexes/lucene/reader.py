@@ -42,7 +42,7 @@ _KEPT_DEPTHS = 8
 
 
 class Found(NamedTuple):
-    """What one query found, best first: Lucene's document numbers int64 and scores float32, both of shape (hits,)."""
+    """Results of one query, best first: Lucene's document numbers int64 and scores float32, both of shape (hits,)."""
 
     documents: NDArray[np.int64]
     scores: Scores
