@@ -1,4 +1,4 @@
-"""What goes into a search and what comes out of it."""
+"""Inputs and results of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a server of searches, and how errors travel: ``{"error": message, "error_type": class name}``.
+"""Errors between a client and a search server, and their form on the wire: ``{"error": message, "error_type": class name}``.
 
     IdxError
     └── ServiceError          root; ``status`` is HTTP's
@@ -55,7 +55,7 @@ class Overloaded(ServiceError):
 
 
 class NotReady(ServiceError):
-    """What was asked for is not open, or no longer."""
+    """The requested corpus or retriever is not open, or no longer."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
@@ -79,7 +79,7 @@ class Unreachable(ServiceError):
 
 
 class BadAnswer(ServiceError):
-    """What answers does not speak this protocol."""
+    """The answer does not follow this protocol."""
 
 
 _OWN = (ServiceError, InvalidRequest, Unauthorized, Overloaded, NotReady, ShardUnavailable, DeadlineExceeded, SearchFailed)

@@ -26,14 +26,14 @@ _ALL_TEXTS.flags.writeable = False  # as a store's keys are: another type would 
 
 
 class Fusion(NamedTuple):
-    """How what several searches found for one query becomes one list.
+    """Rule that fuses the lists of several searches for one query into one.
 
     Attributes:
         rule: "weighted", or one of ``merge``'s. "weighted" adds the scores times the factors; a row that a list lacks has the list's lowest
             score there, 0 if the list is empty (as in Pyserini's ``HybridSearcher``).
-        factors: of each search: what its values are multiplied with.
-        normalize: with "weighted": scores are first brought to -1/2 (a list's lowest) to 1/2 (its highest), to 0 if they are equal; the
-            missing score is -1/2 then, or 0.
+        factors: factor of each search's values.
+        normalize: with "weighted": scores are first scaled to between -1/2 (a list's lowest) and 1/2 (its highest), or 0 if they are equal;
+            the missing score is -1/2 then, or 0.
     """
 
     rule: str
@@ -138,7 +138,7 @@ def fuse(lists: Lists, fusion: Fusion) -> Lists:
 
 
 class _Scale(NamedTuple):
-    """How each list counts: a row that it has with ``factors * (score - lowest) + missing``, one that it lacks with ``missing``."""
+    """Weight of each list: a row in it counts ``factors * (score - lowest) + missing``, any other row ``missing``."""
 
     factors: NDArray[np.float64]
     lowest: NDArray[np.float64]

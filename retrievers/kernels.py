@@ -36,10 +36,10 @@ class Lists(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What T lists are made of: target t of the lists ``members[starts[t]:starts[t + 1]]``, in that order.
+    """Sources of T merged lists: target t merges the lists ``members[starts[t]:starts[t + 1]]``, in that order.
 
     A place in member m counts ``factors[m] * (x - offsets[m])``, where x is the score or follows from the rank; ``bases[t]`` is added to
-    what each row gets.
+    each row's sum.
 
     Attributes:
         members: int64, numbers of lists.
@@ -56,7 +56,7 @@ class Targets(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """Where n rows were found: row i in the lists ``members[ends[i - 1]:ends[i]]`` (from 0 for the first), at these ranks, from 1."""
+    """Provenance of n rows: row i is in the lists ``members[ends[i - 1]:ends[i]]`` (from 0 for the first), at these ranks, from 1."""
 
     ends: NDArray[np.int64]
     members: NDArray[np.int64]

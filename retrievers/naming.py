@@ -26,7 +26,7 @@ class RetrieverName:
 
     @property
     def is_lexical(self) -> bool:
-        """Whether no index over vectors is among them."""
+        """True if no vector index is among them."""
         return all(part in INDEXES for part in self.parts)
 
     def check(self) -> None:

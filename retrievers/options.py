@@ -28,7 +28,7 @@ Weight = Annotated[float, Field(ge=-_MAX_WEIGHT, le=_MAX_WEIGHT)]
 
 @options
 class SearchOptions:
-    """How a search is done. Every value is one that JSON has; equal options have equal hashes.
+    """Options of a search. Every value is a JSON value; equal options have equal hashes.
 
     The descriptions of the fields are also those of the server's documentation; ``idx search --help`` shows their first sentences.
     """

@@ -1,4 +1,4 @@
-"""Where the processes of shards go, and on what they search."""
+"""Placement of shard processes on nodes, and their devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the tools' passages come from: built corpora in this process, opened when they are first asked for, or a running server."""
+"""Sources of the tools' passages: built corpora in this process, opened on first use, or a running server."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def _check(corpus: str, retriever: RetrieverName) -> None:
 
 
 class RemoteSource:
-    """What a server serves.
+    """Source backed by a running server.
 
     Args:
         client: of the server.
-        corpora, retrievers: those that may be used; none: all.
+        corpora, retrievers: allowed ones; none: all.
     """
 
     may_join = False

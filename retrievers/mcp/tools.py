@@ -106,7 +106,7 @@ class Passages(BaseModel):
 
 
 class Offers(BaseModel):
-    """What can be searched, the default first."""
+    """Corpora and retrievers that can be searched, the default first."""
 
     corpora: list[Offer]
     may_join_retrievers: bool = Field(description="Whether any retrievers can be joined with +, such as bm25+minilm.")

@@ -55,7 +55,7 @@ class Search:
 
     @property
     def n_queries(self) -> int:
-        """How many queries all groups have."""
+        """Number of queries in all groups."""
         return sum(map(len, self.groups))
 
     def joins(self, other: Search) -> bool:
@@ -101,7 +101,7 @@ class Batcher:
 
     @property
     def is_full(self) -> bool:
-        """Whether as much is waiting as may."""
+        """True if the queue is full."""
         return self._n_given - self._n_taken >= self._limits.waiting or self._n_requests >= self._limits.requests
 
     def overload(self) -> Overloaded:

@@ -117,7 +117,7 @@ class Catalog:
 
     @property
     def is_full(self) -> bool:
-        """Whether too much is waiting for every searcher."""
+        """True if every searcher's queue is full."""
         return all(batcher.is_full for batcher in self._batchers.values())
 
     def overload(self) -> Overloaded:

@@ -1,4 +1,4 @@
-"""What the bodies of requests and answers may hold: checked by pydantic, and shown in the OpenAPI document.
+"""Models of the bodies of requests and answers: validated by pydantic, and shown in the OpenAPI document.
 
 The fields of a search are those of ``SearchOptions``.
 """
@@ -39,7 +39,7 @@ class Asked(BaseModel):
 
 
 class Retrieval(BaseModel):
-    """What Search-R1's server takes; fields that it does not know are passed over, as there."""
+    """A search in Search-R1's protocol; unknown fields are ignored, as in its server."""
 
     model_config = ConfigDict(strict=True)
 
@@ -58,7 +58,7 @@ class FoundBy(BaseModel):
 
 
 class Highlights(BaseModel):
-    """Where words that the queries have begin and end, in code points."""
+    """Start and end of words that the queries contain, in code points."""
 
     title: list[tuple[int, int]]
     text: list[tuple[int, int]]
@@ -112,7 +112,7 @@ class Retrieved(BaseModel):
 
 
 class Problem(BaseModel):
-    """What every answer but a good one holds."""
+    """Body of every error response."""
 
     error: str = Field(description="What happened, with the values, and what to do; one line.")
     error_type: str = Field(description="The class that wikidx.retrievers.client raises.")

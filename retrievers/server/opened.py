@@ -41,10 +41,10 @@ def identity_of(path: Path) -> Identity:
 
 
 class FirstOpened:
-    """What was opened first, in memory that processes share: one that is started later must not serve other files than they do.
+    """Record of the files opened first, in memory shared by the processes: a process that starts later must not serve other files.
 
     Args:
-        settings: of the server; what is served follows from them, so that all processes have the same places.
+        settings: of the server; they determine what is served, so that all processes have the same places.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -89,12 +89,12 @@ class Part(NamedTuple):
 
 
 class Opened:
-    """What is open of a server's offers.
+    """Stores, retrievers and searchers that a server has open.
 
     Args:
         settings: of the server.
-        first: what other processes of the server have opened.
-        open_retriever: opens retrievers; None: as everywhere.
+        first: files opened by other processes of the server.
+        open_retriever: opens retrievers; None: the default opener.
 
     Attributes:
         corpora: their stores and retrievers.

@@ -115,14 +115,14 @@ def reload_behind(catalog: Catalog) -> threading.Thread:
 
 
 class Service:
-    """What one process serves on a listening socket.
+    """One process of the server on a listening socket.
 
     Args:
         settings: of the server.
         listening: the socket.
-        metrics: where it counts.
+        metrics: the server's metrics.
         source: opens retrievers, or a cluster; by default ``opening.open_retriever``.
-        first: what other processes have opened; None: there are none.
+        first: files opened by other processes; None: there are none.
     """
 
     def __init__(
