@@ -1,4 +1,4 @@
-"""How fast does text become terms? ``python -m benchmarks.analysis``: on one thread, on the passages of wiki_intro split at 100 words.
+"""Speed of text analysis on one thread, on the passages of wiki_intro split at 100 words: ``python -m benchmarks.analysis``.
 
 Lucene's own analyzer, called through the project's Java, is not timed beside it: crossing into Java costs more than the analysis.
 """

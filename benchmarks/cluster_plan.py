@@ -1,12 +1,12 @@
-"""What do 21 million, 100 million and a billion passages need: disk, memory, nodes, time, and bytes between nodes for a question?
+"""Plan for 21 million, 100 million and a billion passages: disk, memory, nodes, time, and bytes between nodes per question.
 
     python -m benchmarks.cluster_plan
     python -m benchmarks.cluster_plan --gpus 16 --gpu-passages-per-s 3000 --node-gb 512
 
-Nothing is measured here. The defaults of ``Figures`` are measurements of this folder's README (the machine there had two cores), but for
-those that are said to be assumed, here and beside the tables; each is an option. What grows with the corpus is taken to grow in proportion,
-but for the vocabulary, and speed with the cores.
-The hours of each step of building are those that ``idx build --dry-run`` says on this machine.
+Nothing is measured here. The defaults of ``Figures`` are measurements of this folder's README (on a machine with two cores), except those
+marked as assumed, here and beside the tables; each is an option. Figures that grow with the corpus are scaled linearly, except for the
+vocabulary; speed is scaled linearly with the cores.
+The hours of each build step are those of ``idx build --dry-run`` on this machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _assumed(value: float, what: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What the plan is computed from, for vectors of 768 components of float16."""
+    """Inputs of the plan, for vectors of 768 float16 components."""
 
     passage_bytes: float = _measured(400, "bytes of title and text, 'How fast is a store built'")
     store_bytes: float = _measured(290, "a passage in the store, 'How fast is a store built'")

@@ -1,17 +1,17 @@
-"""How fast are passages embedded: beside sentence-transformers on a CPU, and as a share of what a GPU can multiply?
+"""Speed of embedding passages: compared with sentence-transformers on a CPU, and as a share of a GPU's peak throughput.
 
     python -m benchmarks.embed                      # minilm, 2,000 real passages, beside sentence-transformers at its best batch size
     python -m benchmarks.embed --device cuda        # bert-base with random weights in bfloat16
 
-The passages are those of the test data (``IDX_TEST_DATA``, or ``../shared/data``). Models are loaded before the clock runs.
+The passages are those of the test data (``IDX_TEST_DATA``, or ``../shared/data``). Models are loaded before the clock starts.
 
-On the CPU the two take turns, each time over all passages; figures are medians. "overhead" is the share of our run that is not spent in the
-forward pass: reading the store, tokenising, padding, writing shards.
+On the CPU the two engines take turns, each over all passages; figures are medians. "overhead" is the share of our run that is spent outside
+the forward pass: reading the store, tokenising, padding, writing shards.
 
-On a GPU the time is taken of the whole run, in which the tokenising processes start first, and ("running") from the first forward pass on,
-which is what a large corpus sees. "FLOP/s" counts the matrix products of the real tokens, without padding: 24 d² a token and layer, and
-4 d n for each token of a text of n tokens (d = 768, 12 layers). It is compared with bfloat16 products of square matrices in the same run.
-"idle" is the share of the time in which nothing runs on the GPU, from torch's profiler over a second run.
+On a GPU the whole run is timed, including the start of the tokenising processes, and also the time after the first forward pass
+("running"), which is the rate of a large corpus. "FLOP/s" counts the matrix products of real tokens, without padding: 24 d² per token and
+layer, plus 4 d n for each token of a text of n tokens (d = 768, 12 layers). It is compared with bfloat16 products of square matrices in the
+same run. "idle" is the share of time with nothing running on the GPU, from torch's profiler over a second run.
 """
 
 from __future__ import annotations

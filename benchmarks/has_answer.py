@@ -1,11 +1,11 @@
-"""How fast are answers looked for in 100 passages a question, and is it the same as by the definition?
+"""Speed of answer matching in 100 passages per question, and agreement with the reference definition.
 
     python -m benchmarks.has_answer dpr-union --questions topics.dpr.nq.test.txt.gz
 
-BM25 finds 100 passages for each question. "hits" looks for the answers in them: with passages "as found", many of them for several
-questions, each tokenised once; and "distinct", where every passage of every question is made a text of its own, as in a corpus of
-millions. The definition, DPR's, cuts text and answer into tokens for every pair and compares lists of tokens; it is timed, and compared,
-on some questions.
+BM25 retrieves 100 passages for each question, and "hits" looks for the answers in them. In the case "as found" many passages are shared
+between questions and tokenised once; in "distinct" every passage of every question is made a text of its own, as in a corpus of
+millions. DPR's definition tokenises text and answer for every pair and compares lists of tokens; it is timed, and compared, on some
+questions.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _OVERLOAD = (503, 504)  # what a machine with other work to do may rightly answe
 
 
 class Request(NamedTuple):
-    """What is sent, and the status that must come back; 0: the client goes away before an answer can come."""
+    """A request and the status expected for it; 0: the client disconnects before the answer."""
 
     kind: str
     path: str

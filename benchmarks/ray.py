@@ -1,4 +1,4 @@
-"""What does a Ray cluster cost, and does it find and make the same?
+"""Cost of a Ray cluster, and agreement of its results with those of one process.
 
 python -m benchmarks.ray serving sample             # what shards add to a search; see ``ray_serving``
 python -m benchmarks.ray embedding --nodes 1 2      # passages a second, and the bytes; see ``ray_embedding``

@@ -1,10 +1,10 @@
-"""What does it cost to embed on a Ray cluster rather than in this process, and does it make the same bytes?
+"""Cost of embedding on a Ray cluster rather than in this process, and equality of the bytes written.
 
     python -m benchmarks.ray embedding                       # minilm, 400 real passages, one and two nodes on this machine
 
-Every node is a process of Ray's with one processor, and all share this machine's: more nodes than it has processors make nothing faster.
-Compared is embedding in this process with one thread. "start s" is the time to the first passage that is reported (processes start, import
-torch, load the model, the nodes are compared), "passages/s running" the rate from there on.
+Every node is a Ray process with one CPU, and all share this machine: more nodes than CPUs bring no speed-up. The baseline is embedding in
+this process with one thread. "start s" is the time to the first reported passage (processes start, import torch and load the model; the
+nodes are compared), "passages/s running" the rate from there on.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""What does a cluster of shards add to a search, beyond what the slowest shard takes?
+"""Time that a cluster of shards adds to a search, beyond the time of the slowest shard.
 
     python -m benchmarks.ray serving sample                               # a built corpus, by minilm
     python -m benchmarks.ray serving sample --retriever minilm bm25+minilm --batch 1 32 --questions FILE
 
-Three nodes on this machine, each a process of Ray's, and one process for each shard: so shards, which elsewhere have a machine each, share
-its processors here, and what is measured includes their waiting for one another. For every search the time of the slowest shard, which it
-measures itself, is taken from the time of the whole.
+The cluster is three nodes on this machine, each a Ray process, with one process for each shard: shards that would have a machine each share
+its CPUs here, and the figures include their waiting for one another. The time of the slowest shard, which it measures itself, is
+subtracted from the time of each search.
 
-called         asking all shards, their answers' way back, merging, where nothing else is done in the process (of several joined with
-               +, the last)
-first stage    the same in a server, with its other threads and the client in one process: what ``idx_shard_overhead_seconds`` counts
-request        the same of a request over HTTP by one client: reading it, the queue, merging groups, passages, JSON as well
-one searcher   a request of the same to a server without shards, in which nothing is taken off
-same           the share of questions that both give the same passages in the same order, and the largest difference of their scores
+called         calling all shards, receiving their answers and merging, in a process that does nothing else (for retrievers joined with
+               +, the last one)
+first stage    the same in a server, with its other threads and the client in one process: the value of ``idx_shard_overhead_seconds``
+request        the same for an HTTP request by one client, with reading, queueing, merging groups, passages and JSON
+one searcher   the same request to a server without shards; nothing is subtracted
+same           share of questions with the same passages in the same order from both, and the largest difference of their scores
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every measurement says of itself: machine, versions, commit, date; and how its command ends."""
+"""Header and end of every benchmark: machine, versions, commit, date, and the command's exit."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""How fast is the multi-query call, and what does it cost beyond the first stages?
+"""Speed of the multi-query call, and its cost beyond the retrievers' own.
 
     python -m benchmarks.search CORPUS --gar FOLDER
 
-Merging: synthetic groups of 5 lists of 100 hits, 260 rows of them distinct, are merged, freed of duplicates and cut to 10, by the kernels
-from a search's arrays and by plain Python (a dictionary and ``sorted``) from lists of pairs that it is given.
+Merging: synthetic groups of 5 lists of 100 hits, with 260 distinct rows, are merged, deduplicated and cut to 10: by the kernels from a
+search's arrays, and by plain Python (a dictionary and ``sorted``) from ready lists of pairs.
 
 The call: questions of NQ with GAR's expansions (question, with answers, with titles, with a sentence, with the first title), five queries a
 group, over a built corpus with BM25. "bare" is ``retrieve`` of the distinct queries, encoding included, one retriever after the other;
-"beyond" is ``search_groups`` with first stages that only repeat what was found, and "fetch" the part of it that reads the distinct passages
-of all rankings from the store. ``search_groups`` itself takes turns with "bare". The loop: the same queries one ``search`` at a time.
+"beyond" is ``search_groups`` with retrievers that replay recorded results, and "fetch" its share for reading the distinct passages of all
+rankings from the store. ``search_groups`` itself takes turns with "bare". The loop: the same queries one ``search`` at a time.
 
-``minilm`` here is its encoder in front of as many random vectors as the corpus has passages: what is in a vector does not change how long
-exact search takes, and nobody has to embed a corpus first.
+``minilm`` here is its encoder in front of as many random vectors as the corpus has passages: exact search takes equally long whatever the
+vectors hold, and no corpus has to be embedded first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long does the command line take to answer?
+"""Start-up time of the command line.
 
 python -m benchmarks.startup
 """

@@ -1,8 +1,8 @@
-"""How fast is a store built, how much memory does that take whatever the corpus's size, and how fast is it opened and read?
+"""Speed and peak memory of building a store, by the corpus's size, and speed of opening and reading it.
 
     python -m benchmarks.store FILE.jsonl [FILE.jsonl ...]
 
-Each file (``python -m benchmarks.synthetic`` makes them) is built in a process of its own, whose peak memory is the figure; reading is
+Each file (``python -m benchmarks.synthetic`` makes them) is built in its own process, whose peak memory is the figure; reading is
 measured in another one, warm: every row asked for has been read before.
 """
 

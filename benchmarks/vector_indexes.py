@@ -1,12 +1,12 @@
-"""What does each kind of index over vectors take to build, to keep and to open, and what does it find as it comes?
+"""Build time, size, opening time and recall of each kind of vector index, with default settings.
 
     python -m benchmarks.vector_indexes                                   # 1,000,000 x 768 vectors of float16
     python -m benchmarks.vector_indexes --kinds hnsw --vectors 100000     # a graph takes hours for a million
 
-Vectors are made: a thousand centres with noise, which lists and graphs can tell apart as they can real ones. Each step runs in a process
-of its own. "peak RSS" is the most memory that building had, with the pages of mapped files, which the system takes back when it needs them;
-"own" is what opening and searching added to the process's own memory (RssAnon). "recall@10" is what the kind finds, at its defaults,
-of the ten rows that exact search finds for made queries, which are asked in batches of 32.
+Vectors are synthetic: a thousand centres with noise, which lists and graphs can separate as they do real ones. Each step runs in its own
+process. "peak RSS" is the build's peak memory, including reclaimable pages of mapped files; "own" is the memory (RssAnon) that opening and
+searching added to the process. "recall@10" is the share of exact search's first ten rows that the kind returns at its defaults, for
+synthetic queries in batches of 32.
 """
 
 from __future__ import annotations

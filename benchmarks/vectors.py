@@ -1,16 +1,16 @@
-"""How fast is exact search over vectors: beside FAISS on a CPU, and as a share of what a GPU can read and multiply?
+"""Speed of exact vector search: compared with FAISS on a CPU, and as a share of a GPU's bandwidth and throughput.
 
     python -m benchmarks.vectors                    # 284,295 × 384 and 100,000 × 768, beside FAISS as it comes and at its best
     python -m benchmarks.vectors --opening          # how long 1 GB takes to open, and how much memory it then takes
     python -m benchmarks.vectors --device cuda      # 21,015,324 × 768 in float16, made on the card (``vectors_gpu``)
 
 Vectors are random, of length 1. On a CPU all engines take turns, batch by batch; figures are medians over the rounds, ratios medians of the
-rounds' ratios. "faiss" is ``faiss.IndexFlatIP`` as it comes, which searches query by query unless a batch is large; "best" is FAISS made to
-multiply matrices (``distance_compute_blas_threshold`` 1), in blocks of as many vectors as are fastest for this batch ("block"). Ours are
+rounds' ratios. "faiss" is ``faiss.IndexFlatIP`` with its defaults, which searches query by query unless a batch is large; "best" is FAISS
+set to multiply matrices (``distance_compute_blas_threshold`` 1), with the block size that is fastest for this batch ("block"). Ours are
 shards on disk, mapped into memory.
 
-"difference" is the largest one of a score from the float64 product of the same vectors, relative, over the sampled queries; "same rows" the
-share of rows that stand where float64 has them.
+"difference" is the largest relative difference of a score from the float64 product of the same vectors, over the sampled queries; "same
+rows" the share of rows at the same rank as in float64.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ print(json.dumps([time.perf_counter() - started, before, resident_bytes(), index
 
 
 class Question(NamedTuple):
-    """What all engines are asked."""
+    """A search that all engines run."""
 
     queries: Vectors
     k: int

@@ -1,8 +1,7 @@
-"""What a command takes: seconds, processor seconds, memory of its own and of mapped files, and disk.
+"""Resources of a command: seconds, CPU seconds, memory of its own and of mapped files, and disk.
 
-Memory is that of the process and all it has started, added up, as ``/proc/PID/status`` says at every look, 20 a second. "Own" is
-``RssAnon``, which nobody can take back; "resident" has the pages of mapped files besides, as far as they have been read, which the system
-takes back when it needs them.
+Memory is that of the process and all its descendants together, sampled 20 times a second from ``/proc/PID/status``. "Own" is ``RssAnon``,
+which the system cannot reclaim; "resident" includes the pages of mapped files that have been read, which it can.
 """
 
 from __future__ import annotations
@@ -94,14 +93,14 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a command took.
+    """Resources of one command.
 
     Attributes:
         s: seconds.
-        cpu_s: seconds of processors, all its processes together.
-        own: the most memory of its own that it had at one look, bytes.
-        resident: the most memory with pages of mapped files, bytes.
-        disk: the most that the files of the watched folder came to, bytes.
+        cpu_s: CPU seconds of all its processes together.
+        own: peak of its own memory over all samples, bytes.
+        resident: peak of its memory including pages of mapped files, bytes.
+        disk: peak size of the files in the watched folder, bytes.
     """
 
     s: float

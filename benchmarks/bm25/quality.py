@@ -18,12 +18,12 @@ REFERENCE = "lucene"  # Lucene's raw scores, as deep as is asked
 
 
 class Agreement(NamedTuple):
-    """How far an engine agrees with the reference.
+    """Agreement of an engine with the reference.
 
     Attributes:
-        same_sets: share of the questions whose k rows are the reference's, but for rows that share its k-th score.
-        same_rows: share of the reference's k rows that the engine has, over all questions.
-        score_difference: the largest relative difference between the scores of a row that both have.
+        same_sets: share of the questions with the reference's k rows; rows tied at its k-th score may differ.
+        same_rows: share of the reference's k rows that the engine returns, over all questions.
+        score_difference: largest relative difference between the two scores of a row that both return.
     """
 
     same_sets: float

@@ -1,4 +1,4 @@
-"""What BM25 is measured on: passages in a store of their own, counted, and questions."""
+"""Data of the BM25 benchmarks: passages in their own store with their counts, and questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WARM_UP_PASSAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How large a corpus is; ``postings`` counts the distinct terms of every passage."""
+    """Size of a corpus; ``postings`` counts the distinct terms of every passage."""
 
     fingerprint: str
     passages: int

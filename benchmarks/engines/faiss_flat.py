@@ -30,7 +30,7 @@ Found = tuple[Any, Any]  # scores and rows, both of shape (Q, k)
 
 
 class Setting(NamedTuple):
-    """How FAISS multiplies: in blocks of so many vectors, None: as it comes; so many queries at once."""
+    """Settings of FAISS's matrix products: vectors per block (None: FAISS's default) and queries per call."""
 
     block: int | None
     piece: int

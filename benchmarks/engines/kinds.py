@@ -1,6 +1,6 @@
-"""What a benchmark asks of an engine, and the engines that there are.
+"""Interface between benchmarks and engines, and the table of engines.
 
-Each process opens one engine; what an engine needs is imported there only, so that memory and time are its own.
+Each process opens one engine and imports only its dependencies, so that time and memory are its own.
 
 from questions to passages
     bm25, lucene              this project's indexes
@@ -9,9 +9,9 @@ from questions to passages
     bm25s-strings             bm25s with its own tokenizer, whose time counts
     minilm                    this project: a question is encoded, all vectors are searched
     sentence-transformers     the same by ``encode`` and ``semantic_search``
-from query vectors, ready, to passages
+from ready query vectors to passages
     exact                     this project's exact search
-    faiss, faiss-best         FAISS's flat index as it comes, and at its best
+    faiss, faiss-best         FAISS's flat index with its defaults, and with its best settings
     semantic-search           sentence-transformers' ``semantic_search``
 """
 
@@ -84,14 +84,14 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How an engine's index is made and opened.
+    """Functions to build and open an engine's index.
 
     Attributes:
         build: (folder of the corpus, threads) -> the directory of the index.
-        open: (folder, threads) -> the engine; the number of threads is how many one batch may use.
-        load: import, and where there is one start Java: what has to be done once before any index is opened.
-        check: raises ``MissingExtraError`` if what it needs is not installed.
-        prepare: (folder): write what the build starts from; not timed.
+        open: (folder, threads) -> the engine; one batch may use that many threads.
+        load: imports, and the start of Java where the engine needs it: everything done once before an index is opened.
+        check: raises ``MissingExtraError`` if a dependency is not installed.
+        prepare: (folder): write the build's inputs; not timed.
     """
 
     build: Callable[[Path, int], Path]

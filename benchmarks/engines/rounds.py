@@ -1,4 +1,4 @@
-"""How fast do engines search? All are asked in turns, round by round, so that noise meets them alike."""
+"""Search speed of engines, measured in turns, round by round, so that noise affects all alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FEWEST_ALONE = 100
 
 
 class Setting(NamedTuple):
-    """What is asked how."""
+    """Parameters of one measurement."""
 
     engine: str
     threads: int
@@ -24,13 +24,13 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is asked.
+    """Number of rounds and questions.
 
     Attributes:
-        rounds: how often.
-        seconds: what a slow engine's turn is to take: it is asked the first of the questions, as many as it then answers.
-        n_questions: how many there are; a fast engine answers all.
-        fewest: what the slowest engine is asked at once, too; all, where engines work in another way for large batches.
+        rounds: number of rounds.
+        seconds: target length of a slow engine's turn: it gets only as many of the first questions as it answers in that time.
+        n_questions: number of questions; a fast engine answers all.
+        fewest: the smallest batch for the slowest engine; all questions for engines that treat large batches differently.
     """
 
     rounds: int

@@ -31,13 +31,13 @@ _FIRST_K = 10
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a new process takes until its index is open, and what its first search takes.
+    """Time for a new process to open its index, and the time of its first search.
 
     Attributes:
-        ready_s: from the start of the process to the open index: imports, the start of Java where there is one, and ...
-        open_s: ... the opening.
+        ready_s: from the start of the process to the open index, including imports and the start of Java if needed.
+        open_s: the opening alone.
         rss_bytes: of the process when the index is open.
-        first_search_s: the first search, one question; bm25s compiles in it.
+        first_search_s: the first search, of one question; bm25s compiles during it.
     """
 
     ready_s: float

@@ -1,4 +1,4 @@
-"""Which engines are compared with each other, and what each was given."""
+"""Groups of engines that are compared with each other, and the inputs of each."""
 
 from __future__ import annotations
 

@@ -24,16 +24,16 @@ _DEPTH = 100  # that R@20 is measured at
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is measured on.
+    """Inputs of a measurement.
 
     Attributes:
-        folder: of the corpus.
-        questions: file of them, a JSON list.
-        answers: of each question.
-        plan: how much is asked.
-        threads: all numbers of them, ascending.
-        ks: how many passages are asked for.
-        starts: how often each engine is started.
+        folder: folder of the corpus.
+        questions: file with the questions, a JSON list.
+        answers: answers of each question.
+        plan: number of rounds and questions.
+        threads: numbers of threads to measure, ascending.
+        ks: numbers of passages to ask for.
+        starts: number of starts of each engine.
     """
 
     folder: Path

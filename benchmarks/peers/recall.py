@@ -1,4 +1,4 @@
-"""How many questions have an answer among the first passages that were found: DPR's ``has_answer``, as ``idx eval retrieval`` has it."""
+"""Answer recall: questions with an answer among the first passages, by DPR's ``has_answer`` as in ``idx eval retrieval``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How does everything grow with the corpus, from three sizes up to five million passages: see ``__main__``."""
+"""Growth of all costs with the corpus, from three sizes up to five million passages: see ``__main__``."""

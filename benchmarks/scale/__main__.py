@@ -1,22 +1,22 @@
-"""How does everything grow with the corpus: building, checking, opening, searching, serving, from three sizes up to 5 million passages?
+"""Growth of building, checking, opening, searching and serving with the corpus, from three sizes up to 5 million passages.
 
     python -m benchmarks.scale                             # 312,500, 1,250,000 and 5,000,000 passages; half an hour, 20 GB of disk
-    python -m benchmarks.scale --minutes 10                # stops before the first step that would begin later; the same command goes on
+    python -m benchmarks.scale --minutes 10                # stops before the first step that would start later; the same command resumes
     python -m benchmarks.scale --steps passages build      # only steps of these kinds
 
-Passages are those of ``benchmarks.synthetic``. Their vectors are MADE, noise around a thousand centres, stored as float16 of as many
-components as the encoder's (384): they cost what real ones do, and what they find means nothing. Embedding is measured apart, on 2,000
-passages. The vectors of questions are real where questions are text (open, serve), and made where the index alone is asked (search).
+Passages are those of ``benchmarks.synthetic``. Their vectors are SYNTHETIC: noise around a thousand centres, stored as float16 with the
+encoder's number of components (384). They cost as much as real ones; their results are meaningless. Embedding is measured separately, on
+2,000 passages. Query vectors are real where questions are text (open, serve), and synthetic where the index alone is searched (search).
 
-Every step is a process; figures are kept in ``--work``, and a step that has its figures is not repeated. Numba's cache is filled, with a
-small corpus, before the first size. "own memory" is RssAnon, "resident memory" has the pages of mapped files besides; see ``watching``.
-"disk" is what a step leaves, "most disk" all files of the corpus at one moment while it runs. "open" is ``idx search`` with one question,
-from the start of the process to its end, "cold" with all files to be read from the disk. "a question of 512" is the time of a batch by its
-questions, "a request of 4 clients" the time by the requests answered.
+Every step is a process; figures are stored in ``--work``, and a step with stored figures is skipped. Numba's cache is filled with a
+small corpus before the first size. "own memory" is RssAnon, "resident memory" includes pages of mapped files; see ``watching``.
+"disk" is the size of a step's output, "most disk" the peak size of all files of the corpus while it runs. "open" is ``idx search`` with one
+question, from the start of the process to its end, "cold" with all files to be read from the disk. "a question of 512" is the time of a
+batch divided by its questions, "a request of 4 clients" the time divided by the requests answered.
 
-"exponent" is the power of the passages that a figure grows with, through all points, and of the two largest only. Figures at other sizes
-are on the power law or the line through these two, whichever gives more. "of text %" is the memory of its own that each further byte of
-text takes. Remarked is an exponent above 1.05, and memory above 10 % of the text.
+"exponent" is the power of the number of passages in a figure's growth, through all points, and of the two largest only. Figures at other
+sizes are on the power law or the line through these two, whichever gives more. "of text %" is a step's own memory for each further byte of
+text. Exponents above 1.05, and memory above 10 % of the text, are flagged.
 
 On a GPU, with a checkpoint of an encoder of 768 components: ``python -m benchmarks.scale --sizes 21015324 --retrievers contriever
 --steps passages build make serve --device cuda --clients 64``.

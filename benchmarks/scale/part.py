@@ -1,4 +1,4 @@
-"""What is no command of idx, each a process: ``python -m benchmarks.scale.part PART FOLDER`` prints its figures as JSON."""
+"""Steps that are not commands of idx, each a process: ``python -m benchmarks.scale.part PART FOLDER`` prints its figures as JSON."""
 
 from __future__ import annotations
 

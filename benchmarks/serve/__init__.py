@@ -1,1 +1,1 @@
-"""How fast is the server, and what remains of that under load? See ``__main__``."""
+"""Speed of the server, and its behaviour under load: see ``__main__``."""

@@ -1,18 +1,18 @@
-"""How fast is the server, beside the library and beside a server written as Search-R1's is, and what remains of that under load?
+"""Speed of the server, compared with the library and with a server like Search-R1's, and its behaviour under load.
 
     python -m benchmarks.serve                    # everything; BM25 over wiki_intro, 284,295 random vectors of 384 components
     python -m benchmarks.serve --parts singles batches --retrievers bm25
 
-Server and load are processes on one machine: on two processors the load takes a part of what the server could have had, and the library,
-which has no load beside it, has both. Rounds go through all servers in turn; each figure is the median of its rounds.
+Server and load are processes on one machine: on two CPUs the load takes a share of the server's time, whereas the library has both CPUs
+to itself. Rounds go through all servers in turn; each figure is the median of its rounds.
 
 singles     requests of one question, k 10, from 1 to 64 clients that each wait for their answer, beside handlers that search nothing
 peers       the same through /retrieve, and beside a server written as Search-R1's is; see ``hosts``
 batches     requests of 32 questions, beside ``LocalSearcher.search`` with 32
 half        single questions at half of the highest rate: latencies
-overload    requests at four times the highest rate: what is answered, what is refused, and half of the rate right after
-long        1,000 questions in one request, and an answer of 10 MB: searches at once, memory
-start       until ``idx serve`` answers /health, and /ready
+overload    requests at four times the highest rate: answered and refused ones, and half of the rate right after
+long        1,000 questions in one request, and an answer of 10 MB: concurrent searches, memory
+start       time until ``idx serve`` answers /health, and /ready
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def half(run: Run) -> Rows:
 
 
 def overload(run: Run) -> Rows:
-    """What is answered of four times what can be."""
+    """Measure answered and refused requests at four times the highest rate."""
     rows: Rows = []
     for retriever, size in [(retriever, size) for retriever in run.retrievers for size in (1, BATCH)]:
         kind = f"idx-{retriever}"

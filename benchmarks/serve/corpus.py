@@ -1,7 +1,7 @@
-"""What is served in ``benchmarks.serve``: wiki_intro with BM25, random vectors for its passages, questions.
+"""Corpus of ``benchmarks.serve``: wiki_intro with BM25, random vectors for its passages, questions.
 
-Random vectors cost a search what real ones do; what they find means nothing. They are imported as those of an encoder, and that encoder's
-place is taken by ``RandomEncoder``, so that the time of a forward pass hides nothing.
+Random vectors cost a search as much as real ones; their results are meaningless. They are imported as those of an encoder, which is
+replaced by ``RandomEncoder``, so that the time of a forward pass hides nothing.
 """
 
 from __future__ import annotations

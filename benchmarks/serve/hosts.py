@@ -45,7 +45,7 @@ Found = tuple[list[list[dict[str, str]]], list[list[float]]]
 
 
 class Retrieval(BaseModel):
-    """What Search-R1's server takes."""
+    """Body of a request to Search-R1's server."""
 
     queries: list[str]
     topk: int | None = None
@@ -53,7 +53,7 @@ class Retrieval(BaseModel):
 
 
 class Asked(BaseModel):
-    """What a search is, as far as a handler cares that does nothing."""
+    """The fields of a search that a handler without a searcher needs."""
 
     queries: list[str]
     k: int = 10

@@ -26,14 +26,14 @@ _DRAIN_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to send.
+    """A load to send.
 
     Attributes:
         port: of the server, on this machine.
         path: of the requests.
         bodies: sent in turn.
-        seconds: for how long.
-        clients: connections that each send one request after the other; 0: requests are sent at ``rate``, whatever comes back.
+        seconds: duration.
+        clients: connections that each send one request after the other; 0: requests are sent at ``rate`` regardless of the answers.
         rate: requests a second.
     """
 
@@ -47,12 +47,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came back.
+    """Answers to a load.
 
     Attributes:
         seconds: until the last answer.
-        statuses: how many answers had which status; "unsent": for want of connections, "lost": without an answer.
-        latencies_ms: percentiles, as "50", of the answers with status 200.
+        statuses: number of answers by status; "unsent": for lack of connections, "lost": without an answer.
+        latencies_ms: percentiles, keyed like "50", of the answers with status 200.
         n_bytes: of all answers.
     """
 
