@@ -29,7 +29,7 @@ _N_EXACT = 24  # lengths below this are their own code: 255 - intToByte4's code 
 
 
 class TermFrequencies(NamedTuple):
-    """The tf that each impact stands for, both of shape (length codes, 256): the lowest (0: none), and if the next tf has the same impact."""
+    """The tf of each impact, both of shape (length codes, 256): the lowest tf (0: none), and if the next tf has the same impact."""
 
     lowest: NDArray[np.uint16]
     is_shared: NDArray[np.bool_]
