@@ -108,13 +108,12 @@ def retrieval(
     check_scoring(scoring)
     options = assigned(SearchOptions, search or (), what="search option", base={"k": cuts[-1], "depth": cuts[-1]}, but=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
-    runs = [(path, read_run(path)) for path in run or ()]  # before searches, which take long
+    of_others = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # before searches, which take long
     scored: list[Scored] = []
     for name in retriever or ([] if run else ["bm25"]):
         searcher = open_searcher(corpus, name, device=device, reranker=reranker)
         scored += _search(searcher, name, options, task)
-    scored += _score_runs(runs, task)
-    found = Evaluation(corpus, task.questions, scoring, scored, task.odd, Bootstrap(level, seed))
+    found = Evaluation(corpus, task.questions, scoring, scored + of_others, task.odd, Bootstrap(level, seed))
     finish(retrieval_report(found), output, lambda: retrieval_json(found), records=question_records(found))
 
 

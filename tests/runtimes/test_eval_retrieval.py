@@ -98,6 +98,14 @@ def test_what_does_not_join_is_counted(idx: Command, tmp_path: Path) -> None:
     assert figures["answer@5"]["n"] == 2
 
 
+@pytest.mark.parametrize(("of", "message"), [(0, "none of the 2 passages in the run run is in the corpus"), (1, "'x' is none's id")])
+def test_a_run_of_another_corpus_or_of_other_questions_is_refused(idx: Command, tmp_path: Path, of: int, message: str) -> None:
+    one = sample.questions()[0]
+    name, passage = [(one.id, "nowhere"), ("x", one.gold_ids[0])][of]
+    (tmp_path / "run").write_text(f"{name} Q0 {passage} 1 2.0 t\n{name} Q0 elsewhere 2 1.0 t\n")
+    assert message in idx(*SAMPLE, "--run", tmp_path / "run", status=2)
+
+
 def test_gold_pages_are_told_by_title(idx: Command, tmp_path: Path) -> None:
     one = sample.questions()[0]
     passage = open_searcher("sample").search([one.question], SearchOptions(k=1))[0][0].passage

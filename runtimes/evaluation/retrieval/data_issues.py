@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from wikidx.corpora.errors import InputError
 from wikidx.corpora.store import PassageStore
 from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages
 from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
@@ -49,13 +50,24 @@ def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[st
 
 
 def run_issues(name: str, run: Run, questions: Sequence[Question], store: PassageStore) -> list[DataIssue]:
-    """Return what is odd about a run."""
+    """Return what is odd about a run.
+
+    Raises:
+        InputError: none of its questions is asked, or none of their passages is in the corpus.
+    """
     ids = {question.id for question in questions}
     passages = {passage for one in ids & run.keys() for passage in run[one]}
+    absent = _absent(passages, store)
+    if not passages:
+        raise InputError(f"the run {name} ranks for none of the {len(ids):,} questions: {min(run)!r:.80} is none's id, {min(ids)!r:.80} is")
+    if len(absent) == len(passages):
+        raise InputError(
+            f"none of the {len(absent):,} passages in the run {name} is in the corpus, such as {absent[0]!r:.80}: it is of another"
+        )
     return [
         *_odd(name, "question is not asked", run.keys() - ids, "left out"),
         *_odd(name, "question without a ranking", ids - run.keys(), "0 in every figure"),
-        *_odd(name, "passage is not in the corpus", _absent(passages, store), "keeps its place and holds no answer"),
+        *_odd(name, "passage is not in the corpus", absent, "keeps its place and holds no answer"),
     ]
 
 
