@@ -1,4 +1,4 @@
-"""What ``idx eval answers`` and ``idx eval compare`` are told and do alike: runs are read and scored, findings written."""
+"""Options and steps shared by ``idx eval answers`` and ``idx eval compare``: read and score runs, write the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVERY_METRIC = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How runs are scored; None: not asked for, or found out by itself."""
+    """Options of scoring; None: not requested, or detected from the run."""
 
     questions: Annotated[
         str | None,
@@ -63,7 +63,7 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where to and as what the findings are written."""
+    """Destinations and formats of a report."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False

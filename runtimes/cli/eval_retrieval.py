@@ -52,12 +52,12 @@ Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto,
 
 
 class _Task(NamedTuple):
-    """What is asked, what it is joined with, and how it is scored.
+    """Inputs of an evaluation: questions, gold passages, query groups and scoring options.
 
     Attributes:
-        groups: further queries by a question's id; None: there are none.
-        odd: what does not join; that of runs is added as they are scored.
-        run_out: a folder for rankings and gold passages; None: they are not written down.
+        groups: further queries by question id; None: there are none.
+        odd: data issues; those of runs are added as they are scored.
+        run_out: a folder for rankings and gold passages; None: they are not written.
     """
 
     questions: list[Question]

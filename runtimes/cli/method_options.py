@@ -42,7 +42,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What is asked of which models, and where is searched."""
+    """Options that name the method, its models, and where it searches."""
 
     llm: Annotated[
         list[str] | None,

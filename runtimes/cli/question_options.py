@@ -27,7 +27,7 @@ QuestionFormat = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions:
-    """How questions are read, and which of them are meant."""
+    """Options of reading and selecting questions."""
 
     question_format: QuestionFormat = None
     protocol: Annotated[

@@ -1,4 +1,4 @@
-"""What the commands share in showing things: errors, sizes, times, progress."""
+"""Terminal output shared by the commands: errors, sizes, times, progress."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _logged(what: str, unit: str) -> Progress:
 
 
 class _State:
-    """How far a step is, in words; its rate counts from the first report, because what is there already cost no time."""
+    """Progress of a step as text. The rate counts from the first report: what was done before cost no time now."""
 
     def __init__(self, unit: str) -> None:
         self._text: Callable[[float], str] = amount if unit == "B" else "{:,.0f}".format

@@ -1,4 +1,4 @@
-"""What a method asked on its way to an answer, drawn as a tree."""
+"""The trace of a method, drawn as a tree: every request on the way to an answer."""
 
 from __future__ import annotations
 
