@@ -53,14 +53,14 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class PredictionRow(NamedTuple):
-    """What was answered to a question.
+    """The answer to a question.
 
     Attributes:
         id: the question's.
         answer: None: there is none.
-        passages: those that the answer rests on, each with ``id``, ``title``, ``text``.
-        cost, timing: as a line of ``predictions.jsonl`` has them; empty from other programs.
-        question: what was asked; None: the predictions do not tell.
+        passages: those that the answer is based on, each with ``id``, ``title``, ``text``.
+        cost, timing: as in ``predictions.jsonl``; empty for files of other programs.
+        question: the question's text; None: not in the predictions.
     """
 
     id: str

@@ -54,7 +54,7 @@ class Published(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Where it stands, for people."""
+        """Paper and table, for display."""
         return f"{self.paper}, {self.table} (arXiv {_file()['papers'][self.paper]['arxiv']})"
 
 

@@ -26,7 +26,7 @@ _SHAPE: Mapping[str, Any] = {
 
 
 class RunFacts(NamedTuple):
-    """What decides a run's answers, as far as ``run.json`` tells it; empty: unknown, or there is none.
+    """The settings that decide a run's answers, as recorded in ``run.json``; empty: unknown or none.
 
     Attributes:
         method: its name.

@@ -32,7 +32,7 @@ class RunQuestions(NamedTuple):
 
     @property
     def dataset(self) -> str:
-        """What they are called: a dataset as the papers name it, otherwise their file without its ending."""
+        """Name of the data set, as in the papers if known, else the file's name without its suffix."""
         return dataset_of(self.file) or PurePath(self.file).name.partition(".")[0] or "questions"
 
 

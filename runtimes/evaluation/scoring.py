@@ -47,7 +47,7 @@ _MOST = 2**53  # no cost is as much; sums stay finite
 
 
 class Odd(NamedTuple):
-    """How often something odd was met, and the ids of the first few it befell."""
+    """A kind of data issue: how often it occurs, and the ids of the first few occurrences."""
 
     n: int
     examples: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class ScoredRun(NamedTuple):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What was asked."""
+        """The questions of the run."""
         return self.asked.questions
 
     def values_of(self, metric: str) -> FloatArray:

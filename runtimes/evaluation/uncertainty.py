@@ -1,11 +1,11 @@
-"""How far a mean over questions can be trusted, and whether two runs differ.
+"""Confidence intervals of means over questions, and paired tests of two runs.
 
-Interval    percentile bootstrap (Efron, 1979): questions are drawn anew, with replacement, as many as there are
+Interval    percentile bootstrap (Efron, 1979): all questions are resampled with replacement
 Paired      two runs on the same questions: the interval of the mean difference, and the p of a randomisation test that swaps the runs
             of each question at random (Fisher, 1935; for values of 0 and 1 that is McNemar's exact test)
 
-NaN is a value that is not defined for its question. It is left out; of a pair, both are. What is left of the values is counted in ``n``;
-if nothing is, all numbers are NaN.
+NaN marks a value that is undefined for its question. It is left out, in a pair together with its partner. ``n`` counts the remaining
+values; if there are none, all numbers are NaN.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Paired(NamedTuple):
 
 
 class Bootstrap(NamedTuple):
-    """How figures are resampled; equal values are given equal intervals and p.
+    """Parameters of resampling; equal values always get equal intervals and p.
 
     Attributes:
         level: share of the resampled means that an interval holds, between 0 and 1.

@@ -1,4 +1,4 @@
-"""How ALCE reads a long answer before it scores it (princeton-nlp/ALCE, eval.py)."""
+"""ALCE's preprocessing of long answers (princeton-nlp/ALCE, eval.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer metric is."""
+"""The type of an answer metric."""
 
 from __future__ import annotations
 

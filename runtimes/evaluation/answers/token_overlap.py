@@ -11,7 +11,7 @@ from wikidx.runtimes.questions import Question
 
 
 class Overlap(NamedTuple):
-    """How far two bags of tokens agree, each figure from 0 to 1."""
+    """Precision, recall and F1 of two bags of tokens, from 0 to 1."""
 
     f1: float
     precision: float

@@ -43,12 +43,12 @@ _AT_ONCE = 1024  # pairs between two reports of progress
 
 
 class Claim(NamedTuple):
-    """What a sentence says, and what it cites for that.
+    """A sentence and its citations.
 
     Attributes:
-        text: the sentence without its marks.
-        cited: places of passages, in order, repeated as they are; ``n`` places may also be counted from the end, -1 being the last.
-        n_marks: citations before any were dropped for being out of range.
+        text: the sentence without its citation marks.
+        cited: positions of the cited passages, in order, repetitions kept; negative ones count from the end, -1 being the last.
+        n_marks: number of citations before those out of range were dropped.
     """
 
     text: str
@@ -119,7 +119,7 @@ def _shown(passage: Mapping[str, Any], prediction: str) -> str:
 
 
 class _Verdicts(dict[Pair, bool]):
-    """What the NLI model says, each pair asked once."""
+    """Verdicts of the NLI model; each pair is judged once."""
 
     def __init__(self, nli: NLI, progress: Progress) -> None:
         super().__init__()

@@ -41,13 +41,13 @@ Vote = Literal["right", "wrong"]
 
 
 class Rule(NamedTuple):
-    """How answers are judged.
+    """A rule of judging.
 
     Attributes:
-        name: of the rule and of its prompt; "_judge" makes it the metric's.
+        name: of the rule and of its prompt; with "_judge" appended, of the metric.
         origin: whose rule it is.
-        words: what the model is to reply, and the vote that it is.
-        openings: expressions that a longer reply may begin with, and the votes that they are.
+        words: valid replies and the vote of each.
+        openings: regular expressions for the beginning of a longer reply, and the vote of each.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What is measured over all predictions at once: citations, which need the passages and a model, and a judge, which needs a model."""
+"""Metrics computed over all predictions at once: citations, which need the passages and an NLI model, and LLM judges."""
 
 from __future__ import annotations
 

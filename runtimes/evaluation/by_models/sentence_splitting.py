@@ -1,4 +1,4 @@
-"""Where a long answer's sentences end, by name: evaluators differ in it, and their figures with it.
+"""Sentence splitters by name. Evaluators use different ones, and their figures differ accordingly.
 
 punkt    nltk's trained English splitter, which ALCE's evaluator calls; needs the package and its data
 simple   after ".", "!" or "?" followed by white space; knows no abbreviations, needs nothing

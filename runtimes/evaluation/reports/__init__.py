@@ -1,5 +1,5 @@
-"""What is found, shown: the same tables as text, Markdown, JSON and a page of HTML that needs nothing else.
+"""Reports of evaluations: the same tables as text, Markdown, JSON and one self-contained HTML page.
 
-tables  report  the forms                  plots  the drawings
+tables  report  the formats                plots  the plots
 answers_report  one run                    comparison_report  several    retrieval_report  rankings
 """

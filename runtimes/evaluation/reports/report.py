@@ -29,12 +29,12 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an evaluation found.
+    """The results of an evaluation.
 
     Attributes:
         title: what was evaluated.
-        facts: a line each, (what, which), on what it rests.
-        sections: in order; those without tables and plots are not shown.
+        facts: (label, value) pairs on what was evaluated and how, one line each.
+        sections: in order; those without tables and plots are omitted.
     """
 
     title: str

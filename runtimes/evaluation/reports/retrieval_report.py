@@ -30,18 +30,18 @@ class Scored(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in a plot."""
+        """Name of the retriever in a plot."""
         return self.retriever if self.asked != GROUP else f"{self.retriever}, groups"
 
 
 class Evaluation(NamedTuple):
-    """What was measured, on what.
+    """The measurements of a retrieval evaluation.
 
     Attributes:
-        corpus, questions: what was searched, and for what.
-        scoring: how.
-        scored: every retriever, at least one, all with the same figures.
-        odd: what did not join.
+        corpus, questions: their names.
+        scoring: the scoring options.
+        scored: every retriever, at least one, all with the same metrics.
+        odd: data issues.
         bootstrap: of the intervals.
     """
 

@@ -13,7 +13,7 @@ from wikidx.runtimes.questions import Question
 
 
 class DataIssue(NamedTuple):
-    """How often something odd was met, an id that it befell, and what is done about it; ``where`` names a file or what is meant."""
+    """A data issue: how often it occurs, an id of an example, and how it is handled; ``where`` names the file or kind of input."""
 
     where: str
     what: str

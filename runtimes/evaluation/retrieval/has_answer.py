@@ -1,7 +1,7 @@
-"""Whether a passage holds an answer, as the field's retrieval figures count it; one passage, or many rankings at once.
+"""Answer matching of retrieval metrics: test whether a passage holds an answer, for one passage or for many rankings at once.
 
-string     DPR's (facebookresearch/DPR, dpr/data/qa_validation.py): the answer's tokens stand in the text's in a row; an answer without
-           tokens is in every text
+string     DPR's (facebookresearch/DPR, dpr/data/qa_validation.py): the answer's tokens are contiguous in the text's; an answer
+           without tokens is in every text
 regex      DPR's for CuratedTREC: the answer is a pattern, searched in the text whatever the case, both NFD-normalised; so "é" is two
            characters in both; a pattern that cannot be compiled is in no text
 kilt       DPR's ``has_answer_kilt``: a substring after DPR's normalisation

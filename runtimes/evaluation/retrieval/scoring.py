@@ -30,13 +30,13 @@ MEASURES = ("P@5", "R@20", "RR", "AP", "nDCG@10")
 
 
 class Scoring(NamedTuple):
-    """How rankings are scored.
+    """Options of scoring rankings.
 
     Attributes:
         cuts: the k.
-        match: what an answer is, see ``has_answer``.
-        with_title: whether an answer may stand in the title too: DPR's ``title + " . " + text``.
-        measures: further ones of trec_eval, besides Success at each cut.
+        match: rule of matching an answer, see ``has_answer``.
+        with_title: whether an answer in the title counts too: DPR's ``title + " . " + text``.
+        measures: further measures of trec_eval, besides Success at each cut.
     """
 
     cuts: tuple[int, ...] = CUTS
