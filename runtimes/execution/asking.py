@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskOptions:
-    """How questions are asked.
+    """Options of asking questions.
 
     Attributes:
         seed: of all random draws.
-        in_flight: questions that are open at once.
-        with_steps: whether every request and result is written down.
-        retries_failed: whether questions that have failed are asked again.
+        in_flight: number of questions open at once.
+        with_steps: whether every request and result is recorded.
+        retries_failed: whether failed questions are asked again.
     """
 
     seed: int = 0

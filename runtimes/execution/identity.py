@@ -1,4 +1,4 @@
-"""What tells models, indexes and installations apart, for the record of a run: checksums, fingerprints, versions."""
+"""Identities of models, indexes and installations for the record of a run: checksums, fingerprints, versions."""
 
 from __future__ import annotations
 

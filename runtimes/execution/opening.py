@@ -1,4 +1,4 @@
-"""What a user names -> what a method runs with: switches, models by role, a searcher; and what these are, for the record of a run."""
+"""Opening of what a plan names: options, models by role and a searcher; and their description for the record of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STAND_IN = Spec(None, "stand-in", "", None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a method searches, and how.
+    """The corpus, retriever and search options of a method.
 
     Attributes:
         corpus: a built corpus, or one that is served at ``url``; None: the server's first.
@@ -52,15 +52,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be run.
+    """A method with its options, models and search.
 
     Attributes:
-        method, options: the method and its switches.
-        llms: models as a user names them.
+        method, options: the method and its options.
+        llms: models as named by the user.
         place: where it searches; None: nowhere.
-        connection: how endpoints are used; its timeout is also that of searches at a URL.
+        connection: options of endpoints; the timeout also applies to searches at a URL.
         device: where local models, encoders and indexes run.
-        is_dry: models are stood in for, but for scripted ones, and so is the corpus if none is named.
+        is_dry: models other than scripted ones are replaced by stand-ins, and so is the corpus if none is named.
     """
 
     method: Method

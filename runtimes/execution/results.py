@@ -1,4 +1,4 @@
-"""What comes of a question: answer, steps, cost and time; and as JSON, a line of ``predictions.jsonl``."""
+"""Results of a question: answer, steps, cost and time; and their JSON, a line of ``predictions.jsonl``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a question needs, whatever else ran beside it: equal requests of other questions make it no cheaper.
+    """Cost of a question by itself: requests shared with other questions count in full.
 
     Attributes:
         calls: of language models.
@@ -58,11 +58,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How a question fared in its run.
+    """Timing of a question in its run.
 
     Attributes:
         seconds: from its first request to its answer.
-        reused: requests that were answered from an equal one.
+        reused: number of requests answered by the result of an equal one.
     """
 
     seconds: float = 0.0
@@ -71,18 +71,18 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What came of a question.
+    """The outcome of a question.
 
     Attributes:
         id: the question's.
         question: its text.
         answer: the answer; empty if ``error`` says why there is none.
-        passages: those that the answer rests on.
-        detail: what else the method has found out.
-        steps: everything that was asked, in order.
-        cost, timing: all but ``timing`` is independent of what else ran beside it.
-        degraded: every rule that replaced what a model cannot do.
-        error: why there is no answer: class and message; None: there is one.
+        passages: those that the answer is based on.
+        detail: further findings of the method.
+        steps: all requests, in order.
+        cost, timing: only ``timing`` depends on other questions of the run.
+        degraded: every fallback used for a capability that a model lacks.
+        error: class and message of the error; None: there is an answer.
     """
 
     id: str

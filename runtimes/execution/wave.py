@@ -32,13 +32,13 @@ Titled = Callable[[str], Sequence[Passage]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What requests are served with.
+    """Models and searcher that serve requests.
 
     Attributes:
         llms: role -> model; one model may have several roles.
-        searcher: for ``Retrieve``; None: methods that search fail.
-        titled: for ``LookUpTitle``; None: methods that look titles up fail.
-        search: how searches are done, but for what a request says itself.
+        searcher: for ``Retrieve``; None: such requests fail.
+        titled: for ``LookUpTitle``; None: such requests fail.
+        search: default search options; those of a request override them.
     """
 
     llms: Mapping[str, LLM]
@@ -48,13 +48,13 @@ class Services:
 
 
 class Served(NamedTuple):
-    """What came of a request.
+    """The outcome of a request.
 
     Attributes:
-        result: what the method is sent.
-        error: why there is none.
-        prompt_tokens, completion_tokens: what it costs, be it served or remembered.
-        is_reused: whether an equal request had been served.
+        result: sent to the method.
+        error: why there is no result.
+        prompt_tokens, completion_tokens: its cost, also if the result is reused.
+        is_reused: whether the result is that of an equal request.
     """
 
     result: Result = None
