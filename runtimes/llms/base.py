@@ -1,10 +1,10 @@
-"""What a language model is asked, what it answers, and what every backend promises.
+"""Calls to language models, their results, and the contract of every backend.
 
-A *call* is plain data: the prompt and how to go on from it. Three kinds: ``Generate``, ``AskYesNo``, ``MeanNll``. A backend gets a batch
-of calls of any kinds and returns one *reply* each, in their order. What a backend cannot do is replaced by a stated rule, and the result
-says so in ``degraded``:
+A *call* is plain data: a prompt and what to do with it. Three kinds: ``Generate``, ``AskYesNo``, ``MeanNll``. A backend takes a batch of
+calls of any kinds and returns one *reply* each, in the same order. A missing capability is replaced by a fixed fallback, which the result
+lists in ``degraded``:
 
-- no structured output: the text is free, the method's lenient parser reads it
+- no structured output: the text is unconstrained, and read by the method's lenient parser
 - no logprobs: own-output logprobs are None; a yes/no question is answered by generating a word, scored 1.0 or 0.0
 - neither word among the likeliest tokens: ``YesNo.missing``, no score
 - no prompt logprobs: the NLL of a given text is unknown (``Nll.mean`` is None)
@@ -91,15 +91,15 @@ Schema = Choice | JsonSchema | Regex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """How text is generated.
+    """Decoding parameters.
 
     Attributes:
-        max_tokens: at most so many tokens.
-        temperature: 0 takes the likeliest token each time.
-        top_p: with a temperature, draws from the fewest tokens that have this probability together.
-        stop: texts that end the generation; what comes from there on is cut off.
-        seed: with a temperature, of the random draws; equal calls with equal seeds have equal results. None: the executor gives each call
-            one that depends on the run's seed, the question and the call's place in it.
+        max_tokens: maximum number of generated tokens.
+        temperature: 0 is greedy decoding.
+        top_p: nucleus sampling, with a temperature: samples from the fewest tokens that together have this probability.
+        stop: texts that end the generation; the result is cut before them.
+        seed: of sampling; equal calls with equal seeds have equal results. None: the executor sets one that depends on the run's seed,
+            the question and the number of the call in it.
     """
 
     max_tokens: int = 256
@@ -125,7 +125,7 @@ class Decoding:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether nothing is drawn at random."""
+        """True if nothing is sampled."""
         return self.temperature == 0
 
 
@@ -234,12 +234,12 @@ class YesNo:
 
     @property
     def mass(self) -> float:
-        """How much probability the two sides have together."""
+        """Total probability of the two sides."""
         return self.p_positive + self.p_negative
 
     @property
     def missing(self) -> bool:
-        """Whether neither side was seen at all."""
+        """True if neither side has a known probability."""
         return self.mass == 0
 
     @property
@@ -278,7 +278,7 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do, as far as it is known: an endpoint's are learned from its answers.
+    """Capabilities of a backend, as far as they are known: an endpoint's are learned from its answers.
 
     Attributes:
         chat: has a chat template.
@@ -308,12 +308,12 @@ class LLM(Protocol):
 
     @property
     def name(self) -> str:
-        """How it was named: backend, model, and where."""
+        """Backend, model and address, as named by the user."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, as far as it is known."""
+        """Capabilities of the model, as far as they are known."""
         ...
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_repeatable(call: Call) -> bool:
-    """Whether an equal call has an equal result."""
+    """Return True if equal calls have equal results."""
     return not isinstance(call, Generate) or call.decoding.is_greedy or call.decoding.seed is not None
 
 

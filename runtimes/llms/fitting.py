@@ -27,7 +27,7 @@ class Fitted(NamedTuple):
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """What there is to say of the cut."""
+        """Descriptions of the cut, for ``degraded`` of the result."""
         return (f"prompt cut: {self.cut} of the passages' {self.characters} characters left out",) if self.cut else ()
 
 

@@ -1,4 +1,4 @@
-"""Whether JSON that somebody else wrote has the types that its readers count on."""
+"""Type checks of foreign JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EACH = "*"
 
 
 def misfit(value: Any, shape: Any, name: str) -> str | None:  # noqa: ANN401 - JSON and its shape
-    """Return what of a value is not of a shape; None: nothing is.
+    """Return a description of the first part of a value that does not match a shape; None: it matches.
 
     Args:
         value: JSON.

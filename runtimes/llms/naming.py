@@ -1,8 +1,8 @@
-"""How language models are named: ``[ROLE=]BACKEND:MODEL[@URL]``.
+"""Names of language models: ``[ROLE=]BACKEND:MODEL[@URL]``.
 
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
 
-With a role it is asked in that role only; without one, in all roles that have none of their own.
+A model with a role serves that role only; one without serves all roles that have no model of their own.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Backend(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What holds for all models of a run.
+    """Settings shared by all models of a run.
 
     Attributes:
-        connection: how endpoints are used.
-        cache: where their replies are kept; None: nowhere.
+        connection: options of endpoints.
+        cache: of their replies; None: replies are not kept.
         device: where local checkpoints run.
     """
 

@@ -1,6 +1,6 @@
-"""What is sent to an OpenAI-compatible endpoint, and how its answers are read. Nothing here opens a connection.
+"""Request bodies for OpenAI-compatible endpoints, and parsing of their answers. Nothing here opens a connection.
 
-A body is built from a call, ``without`` takes from it what the endpoint is known to refuse, ``missed`` says in words what that costs.
+A body is built from a call; ``without`` removes what the endpoint is known to refuse; ``missed`` describes what is lost by that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt 
 
 
 class Refusal(NamedTuple):
-    """What an endpoint says when it refuses a body."""
+    """An endpoint's refusal of a body."""
 
     status: int
     message: str
@@ -49,12 +49,12 @@ class Refusal(NamedTuple):
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the prompt is longer than the context."""
+        """True if the prompt is longer than the context."""
         return self.code == "context_length_exceeded" or bool(_TOO_LONG.search(self.message))
 
     @property
     def is_of_the_model(self) -> bool:
-        """Whether there is no such model."""
+        """True if the endpoint has no such model."""
         return self.code == "model_not_found" or bool(re.search(r"model\b.*\b(does not exist|not found)", self.message, re.IGNORECASE))
 
     def named_in(self, body: Container[str]) -> str | None:
@@ -172,7 +172,7 @@ def gen_of(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...])
 
 
 def has_text(choice: Mapping[str, Any]) -> bool:
-    """Whether a choice holds a text that is not empty."""
+    """Return True if a choice holds a non-empty text."""
     return bool(_text_of(choice))
 
 

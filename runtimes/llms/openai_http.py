@@ -35,7 +35,7 @@ _Asked = TypeVar("_Asked", Generate, AskYesNo)
 
 
 class _Answer(NamedTuple):
-    """What an endpoint answered, and which rules replaced what it cannot do."""
+    """An endpoint's answer, and the fallbacks used for capabilities that it lacks."""
 
     data: dict[str, Any]
     degraded: tuple[str, ...]
@@ -82,7 +82,7 @@ class OpenAIHttp:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the endpoint can do: taken to be everything until it has refused."""
+        """Capabilities of the endpoint: everything is assumed to be supported until refused."""
         self._learn_of_itself()
         structures = {"structured_outputs": ("choice", "regex"), "response_format": ("json",)}
         return Capabilities(

@@ -1,4 +1,4 @@
-"""How backends are used; what is not a model's name."""
+"""Options of backends, apart from the model's name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How an endpoint is used.
+    """Options of an endpoint.
 
     Attributes:
-        concurrency: requests at a time.
-        timeout: seconds that an answer may take.
-        retries: how often a request is sent again.
-        first_pause: seconds before the first of them.
-        api_key: the endpoint's key; None: the environment's OPENAI_API_KEY, and if there is none a placeholder, which local servers take.
-        context: tokens of prompt and answer together; None: what the endpoint says of itself, as vLLM's does.
+        concurrency: maximum number of concurrent requests.
+        timeout: in seconds, for an answer.
+        retries: maximum number of retries of a request.
+        first_pause: seconds before the first retry.
+        api_key: the endpoint's key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
+        context: tokens of prompt and answer together; None: as reported by the endpoint, which vLLM's does.
     """
 
     concurrency: int = 16
@@ -28,13 +28,13 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How a checkpoint is run.
+    """Options of running a checkpoint.
 
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1".
         dtype: "auto" (the checkpoint's on a GPU, float32 on the CPU), "float32", "float16", "bfloat16".
         revision: of a repository on Hugging Face's hub.
-        batch_tokens: tokens of a batch, padding and what is generated included; None: what suits the device.
+        batch_tokens: tokens of a batch, including padding and generated tokens; None: a default for the device.
     """
 
     device: str = "auto"

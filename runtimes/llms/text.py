@@ -1,4 +1,4 @@
-"""What is done to texts on their way in and out, and the words of a yes/no question."""
+"""Clean-up of texts sent to and received from models, and the words of yes/no questions."""
 
 from __future__ import annotations
 
