@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """What a method returns.
+    """The result of a method.
 
     Attributes:
         text: the answer.
-        passages: those that the answer rests on, in the order in which they were read.
-        detail: what else the method has found out (verdicts, sub-questions, citations), in values that JSON has.
+        passages: those that the answer is based on, in the order in which they were read.
+        detail: further findings of the method (verdicts, sub-questions, citations), JSON-serialisable.
     """
 
     text: str

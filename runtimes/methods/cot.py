@@ -22,7 +22,7 @@ _CONCLUSION = "So the answer is:"
 
 @options
 class CotOptions:
-    """How the model is asked."""
+    """Options of chain-of-thought prompting."""
 
     calls: Literal["one", "two"] = option(
         "one",

@@ -12,7 +12,7 @@ from .templates import template
 
 @options
 class DirectOptions:
-    """How the model is asked."""
+    """Options of direct prompting."""
 
     shots: int = option(0, "proposed", "demonstrations before the question")
     max_tokens: int = option(64, "proposed", "tokens of the answer", least=1)

@@ -18,7 +18,7 @@ from .templates import Blocks, template
 
 @options
 class GenReadOptions:
-    """How documents are written, and how they are read."""
+    """Options of writing documents and of reading them."""
 
     documents: int = option(1, "paper", "documents that are written: one greedily, or several drawn at random", least=1)
     temperature: float = option(1.0, "proposed", "of several documents", least=0.01, most=100)

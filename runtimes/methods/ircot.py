@@ -26,7 +26,7 @@ _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE
 
 @options
 class IrcotOptions:
-    """How far the chain goes, what it searches with, and who reads."""
+    """Options of the chain's length, its queries, and the reader."""
 
     k: int = option(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", least=1)
     max_passages: int = option(15, "paper", "passages that are collected in all", least=1)
@@ -54,11 +54,11 @@ class IrcotOptions:
 
 @dataclass(slots=True, kw_only=True)
 class _Chain:
-    """What there is of a question's reasoning.
+    """The state of the reasoning on a question.
 
     Attributes:
         question: its text.
-        sentences: the chain.
+        sentences: the chain of thought.
         passages: collected, in the order in which they were found.
         queries: searched with.
     """

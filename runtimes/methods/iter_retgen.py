@@ -20,7 +20,7 @@ from .written_answers import Draft, draft
 
 @options
 class IterRetGenOptions:
-    """How many rounds, and what is written and searched in each."""
+    """Options: number of rounds, and the form of output and query in each."""
 
     rounds: int = option(3, "paper", "times that is retrieved and answered, as in RA-ISF's comparison", least=1)
     k: int = option(5, "proposed", "passages of a round, in place of the last one's", least=1)

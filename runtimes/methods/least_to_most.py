@@ -19,7 +19,7 @@ from .templates import template
 
 @options
 class LeastToMostOptions:
-    """How the question is broken down, and how its parts are answered."""
+    """Options of decomposing the question and of answering its parts."""
 
     max_sub_questions: int = option(5, "proposed", "parts besides the question itself, the first of the list")
     shots: int = option(4, "proposed", "demonstrations before each prompt; the paper shows several")

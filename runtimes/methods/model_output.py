@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 class _Extent(NamedTuple):
-    """How far a bracketed value reaches: to ``end``, or, cut off, what can be put in its place, the likeliest first."""
+    """Extent of a bracketed value: its ``end``, or, if it is cut off, its possible completions, the likeliest first."""
 
     end: int | None
     repairs: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from .templates import numbered, template
 
 @options
 class RagOptions:
-    """What is retrieved, and how the model is asked."""
+    """Options of retrieval and of the prompt."""
 
     k: int = option(5, "proposed", "passages that are read", least=1)
     shots: int = option(0, "proposed", "demonstrations before the question")

@@ -30,7 +30,7 @@ _COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\
 
 @options
 class ReactOptions:
-    """How many steps, and what Search does."""
+    """Options: number of steps, and the behaviour of Search."""
 
     max_steps: int = option(7, "paper", "steps of a thought, an action and an observation", least=1)
     at_limit: Literal["empty", "answer"] = option(

@@ -1,14 +1,14 @@
-"""What a method may ask for, and the words it asks with.
+"""Requests of a method, and the functions that yield them.
 
-A method is a generator: it yields tuples of requests, all of which may be served at once, and is sent the tuple of their results. It never
-does that by hand, but through the functions below::
+A method is a generator: it yields tuples of requests, all of which may be served at once, and is sent the tuple of their results. Methods
+do not yield requests directly, but call the functions below::
 
     passages = yield from retrieve(question, k=5)
     draft = yield from generate(prompt(question=question, passages=numbered(passages)))
     scores = yield from together(yes_no(relevance(question=question, passage=p)) for p in passages)
 
-``together`` runs any number of such generators side by side, whole methods and recursions included, and waits for all; ``named`` says in
-the trace what the requests of a generator belong to. A request that fails ends the question; methods do not catch that.
+``together`` runs any number of such generators concurrently, whole methods and recursions included, and waits for all; ``named`` labels the
+requests of a generator in the trace. A failed request ends the question; methods do not catch the error.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _NEXT_QUESTION = "\nQuestion:"  # where a model that goes on after its answer ma
 
 @options
 class SelfAskOptions:
-    """Who answers follow-up questions, and how many there may be."""
+    """Options: source of the answers to follow-up questions, and their maximum number."""
 
     answered_by: Literal["reader", "context", "model"] = option(
         "reader",
@@ -59,7 +59,7 @@ class _FollowUp(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """What a generated text says: the answer to the last follow-up question, the next one, the final answer; each may be missing."""
+    """A parsed text: the answer to the last follow-up question, the next follow-up, the final answer; each may be missing."""
 
     intermediate: str | None
     follow_up: str

@@ -1,4 +1,4 @@
-"""What a model's verdicts say: yes or no, or numbers of passages. Each is read strictly first, then leniently."""
+"""Parsing of a model's verdicts: yes or no, or passage numbers. Each is parsed strictly first, then leniently."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Verdict(NamedTuple):
     """Yes or no.
 
     Attributes:
-        yes: what was said; False also if nothing of the kind was.
-        found: whether it was said.
-        score: the probability of yes, where it was asked for and is known.
+        yes: the verdict; False also if the reply has none.
+        found: whether the reply has a verdict.
+        score: probability of yes, if requested and known.
     """
 
     yes: bool

@@ -54,12 +54,12 @@ class Node:
 
     @property
     def depth(self) -> int:
-        """How many decompositions it came of."""
+        """Depth in the tree: the number of decompositions above the question."""
         return len(self.above)
 
     @property
     def asked(self) -> str:
-        """The question that the method was asked."""
+        """The question given to the method."""
         return (*self.above, self.question)[0]
 
     @property
@@ -69,7 +69,7 @@ class Node:
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is an answer, and one other than "unknown"."""
+        """True if there is an answer other than "unknown"."""
         return bool(self.answer.strip()) and words(self.answer) != UNKNOWN
 
 

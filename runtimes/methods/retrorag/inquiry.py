@@ -1,4 +1,4 @@
-"""What RetroRAG knows about a question while it works on it, and how it scores by yes or no."""
+"""The state of a question in RetroRAG, and its yes/no scoring."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RetroRAGOptions:
-    """What the paper sets, what it takes away in its ablations, and what it leaves open."""
+    """Settings of the paper, its ablations, and choices that it leaves open."""
 
     k: int = option(5, "paper", "passages retrieved in each round", least=1)
     n_source: int = option(5, "paper", "N: passages kept as source evidence", least=1)

@@ -1,4 +1,4 @@
-"""What a trajectory says held against the passages: which one is cited, whether a snippet stands there, and the answer of each task."""
+"""Checks of a trajectory against the passages: the cited passage, whether it holds the snippet, and the answer of each task."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ class Finished(NamedTuple):
 
 
 class Task(NamedTuple):
-    """How the answers of a task are read.
+    """Rules of reading the answers of a task.
 
     Attributes:
-        finish: (what was written, number of passages) -> the answer in the task's form.
+        finish: (the model's output, number of passages) -> the answer in the task's form.
         is_analysis: whether the analysis is the answer.
-        if_irrelevant: the answer where no passage is relevant; None: that from the model's own knowledge.
-        schema: of what another reader answers; None: free.
+        if_irrelevant: the answer if no passage is relevant; None: the model answers from its own knowledge.
+        schema: of another reader's answer; None: unconstrained.
     """
 
     finish: Callable[[str, int], Finished]

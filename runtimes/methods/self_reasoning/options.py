@@ -11,10 +11,10 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class SelfReasoningOptions:
-    """What the paper sets, its ablations and its robustness figure, and what it leaves open.
+    """Settings of the paper, its ablations and robustness experiment, and choices that it leaves open.
 
     Raises:
-        InputError: the values have no meaning together.
+        InputError: the values contradict one another.
     """
 
     k: int = option(5, "paper", "passages that are read", least=1)

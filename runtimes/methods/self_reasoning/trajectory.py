@@ -28,7 +28,7 @@ class Citation(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether one passage is relevant, and why; None: that cannot be read."""
+    """A passage's relevance and the reason; None: unreadable."""
 
     document: str
     relevant: bool | None
@@ -36,12 +36,12 @@ class Verdict(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """What the model wrote, field by field; what is missing is empty.
+    """The fields of the model's output; missing ones are empty.
 
     Attributes:
-        relevant: whether anything is relevant; None: not asked for, or that cannot be read.
-        relevance: the passages' verdicts, where they are judged one by one.
-        parse: how it was read; "none": not at all.
+        relevant: whether any passage is relevant; None: not requested, or unreadable.
+        relevance: verdicts on the passages, if they are judged one by one.
+        parse: the parser that succeeded; "none": none did.
     """
 
     relevant: bool | None
