@@ -1,7 +1,7 @@
-"""What is asked, and the files that questions come from.
+"""Questions, and the files that they are read from.
 
-base             Question: what a method sees of it, and what its set knows besides
-reading          read_questions: a file -> its questions, in whichever format it is; find_questions: that, or the sample's
+base             Question: its text, which a method sees, and the gold data of its set
+reading          read_questions: a file in any format -> its questions; find_questions: that, or the sample's
 formats          the table of formats
 open_domain      NQ, TriviaQA, PopQA, FlashRAG, FiD          multi_hop    HotpotQA, 2WikiMultihopQA, StrategyQA
 claims           FEVER                                       long_form    ASQA, ALCE, HalluQA, BEGIN

@@ -1,4 +1,4 @@
-"""What a question is, whatever set it is of."""
+"""Questions, independent of their data set."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Question(NamedTuple):
     """A question of a set.
 
     Attributes:
-        id: the set's own string.
-        text: what a method sees; nothing else of the question.
-        golden_answers: any of which is right; none: unknown.
-        gold: what else the set knows, JSON values, under these names where it does:
+        id: as in the data set.
+        text: the only part that a method sees.
+        golden_answers: any of them is right; none: unknown.
+        gold: further gold data of the set, JSON values, under these names where available:
             ``label``            a claim's, one of ``FEVER_LABELS``
             ``aliases``          other texts of the answer (2WikiMultihopQA)
             ``answer_id``        the answer's Wikidata id (2WikiMultihopQA)

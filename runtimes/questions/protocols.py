@@ -1,7 +1,7 @@
-"""Which questions the papers were evaluated on, as data.
+"""The evaluation questions of the papers, as data.
 
-A protocol says which file it is on and which of its questions are asked. Where a paper does not say, ``unsaid`` does: what stands here
-then is a choice of ours, not the paper's.
+A protocol names a file and selects its questions. Where a paper leaves the selection open, the value here is our choice, and ``unsaid``
+says so.
 """
 
 from __future__ import annotations

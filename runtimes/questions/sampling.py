@@ -1,4 +1,4 @@
-"""Which questions of a set are asked: a paper's protocol, a random sample, or all."""
+"""Selection of questions: a paper's protocol, a random sample, or all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .protocols import PROTOCOLS, Protocol
 
 
 class Selection(NamedTuple):
-    """What is chosen of a set.
+    """A selection of questions.
 
     Attributes:
         protocol: a name in ``PROTOCOLS``, applied first.
-        n: the size of a random sample of what that leaves; None: all of it.
+        n: size of a random sample of the remaining questions; None: all of them.
         seed: of the sample.
     """
 
