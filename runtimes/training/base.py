@@ -1,7 +1,7 @@
-"""What makes a method's training data: what models are asked, and what becomes of their replies.
+"""Builders of a method's training data: they ask models, then make examples from the replies.
 
-The two are kept apart. Asking is slow and is written down; making is quick, and is done anew each time. So there are two
-sets of switches: those of *asking*, with which alone a run is resumed, and those of *making*, which may change from one time to the next.
+The two phases are separate. Asking is slow and its replies are stored; making is fast and is repeated each time. Hence two sets of
+options: those of *asking*, which must be unchanged for a run to be resumed, and those of *making*, which may differ each time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Provenance = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
 class Example(NamedTuple):
-    """What a model is trained on once, a line of a file in the chat format that TRL and LLaMA-Factory read.
+    """A training example, one line of a file in the chat format that TRL and LLaMA-Factory read.
 
     Attributes:
         id: unique in its file.
-        messages: the conversation; the last turn, the assistant's, is what is learned.
+        messages: the conversation; the last turn, the assistant's, is the target.
         provenance: where it comes from, one flat object with the same names and types in all examples of a file, which the ``datasets``
             package needs to read a file as one table.
     """
@@ -56,18 +56,18 @@ class Collected(NamedTuple):
 
     @property
     def detail(self) -> Mapping[str, Any]:
-        """What the builder has found out."""
+        """The findings of the builder."""
         detail: Mapping[str, Any] = self.record["detail"]
         return detail
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """What was retrieved, in the order in which it was read."""
+        """The retrieved passages, in the order in which they were read."""
         return tuple(Passage(**passage) for passage in self.record["passages"])
 
 
 class Tally(NamedTuple):
-    """How many of which kind were kept, and how many were dropped by which rule."""
+    """Counts of examples kept by kind and dropped by rule."""
 
     kept: Counter[str]
     dropped: Counter[str]
@@ -92,20 +92,20 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:
-    """What makes a method's training data.
+    """A builder of a method's training data.
 
     Attributes:
         name: the method's.
         summary: one line for people.
         source: the paper.
-        asking, making: the switches; no name is in both.
-        draw: (sets, asking, seed) -> the questions that are asked.
+        asking, making: the options; no name is in both.
+        draw: (sets, asking, seed) -> the questions to ask.
         method: (a set, seed) -> the method that asks the models about the set's questions; its options are ``asking``.
-        make: (replies, asking, making, seed, what scores the citations of long answers) -> files.
+        make: (replies, asking, making, seed, citation scorer for long answers) -> files.
         about: name of a file -> one line on what it is.
         check: (drawn sets, asking, making) -> nothing; raises ``InputError``, before anything is asked, if files could not be made.
-        citations: (drawn sets, asking, making, device) -> what scores the citations of long answers; None: there are none. Raises
-            ``IdxError``, before anything is asked, if there is no such model, and opens it when it is first asked.
+        citations: (drawn sets, asking, making, device) -> citation scorer for long answers; None: there are none. Raises ``IdxError``
+            before anything is asked if there is no such model; the model is opened on first use.
     """
 
     name: str

@@ -40,7 +40,7 @@ _ABOUT = {
 
 @options
 class RaIsfAsking:
-    """What the models are asked."""
+    """Options of asking the models."""
 
     per_set: int = option(1000, "paper", "questions drawn from each set", least=1)
     know: Literal["answers", "asked", "off"] = option(
@@ -66,7 +66,7 @@ class RaIsfAsking:
 
 @options
 class RaIsfMaking:
-    """What becomes of the replies."""
+    """Options of making files from the replies."""
 
     labels: Literal["words", "code"] = option(
         "words",

@@ -1,4 +1,4 @@
-"""How the papers train on the files: learning rates, epochs, batches. Data for a trainer; ``RECIPE.md`` shows one."""
+"""Training recipes of the papers: learning rates, epochs, batch sizes. Data for a trainer; ``RECIPE.md`` shows one."""
 
 from __future__ import annotations
 

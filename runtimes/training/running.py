@@ -42,15 +42,15 @@ FORMAT = 1
 
 
 class Task(NamedTuple):
-    """What is to be made.
+    """Training data to make.
 
     Attributes:
-        builder: what makes it.
+        builder: the builder.
         sets: the questions that were drawn.
-        leaks: what the check against evaluation questions found.
-        plan: models, search, and the builder's switches of asking.
-        making: its switches of making.
-        options: how the models are asked.
+        leaks: result of the check against evaluation questions.
+        plan: models, search, and the builder's options of asking.
+        making: its options of making.
+        options: of asking.
     """
 
     builder: Builder
@@ -78,7 +78,7 @@ class Task(NamedTuple):
 
 
 class Switches(NamedTuple):
-    """What sets the switches of asking, these switches, and those of making."""
+    """The assignments of asking, the options that they yield, and the options of making."""
 
     of_asking: list[str]
     asking: Any

@@ -1,4 +1,4 @@
-"""What the teacher is asked: a whole trajectory in one pass, from the question's own documents or from another question's."""
+"""Requests to the teacher: a whole trajectory in one pass, from the question's own documents or another question's."""
 
 from __future__ import annotations
 

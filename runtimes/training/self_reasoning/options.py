@@ -10,7 +10,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class SelfReasoningAsking:
-    """What the teacher is shown and asked."""
+    """Options of asking the teacher."""
 
     samples: int = option(10_000, "paper", "samples that the teacher writes, in all; shared out evenly over the sets", least=1)
     k: int = option(5, "paper", "documents of a sample", least=1)
@@ -33,7 +33,7 @@ class SelfReasoningAsking:
 
 @options
 class SelfReasoningMaking:
-    """What becomes of the trajectories."""
+    """Options of making files from the trajectories."""
 
     citation_recall: float = option(0.8, "paper", "least ALCE citation recall of a long answer (delta_r)", most=1)
     citation_precision: float = option(0.8, "paper", "least ALCE citation precision of a long answer (delta_p)", most=1)

@@ -1,4 +1,4 @@
-"""What the teacher wrote, read as the method reads it; a sample that cannot be a target is told by the reason."""
+"""The teacher's samples, read as the method reads them; a sample that cannot be a target yields a reason."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Sample(NamedTuple):
 
     @property
     def is_negative(self) -> bool:
-        """Whether the documents are another question's."""
+        """True if the documents are another question's."""
         return bool(self.collected.detail["is_negative"])
 
     @property
     def graded_text(self) -> str:
-        """What answers the question, in the form in which the method returns it: a long answer on one line, citations as ``[n]``."""
+        """The answer in the form that the method returns: a long answer on one line, citations as ``[n]``."""
         if self.task == "long":
             return cited_text(self.fields["analysis"], len(self.documents)).text
         return str(self.fields["answer"])

@@ -1,7 +1,7 @@
-"""What is learned from a sample: the trajectory, in stages, as the method ``self_reasoning`` writes and reads it.
+"""Training targets of a sample: the trajectory, in stages, as the method ``self_reasoning`` writes and reads it.
 
-The target is a JSON object on one line, fields in the order of the prompt. The paper masks in the first stage what the second and third
-process write, in the second what the third writes; a loss that a suffix has no part in is that of a target without the suffix.
+The target is a JSON object on one line, fields in the order of the prompt. The paper masks the output of the second and third process in
+the first stage, and that of the third in the second; masking a suffix gives the same loss as a target without it.
 """
 
 from __future__ import annotations
