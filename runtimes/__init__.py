@@ -1,9 +1,9 @@
-"""What people run: methods that answer questions, the command line, and evaluation. May import everything below.
+"""Methods that answer questions, their evaluation and training data, and the command line. May import all packages below.
 
-llms/        language models: one batched interface, several backends          errors     of theirs
+llms/        language models: one batched interface, several backends          errors     LLM errors
 methods/     RA-ISF, Self-Reasoning, RetroRAG, ReFeed, and baselines: generators that ask for searches and models
-execution/   many questions at once, in waves; what comes of them, and runs on disk
-questions/   what is asked, and files of it
+execution/   many questions at once, in waves; results, and runs on disk
+questions/   questions, and the files that they are read from
 cli/         one file a command (typer); entry point ``idx``      evaluation/  scores of retrieval and answers
-training/    data to train on, as the papers make it
+training/    training data, made as in the papers
 """

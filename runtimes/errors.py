@@ -1,8 +1,8 @@
-"""What can go wrong with language models. Every message says what happened, with the values, and what to do.
+"""Errors of language models. Every message says what happened, with the values, and what to do.
 
 IdxError
-└── LLMError            root: a model gave no answer; costs the question that asked, not the run
-    └── PromptTooLong   what may not be cut of the prompt is longer than the model's context
+└── LLMError            base class: a model gave no answer; fails the question that asked, not the run
+    └── PromptTooLong   the prompt exceeds the model's context even without its passages
 """
 
 from __future__ import annotations
@@ -15,4 +15,4 @@ class LLMError(IdxError):
 
 
 class PromptTooLong(LLMError):
-    """What may not be cut of a prompt is longer than the model's context."""
+    """A prompt exceeds the model's context even without its passages, the only part that may be cut."""
