@@ -1,4 +1,4 @@
-"""What tests of all methods share: switches with which a model that never ends by itself is soon done."""
+"""Options for tests of all methods: short limits, for models that never stop by themselves."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ How long is it?
 
 @pytest.mark.usefixtures("sample_home")
 def test_the_trace_is_a_tree_of_questions_and_their_steps(idx: Command, script: Script) -> None:
-    """What came back lies a level deeper; waves that ran side by side stand in the branches they belong to."""
+    """Results are one level below their requests; concurrent requests are drawn in their own branches."""
     said = idx("ask", "ra_isf", "How long is it?", "--corpus", "sample", "--llm", script(*RECURSION), "--set", "k=1", "--trace")
     heads = ("wave", "cut", "sub-question", "answer: ")
     shown = [line for line in said.splitlines() if line == "How long is it?" or line.lstrip("│├└─ ").startswith(heads)]

@@ -1,4 +1,4 @@
-"""What ``--help`` shows, and what a shell completes."""
+"""Output of ``--help``, and shell completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells models, indexes and commands apart in the record of a run."""
+"""Identities of models, indexes and commands in the record of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every answer metric, whatever the answer."""
+"""Properties of every answer metric on any answer."""
 
 from __future__ import annotations
 

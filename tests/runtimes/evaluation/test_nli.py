@@ -49,7 +49,7 @@ def opened(nli: Checkpoint) -> Checkpoint:
 
 
 def written_by(folder: Path, asked: Sequence[Pair]) -> list[str]:
-    """What transformers alone makes of each pair by itself, not padded, as ALCE's evaluator asks."""
+    """Output of plain transformers for each pair by itself, without padding, as ALCE's evaluator asks."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     texts = []

@@ -48,7 +48,7 @@ REPORT = Report(
 
 
 class Seen(HTMLParser):
-    """What a page holds."""
+    """The contents of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

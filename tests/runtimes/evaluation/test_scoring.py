@@ -104,7 +104,7 @@ def test_predictions_of_other_questions_are_refused(rows: Predictions, message: 
 
 
 def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -> None:
-    """What the rule says is not defined, and by which metrics it is."""
+    """Undefined values are those of all metrics except the ones that the rule names."""
     asked = RunQuestions((Question("1", "?"), Question("2", "?", ("x",))), "", "")
     plain = [metric for metric in METRICS.values() if not metric.name.startswith("flashrag_pattern")]
     for answer in ("", None, "x"):

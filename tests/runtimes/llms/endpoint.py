@@ -33,22 +33,22 @@ class Echo(NamedTuple):
 
 
 class Endpoint:
-    """What the server does.
+    """The behaviour of the server.
 
     Attributes:
-        llm: answers.
-        model: what it is called.
-        alternatives, echo: what it knows of tokens; None: no logprobs.
-        faults: what goes wrong with the next requests: a status ("500"), one with Retry-After ("429 0.2"), or one of ``_FAULTS``.
+        llm: the model that answers.
+        model: the model's name.
+        alternatives, echo: sources of logprobs; None: no logprobs.
+        faults: of the next requests: a status ("500"), one with Retry-After ("429 0.2"), or one of ``_FAULTS``.
         refuses: parts of a body that are answered with 400.
-        paths: what there is.
-        top: the most alternatives.
-        owner: who it says owns the models; "vllm" for vLLM's server.
-        context: what it says of its context; None: nothing.
-        seconds: how long it takes.
-        one_choice: whether it gives one text, however many are asked for.
-        bodies, keys, times: what it was sent, with which key, when.
-        busiest: the most requests at a time.
+        paths: available paths.
+        top: maximum number of alternatives.
+        owner: reported owner of the models; "vllm" for vLLM's server.
+        context: reported context length; None: not reported.
+        seconds: duration of an answer.
+        one_choice: whether it gives one text, however many are requested.
+        bodies, keys, times: the bodies received, with their keys and times.
+        busiest: maximum number of concurrent requests so far.
     """
 
     def __init__(self, llm: LLM, *, alternatives: Alternatives | None = None, echo: Callable[[str], Echo] | None = None) -> None:

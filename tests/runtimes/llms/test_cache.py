@@ -1,4 +1,4 @@
-"""What counts as the same call, and what becomes of a file that cannot be used."""
+"""Equality of calls, and handling of unusable cache files."""
 
 from __future__ import annotations
 

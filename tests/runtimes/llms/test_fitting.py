@@ -1,4 +1,4 @@
-"""What is cut of a prompt, and what never is. Tokens are words here."""
+"""Prompts cut to a budget: passages are cut, the rest never is. Tokens are words here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How models are named, and which role gets which."""
+"""Names of models and their assignment to roles."""
 
 from __future__ import annotations
 

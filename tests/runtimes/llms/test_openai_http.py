@@ -305,7 +305,7 @@ def test_a_model_without_chat_gets_one_text_and_one_without_completions_a_turn(o
 
 @pytest.mark.parametrize("says", [True, False])
 def test_a_prompt_longer_than_the_context_loses_passages_or_is_refused(opened: Open, endpoint: Endpoint, says: bool) -> None:
-    """Whether or not the endpoint says how long its context is: then its refusals tell."""
+    """The endpoint may or may not report its context length; if not, its refusals reveal it."""
     endpoint.context = endpoint.llm.capabilities.context if says else None  # type: ignore[assignment]
     passages = "\n\n".join(f"[{number}] The mountain is high. " + "It is. " * 60 for number in range(1, 6))
     long = Generate(prompt=(Message("user", f"{passages}\n\nQuestion: who?", ((0, len(passages)),)),), decoding=SHORT)

@@ -18,12 +18,12 @@ Canned = Any
 
 @dataclass(frozen=True)
 class Driven:
-    """What a method did.
+    """The record of a method's run.
 
     Attributes:
-        answer: what it returned.
-        waves: the requests that were pending together, in order; notes are not among them.
-        notes: what it said in the trace.
+        answer: its result.
+        waves: the requests that were pending together, in order, without notes.
+        notes: its notes in the trace.
     """
 
     answer: Answer

@@ -1,4 +1,4 @@
-"""What holds for every method in the table."""
+"""Properties of every method in the table."""
 
 from __future__ import annotations
 

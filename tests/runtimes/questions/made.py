@@ -9,7 +9,7 @@ from wikidx.runtimes.questions import Question
 
 
 class Made(NamedTuple):
-    """What a file of a format holds, and what is to be read from it; ``file`` tells two of one format apart."""
+    """The content of a file in a format, and the questions expected from it; ``file`` distinguishes two files of one format."""
 
     format: str
     file: str

@@ -30,7 +30,7 @@ def field_of(examples: list[Example], name: str) -> list[Any]:
 
 
 def check_lines(some: list[dict[str, Any]]) -> None:
-    """What TRL and LLaMA-Factory take, and what the package ``datasets`` needs to read a file as one table."""
+    """Check that lines meet the requirements of TRL, LLaMA-Factory, and the package ``datasets``, which reads a file as one table."""
     for line in some:
         assert set(line) == {"messages", "id", "provenance"}
         roles = [message["role"] for message in line["messages"]]

@@ -1,4 +1,4 @@
-"""What the teacher is shown, and which samples get into which file."""
+"""Documents shown to the teacher, and assignment of samples to files."""
 
 from __future__ import annotations
 

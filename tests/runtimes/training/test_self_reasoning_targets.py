@@ -1,4 +1,4 @@
-"""What Self-Reasoning's stages and its baseline learn, and that the method asks and reads just that."""
+"""Targets of Self-Reasoning's stages and its baseline; the method asks for and reads exactly these."""
 
 from __future__ import annotations
 
