@@ -28,7 +28,7 @@ DEPTH = 1000
 
 
 class Published(NamedTuple):
-    """What was measured, and what was indexed; a count that is not published is left out."""
+    """Published figures, and counts of what was indexed; unpublished counts are left out."""
 
     figures: Mapping[ir_measures.Measure, float]
     counts: Mapping[str, int]

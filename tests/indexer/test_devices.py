@@ -1,4 +1,4 @@
-"""What --device, --dtype and --batch-tokens come to; none of it needs the devices that are named."""
+"""Resolution of --device, --dtype and --batch-tokens; no test needs the devices named."""
 
 from __future__ import annotations
 

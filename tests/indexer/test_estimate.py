@@ -1,4 +1,4 @@
-"""What a build is said to need, against the same worked out by hand."""
+"""Estimates of a build's needs, compared with values worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to the engine that GPUs run, tried on the CPU."""
+"""Properties specific to the torch engine, which GPUs run, tested on the CPU."""
 
 from __future__ import annotations
 

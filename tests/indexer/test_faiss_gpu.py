@@ -1,4 +1,4 @@
-"""What the GPU indexes decide and compute without a GPU; their kernels cannot run here."""
+"""Decisions and computations of the GPU indexes that need no GPU; their kernels cannot run here."""
 
 from __future__ import annotations
 

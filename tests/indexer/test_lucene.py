@@ -105,7 +105,7 @@ def float_like_code(n: int) -> int:
 
 
 def remembered_length(n: int) -> int:
-    """What is left of a length after SmallFloat.intToByte4 and byte4ToInt: exact below 40, then four leading bits."""
+    """A length after a round trip through SmallFloat.intToByte4 and byte4ToInt: exact below 40, then four leading bits."""
     n_exact = 255 - float_like_code(2**31 - 1)
     if n < n_exact:
         return n

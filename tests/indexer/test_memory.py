@@ -1,4 +1,4 @@
-"""How much memory there is, on a machine and in a container."""
+"""Available memory on a machine and in a container."""
 
 from __future__ import annotations
 

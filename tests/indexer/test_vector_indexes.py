@@ -1,4 +1,4 @@
-"""What every index over vectors promises, exact search included, whatever its kind."""
+"""The contract of all vector indexes, exact search included."""
 
 from __future__ import annotations
 

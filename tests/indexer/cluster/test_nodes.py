@@ -1,4 +1,4 @@
-"""What being connected to a Ray cluster leaves as it was."""
+"""State of the process that a connection to a Ray cluster leaves unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stops embedding on a Ray cluster, before it begins where that can be known then: what is said, and that nothing half-made stays."""
+"""Errors of embedding on a Ray cluster, raised before it starts where possible: their messages, and that no partial files remain."""
 
 from __future__ import annotations
 

@@ -168,14 +168,14 @@ def swapped(spec: EncoderSpec) -> EncoderSpec:
 
 
 class Mistake(NamedTuple):
-    """How a mistake is made.
+    """A mistake and how it is made.
 
     Attributes:
-        spec, tokenizer, model, dtype: what is other than it should be.
+        spec, tokenizer, model, dtype: the incorrect parts.
         size: texts in a batch.
         side: whose vectors are wrong.
-        is_rounding: a matter of the type of numbers, so that its cost is only about the listed one.
-        is_listed_for_other_rows: the listed cost is of rows that are not in ``work``.
+        is_rounding: a matter of precision, so that its cost equals the listed one only roughly.
+        is_listed_for_other_rows: the listed cost is for rows that are not in ``work``.
     """
 
     spec: Change = changed()

@@ -1,4 +1,4 @@
-"""Where a checkpoint's files are looked for, and how they are downloaded: from a server on this machine."""
+"""Lookup of a checkpoint's files, and their download from a server on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each usual mistake costs on our own code is what ``mistakes.json`` says, and our vectors are not those."""
+"""Each usual mistake costs on our code what ``mistakes.json`` lists, and our vectors differ from the mistaken ones."""
 
 from __future__ import annotations
 

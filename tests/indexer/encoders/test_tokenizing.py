@@ -1,4 +1,4 @@
-"""What can be wrong with a text, and how two texts share the tokens that a network takes."""
+"""Malformed texts, and truncation of a pair of texts to a network's maximum length."""
 
 from __future__ import annotations
 
