@@ -255,7 +255,7 @@ def test_errors_of_other_kinds_come_back_as_the_nearest() -> None:
 
 @pytest.mark.parametrize("said", ["²", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "9" * 400])
 def test_a_pause_that_is_no_number_of_seconds_is_passed_over(said: str) -> None:
-    """What stands before a server may say it in another way, or something else."""
+    """A proxy in front of the server may send a date or something else as Retry-After."""
     body = b'{"error": "too much", "error_type": "Overloaded"}'
     head = f"HTTP/1.1 503 No\r\nretry-after: {said}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode("latin-1")
     with scripted([head + body]) as server, RemoteSearcher(server.url, timeout=5, retries=0) as remote:

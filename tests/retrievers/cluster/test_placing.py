@@ -1,4 +1,4 @@
-"""Where shards go, whom of several processes a call is given to, and what they share."""
+"""Placement of shards, routing of calls to one of several processes, and shared state."""
 
 from __future__ import annotations
 

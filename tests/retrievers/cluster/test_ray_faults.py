@@ -1,4 +1,4 @@
-"""What goes wrong in shards on a Ray cluster, and in exchanging them: processes that hang, files that are gone, a reload too early."""
+"""Faults of shards on a Ray cluster and of their exchange: hanging processes, missing files, a reload too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the search page share: where Chromium is, links to searches, what a page shows, what the API answers."""
+"""Helpers for tests of the search page: path of Chromium, links to searches, contents of a page, answers of the API."""
 
 from __future__ import annotations
 

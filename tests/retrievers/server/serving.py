@@ -22,7 +22,7 @@ from wikidx.retrievers.server.settings import Settings, listen, url_of
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]

@@ -153,7 +153,7 @@ def test_a_body_that_breaks_off_is_no_request(url: str) -> None:
 
 
 def n_gone(url: str) -> float:
-    """How many searches' clients have gone."""
+    """Return the number of searches whose clients have disconnected."""
     found = re.search(r'idx_requests_total\{path="/v1/search",status="499"\} (\S+)', ask(url, "/metrics").body.decode())
     return float(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""Which searches are done together and which are dropped; and the thread that does it."""
+"""Batching and dropping of searches, and the thread that runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that do not read, or leave: nothing is done or kept for them."""
+"""Clients that do not read or disconnect: no work is done and nothing is kept for them."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_who_does_not_read_its_answer_holds_up_nobody_else(url: str) -> None:
 
 
 def answered(url: str, status: int) -> int:
-    """How many searches have been answered so; 499: their client had gone."""
+    """Return the number of searches with this status; 499: the client had disconnected."""
     begin = f'idx_requests_total{{path="/v1/search",status="{status}"}} '
     return sum(int(float(line.removeprefix(begin))) for line in ask(url, "/metrics").body.decode().splitlines() if line.startswith(begin))
 
 
 def test_who_leaves_takes_its_request_along(made: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A client goes while another's search is under way: its own is not done, and nothing is said to nobody."""
+    """A client disconnects while another's search is running: its own search is not run, and no response is written."""
     opened: dict[str, Gated] = {}
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS), gated_stages(opened)) as url:
         gated = opened["bm25"]
@@ -90,7 +90,7 @@ def test_who_leaves_takes_its_request_along(made: Path, caplog: pytest.LogCaptur
 
 
 def test_an_answer_is_encoded_only_as_far_as_it_is_read(made: Path) -> None:
-    """What is left of an answer whose client has gone is not written for nobody."""
+    """The rest of an answer is not encoded once its client has disconnected."""
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS)) as url:
         with connected(url) as connection:
             connection.sendall(posted(LONG))

@@ -39,7 +39,7 @@ def url(built_home: Path, opened: dict[str, Gated]) -> Iterator[str]:
 
 @pytest.fixture
 def stage(url: str, opened: dict[str, Gated]) -> Iterator[Gated]:
-    """That stage, held up by one search for 'first'; it is let go in the end."""
+    """The retriever of ``url``, blocked by one search for 'first'; it is released at the end."""
     gated = opened["bm25"]
     with ThreadPoolExecutor(1) as pool:
         gated.close_gate()
@@ -52,7 +52,7 @@ def stage(url: str, opened: dict[str, Gated]) -> Iterator[Gated]:
 
 
 def n_waiting(url: str) -> float:
-    """How many queries the server says are waiting or under way."""
+    """Return the number of queries that the server reports as waiting or running."""
     return measured(url, 'idx_queue_queries{corpus="made",retriever="bm25"}')
 
 
@@ -138,7 +138,7 @@ def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, sta
 
 
 def test_what_is_refused_unread_leaves_its_connection_usable(url: str, stage: Gated) -> None:
-    """When everything is full, bodies are not looked at; the next request of the connection is another one."""
+    """At capacity, request bodies are not read; the connection's next request is parsed correctly."""
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
     with ThreadPoolExecutor(1) as pool:

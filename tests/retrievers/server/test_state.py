@@ -1,4 +1,4 @@
-"""What the server says of itself: what it serves, its limits, its counts."""
+"""The server's report on itself: corpora served, limits, metrics."""
 
 from __future__ import annotations
 
