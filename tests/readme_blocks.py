@@ -1,8 +1,8 @@
-"""What a README holds: blocks of code, inline code, headings, links.
+"""Parts of a README: code blocks, inline code, headings, links.
 
-Blocks of ``console`` are lines that begin with ``$`` and run as they stand, each with what it must print behind it, if anything is shown.
-Blocks of ``sh`` cannot run here (a download, GPUs, a cluster): their options are parsed. Blocks of ``python`` run, but for those that stand
-for a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a line of one.
+Blocks of ``console`` are lines that begin with ``$`` and run as they stand, each followed by its expected output, if any is shown.
+Blocks of ``sh`` cannot run here (a download, GPUs, a cluster): only their options are parsed. Blocks of ``python`` run, except those that
+show a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a line of one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the READMEs show runs as it stands, and what they name is there; see ``readme_blocks`` for how they are written."""
+"""Examples in the READMEs run as shown, and the names in them exist; see ``readme_blocks`` for their conventions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def named(readme: Path) -> str:
 
 @pytest.fixture(scope="module")
 def quickstart_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first README builds; those after it begin with what is there, so that passages are embedded once."""
+    """The data home of the first README; later ones start from it, so that passages are embedded once."""
     return tmp_path_factory.mktemp("readme") / "home"
 
 

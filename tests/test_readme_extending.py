@@ -1,6 +1,6 @@
-"""What the READMEs say of adding a corpus, an encoder, an index, a method and a protocol is done, in a copy of the packages, and used.
+"""The READMEs' examples of adding a corpus, an encoder, an index, a method and a protocol are applied to a copy of the packages and used.
 
-All of it takes half a minute on two quiet processors.
+All of it takes half a minute on two idle CPUs.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ OTHER_SHA256 = hashlib.sha256(OTHER).hexdigest()
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """How one request is answered; all that is not said is done right."""
+    """The server's behaviour on one request; defaults are correct behaviour."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What happens when processes are killed, disks are full or damaged, and clocks jump: whole commands over whole homes, in processes."""
+"""Fault injection on whole commands and homes, in processes: kills, full or corrupt disks, jumping clocks."""

@@ -30,7 +30,7 @@ _context.set_forkserver_preload(["tests.faults.preloaded"])
 
 
 class Ended(NamedTuple):
-    """What a command came to: its exit status, minus the signal's number if one ended it, and what it printed."""
+    """The outcome of a command: its output and its exit status, which is minus the signal's number if a signal ended it."""
 
     status: int
     out: str

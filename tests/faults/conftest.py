@@ -103,7 +103,7 @@ def whole_home(empty_home: Path, source: Path, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def small_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """That home on a file system of its own, of 64 MB."""
+    """The test's home on a 64 MB file system of its own."""
     disk = home.with_name("disk")
     disk.mkdir()
     mounted = shutil.which("mount") and subprocess.run(

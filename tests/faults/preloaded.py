@@ -1,4 +1,4 @@
-"""What the process has from which all commands are forked: what they import, and pieces of work made small."""
+"""Preloaded state of the process that all commands are forked from: their imports, and small units of work."""
 
 from __future__ import annotations
 

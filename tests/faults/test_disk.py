@@ -80,7 +80,7 @@ def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(part: str,
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_file_that_must_not_grow_is_said_and_the_build_goes_on(part: str, home: Path, whole_home: Path, source: Path) -> None:
-    """What there is to test where nothing may be mounted: a limit on the size of files."""
+    """A limit on file sizes is the only fault available where mounting is not permitted."""
     put_what_it_needs(part, whole_home)
     largest = max(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
     reason = errno.EIO if part == "passages" else errno.EFBIG  # LMDB says no more of a write that was cut short

@@ -1,4 +1,4 @@
-"""A flipped bit in every file of every artefact: ``idx check`` finds it, and who reads the file gets what was there or a typed error."""
+"""A flipped bit in every file of every artefact: ``idx check`` finds it, and readers get the original data or a typed error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(part: str) -> Ended:
 
 @pytest.fixture(scope="module")
 def undisturbed(whole_home: Path) -> dict[str, str]:
-    """What is read of each part of a home in which nothing is damaged."""
+    """Contents of each part of an intact home."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(whole_home))
         return {part: read(part).out for part in ("passages", *INDEXES)}
@@ -50,7 +50,7 @@ def undisturbed(whole_home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def damaged_home(whole_home: Path, home: Path) -> Path:
-    """A copy of that home, to be damaged."""
+    """A copy of the intact home, to be corrupted."""
     shutil.copytree(whole_home / "mine", home / "mine")
     return home
 
@@ -71,7 +71,7 @@ def flipped(file: Path, place: int, bit: int) -> Iterator[None]:
 
 
 def check_damage(part: str, file: Path, place: int, bit: int, expected: str) -> None:
-    """Flip a bit; see that ``idx check`` finds it, and that who reads the part gets what was there, or an error."""
+    """Flip a bit; see that ``idx check`` finds it, and that readers get the original data or an error."""
     where = f"bit {bit} of byte {place:,} of {file}"
     with flipped(file, place, bit):
         checked, found = idx("check", "mine", "--json"), read(part)
@@ -84,7 +84,7 @@ def check_damage(part: str, file: Path, place: int, bit: int, expected: str) -> 
 
 
 def places(chance: random.Random, n_bytes: int, n: int) -> list[int]:
-    """Choose bytes of a file: by turns the first, the last, one of its head, and one anywhere."""
+    """Choose bytes of a file: in turn the first, the last, one of its header, and any."""
     chosen = (0, n_bytes - 1, chance.randrange(min(256, n_bytes)), chance.randrange(n_bytes))
     return [*chosen, *(chance.randrange(n_bytes) for _ in range(n))][:n]
 

@@ -33,7 +33,7 @@ _POLL_S = 0.0005
 
 
 def boundaries(part: str) -> list[Callable[[], bool]]:
-    """What is so when a part has been begun, has a piece, is sealed, and has its name."""
+    """Conditions that hold once a part has been started, has a piece, is sealed, and has its final name."""
     target, staging = path_of(part), staging_path(path_of(part))
     return [
         staging.exists,
@@ -54,7 +54,7 @@ def kill_at_boundary(running: Running, chance: random.Random) -> int:
 
 @pytest.fixture(scope="module")
 def answers(whole_home: Path) -> dict[str, str]:
-    """What a search of the undisturbed corpus prints, for each retriever."""
+    """Search output on the undisturbed corpus, for each retriever."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(whole_home))
         return {part: idx("search", "mine", *QUERIES, "--json", "--retriever", part).out for part in PARTS[1:]}
@@ -95,10 +95,10 @@ def recall(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 def check_as_promised(whole_home: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was killed is what it would have been.
+    """Check that an interrupted build ends in the same artefacts as an undisturbed one.
 
     Vectors and postings have the same bytes, the store the same fingerprint, trained and graph indexes the same count and the same recall
-    within 0.005; nothing else lies about.
+    within 0.005; no other files remain.
     """
     for part, folder in [(part, path_of(part).relative_to(home)) for part in PARTS]:
         ours, theirs = (json.loads((of / folder / MANIFEST).read_bytes()) for of in (home, whole_home))

@@ -88,7 +88,7 @@ def mine(home: Path, whole_home: Path) -> Path:
 
 @pytest.fixture
 def expected(mine: Path) -> dict[str, Ranking]:
-    """What each query finds."""
+    """Expected results of each query."""
     searcher = open_searcher("mine")
     return {query: searcher.search([query])[0] for query in (*QUERIES, "naïve fox", "bell")}
 

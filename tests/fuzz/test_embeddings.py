@@ -132,7 +132,7 @@ def test_flat_indexes(file: Path, content: bytes, ids: bytes) -> None:
 @examples()
 @given(content=damaged(*TARS, *map(gzip.compress, TARS)), cut=st.booleans())
 def test_tars(file: Path, content: bytes, cut: bool) -> None:
-    """What is damaged inside a member may still be vectors; a tar that breaks off is not read as if it were whole."""
+    """A member corrupted inside may still hold valid vectors; a truncated tar is not read as a complete one."""
     file.write_bytes(content)
     read(file)
     whole = TARS[cut].rstrip(b"\x00")

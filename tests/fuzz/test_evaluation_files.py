@@ -128,7 +128,7 @@ def test_predictions_of_other_programs(file: Path, content: bytes) -> None:
 @examples()
 @given(answers=st.dictionaries(st.text(min_size=1, max_size=4), st.text(max_size=4), min_size=2, max_size=4), content=damaged(LINES))
 def test_lines_of_predictions(file: Path, answers: dict[str, str], content: bytes) -> None:
-    """Where every line is a prediction, these are all; one that is none is refused."""
+    """A file of valid lines yields all of them as predictions; an invalid line is refused."""
     lines = [json.dumps({"id": name, "answer": answer}) for name, answer in answers.items()]
     file.write_text("\n".join(lines))
     found = check_predictions(file, file)

@@ -1,4 +1,4 @@
-"""What a user writes behind an option: a value of the field's type, or one line."""
+"""Values of options as users write them yield a value of the field's type, or a one-line error."""
 
 from __future__ import annotations
 

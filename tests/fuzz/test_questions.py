@@ -28,7 +28,7 @@ def test_damaged_sets(file: Path, content: bytes, name: str | None) -> None:
 @examples()
 @given(content=damaged(PLAIN))
 def test_lines_of_questions(file: Path, content: bytes) -> None:
-    """Where each line is an object with a question, these are the questions; where a line is not JSON, there are none."""
+    """A file of valid lines yields all of them as questions; a line that is not JSON yields none."""
     file.write_bytes(content)
     found = found_or_refused(lambda: read_questions(file, "questions"), file)
     try:

@@ -1,4 +1,4 @@
-"""What language models and their endpoints say, damaged: every reader comes to an end, and what it reads can be written down."""
+"""Corrupt replies of language models and endpoints: every reader terminates, and its result can be serialised."""
 
 from __future__ import annotations
 
