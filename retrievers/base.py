@@ -15,32 +15,32 @@ DEFAULTS = SearchOptions()
 
 
 class Retriever(Protocol):
-    """A first stage: finds rows for queries."""
+    """A retriever: finds rows for queries."""
 
     @property
     def parameters(self) -> Mapping[str, SearchParam]:
-        """Its search parameters by name; none if its searches are exact."""
+        """Search parameters by name; empty for exact searches."""
         ...
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; a blank query has none. Parameters that it does not have are passed over."""
+        """Return the ``depth`` best rows of each query; none for a blank query. Parameters that the retriever lacks are ignored."""
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return what some rows score for each query, without a search.
+        """Return the scores of given rows for each query, without a search.
 
         Args:
             queries: the queries.
             rows: for each query, int64 rows, ascending.
 
         Returns:
-            For each query, float32 scores of its rows: those of ``retrieve`` with unlimited depth, -inf for a row that is not found so.
+            For each query, float32 scores of its rows: those of ``retrieve`` with unlimited depth, -inf for a row that it would not return.
         """
         ...
 
 
 class Reranker(Protocol):
-    """Scores how well passages answer queries by reading the two together."""
+    """Scores passages for queries by reading both together."""
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
         """Return a float32 score for each pair ``(queries[i], passages[i])``, shape (n,); higher is better."""
@@ -48,7 +48,7 @@ class Reranker(Protocol):
 
 
 class Found(NamedTuple):
-    """One way a passage was found: which query of the group, by which retriever, at which rank (from 1), with which score."""
+    """Provenance of a passage: the query of the group, the retriever, the rank (from 1) and the score."""
 
     query: str
     retriever: str
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 class ScoredPassage(NamedTuple):
-    """A passage in a ranking. ``row`` is its place in the store; ``found`` goes by query, then retriever."""
+    """A passage in a ranking. ``row`` is its position in the store; ``found`` is its provenance, ordered by query, then retriever."""
 
     passage: Passage
     row: int
@@ -77,7 +77,7 @@ class NotSearched(NamedTuple):
 
 
 class PartialAnswer(NamedTuple):
-    """Rankings, and which rows were not searched for them; none if the list is empty."""
+    """Rankings, and the rows that were not searched for them; an empty list if all were."""
 
     rankings: list[Ranking]
     not_searched: list[NotSearched]
@@ -87,10 +87,10 @@ class Searcher(Protocol):
     """Answers queries with ranked passages."""
 
     def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each query; a query that finds nothing has an empty one.
+        """Return one ranking for each query; it is empty if nothing matches.
 
         Raises:
-            TypeError: ``queries`` is a string, or holds something else than strings.
+            TypeError: ``queries`` is a string, or contains an item that is not a string.
             InputError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):
@@ -103,11 +103,11 @@ class Searcher(Protocol):
 
 
 def check_groups(groups: Sequence[Sequence[str]]) -> None:
-    """Check what ``Searcher.search_groups`` is given.
+    """Validate the groups of ``Searcher.search_groups``.
 
     Raises:
         TypeError: a group is not a sequence of strings.
-        ValueError: a group is empty, or a query holds half of a surrogate pair.
+        ValueError: a group is empty, or a query contains a lone surrogate.
     """
     if not isinstance(groups, Sequence):
         raise TypeError(f"groups is a {type(groups).__name__}: give a list of groups")
@@ -117,7 +117,7 @@ def check_groups(groups: Sequence[Sequence[str]]) -> None:
         if not group:
             raise ValueError(f"group {number} is empty: it needs at least its root query")
         for query in group:
-            query.encode()  # raises UnicodeEncodeError, a ValueError: half of a surrogate pair is no text, and tokenizers choke on it
+            query.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate, which breaks tokenizers
 
 
 def _is_list_of_strings(group: object) -> bool:

@@ -1,4 +1,4 @@
-"""A first stage that remembers what it found lately, in bounded memory."""
+"""A retriever that caches recent results in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchPara
 from .base import Retriever
 from .cancellation import lost_rows
 
-_ENTRY_BYTES = 500  # of an entry besides its numbers and its query: two arrays, a key, its place in the order
+_ENTRY_BYTES = 500  # overhead of an entry beyond its numbers and its query: two arrays, a key, its place in the order
 _Key = tuple[str, int, SearchParams]
 
 
 class CachedRetriever:
-    """Searches only for queries that it has not lately been asked in the same way; the least recently asked are forgotten first.
+    """LRU cache in front of a retriever: searches only for queries that it has not answered recently with the same depth and parameters.
 
-    What is found follows from the index, the retriever, the query, the depth and the parameters. The first two are the object that is
-    wrapped, which never changes, the others are the key: so there is nothing to invalidate. May be used by several threads at once.
+    Results depend on the index, the retriever, the query, the depth and the parameters. The first two are the wrapped object, which never
+    changes; the others are the key: entries never need invalidation. Thread-safe.
 
     Args:
-        retriever: searches.
-        max_bytes: memory that what is remembered may take, about.
+        retriever: the wrapped retriever.
+        max_bytes: approximate memory limit of the cache.
 
     Attributes:
-        n_hits: queries that were answered from memory so far.
-        n_misses: queries that were searched for.
+        n_hits: queries answered from the cache so far.
+        n_misses: queries searched for so far.
     """
 
     def __init__(self, retriever: Retriever, max_bytes: int) -> None:
@@ -42,20 +42,20 @@ class CachedRetriever:
         self._retriever = retriever
         self._max_bytes = max_bytes
         self.parameters: Mapping[str, SearchParam] = retriever.parameters
-        self._lock = threading.Lock()  # protects all below
+        self._lock = threading.Lock()  # protects all attributes below
         self._entries = OrderedDict[_Key, Hits]()
         self._n_bytes = 0
         self.n_hits = self.n_misses = 0
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; parameters that the wrapped retriever does not have are passed over."""
+        """Return the ``depth`` best rows of each query; parameters that the wrapped retriever lacks are ignored."""
         known = self._known(queries, depth, params)
         missing = list(dict.fromkeys(query for query in queries if query not in known))
         if missing:
             found = self._retriever.retrieve(missing, depth, params)
             for line, query in enumerate(missing):
                 known[query] = Hits(*(_filled(part[line], found.rows[line]) for part in found))
-            if lost_rows() is None:  # otherwise rows may have been left out
+            if lost_rows() is None:  # a partial answer must not be cached
                 self._remember({(query, depth, params): known[query] for query in missing})
         hits = no_hits(len(queries), depth)
         for line, query in enumerate(queries):
@@ -64,7 +64,7 @@ class CachedRetriever:
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return what some rows score for each query; nothing of that is remembered."""
+        """Return the scores of given rows for each query; not cached."""
         return self._retriever.rescore(queries, rows)
 
     def _known(self, queries: Sequence[str], depth: int, params: SearchParams) -> dict[str, Hits]:
@@ -82,7 +82,7 @@ class CachedRetriever:
     def _remember(self, found: dict[_Key, Hits]) -> None:
         with self._lock:
             for key, hits in found.items():
-                if key not in self._entries:  # another thread may have been faster
+                if key not in self._entries:  # another thread may have added it
                     self._n_bytes += _n_bytes(key[0], hits)
                 self._entries[key] = hits
             while self._n_bytes > self._max_bytes:
@@ -91,7 +91,7 @@ class CachedRetriever:
 
 
 def _filled(part: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """Return a copy of the places where a row was found, which does not keep the whole batch alive."""
+    """Return a copy of the filled places, so that an entry does not keep its whole batch alive."""
     return part[: np.count_nonzero(rows != NO_ROW)].copy()
 
 

@@ -1,6 +1,6 @@
-"""Bounds of a search, set by who searches, asked by what takes long or asks other machines.
+"""Bounds of a search, set by the caller and checked by slow or remote steps.
 
-They are whether somebody still waits for the answer, by when it is wanted, and whether rows that nobody can search may be left out.
+The bounds are cancellation, the deadline, and permission to leave out rows of unavailable shards.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _BOUNDS = ContextVar("bounds", default=_NONE)
 
 @contextlib.contextmanager
 def while_wanted(is_wanted: Callable[[], bool], until: float = math.inf, lost: set[NotSearched] | None = None) -> Iterator[None]:
-    """Bound the searches that are called here, in this thread.
+    """Bound the searches that this block calls in this thread.
 
     Args:
-        is_wanted: asked by ``check_wanted``.
-        until: when the answer must be there, on the clock of ``time.monotonic``.
-        lost: takes the rows of a cluster that nobody can search just now, which are left out; None: without them the search fails.
+        is_wanted: called by ``check_wanted``; False cancels the search.
+        until: deadline, on the clock of ``time.monotonic``.
+        lost: receives the rows of unavailable shards, which are left out; None: the search fails without them.
     """
     before = _BOUNDS.set(_Bounds(is_wanted, until, lost))
     try:
@@ -42,20 +42,20 @@ def while_wanted(is_wanted: Callable[[], bool], until: float = math.inf, lost: s
 
 
 def wanted_until() -> float:
-    """Return when the answer must be there, on the clock of ``time.monotonic``; infinity if nobody has said."""
+    """Return the deadline, on the clock of ``time.monotonic``; infinity if none is set."""
     return _BOUNDS.get().until
 
 
 def lost_rows() -> set[NotSearched] | None:
-    """Return the set for rows that are left out; None if all have to be searched."""
+    """Return the set that receives the rows left out; None if all rows must be searched."""
     return _BOUNDS.get().lost
 
 
 def check_wanted() -> None:
-    """Go on only if the search is still of use.
+    """Stop a search that is cancelled.
 
     Raises:
-        DeadlineExceeded: nobody waits for it any more.
+        DeadlineExceeded: the search is cancelled.
     """
     if not _BOUNDS.get().is_wanted():
         raise DeadlineExceeded("the search was ended: nobody waits for it any more")

@@ -1,6 +1,6 @@
-"""Clients of ``idx serve``: ServerClient, and RemoteSearcher on it, which searches as ``LocalSearcher`` does in this process.
+"""Clients of ``idx serve``: ServerClient, and RemoteSearcher on top of it, with the interface of ``LocalSearcher``.
 
-A request is sent again only where it was not taken up: the server said so, nobody listened, or a connection that had been idle was closed
+A request is retried only if it was not accepted: the server said so, no server listened, or an idle connection was closed
 without a byte of an answer.
 """
 
@@ -33,13 +33,13 @@ TIMEOUT_S = 30.0
 _RETRIES = 2
 _FIRST_PAUSE_S = 0.1
 _LEAST_S = 0.001
-_MAX_IDLE = 256  # connections that are kept
+_MAX_IDLE = 256  # pooled connections
 
 Read = TypeVar("Read")
 
 
 class ServedIndex(NamedTuple):
-    """An index of a server: its rows, its size on disk, and when it was built."""
+    """An index of a server: its number of rows, size on disk and build time."""
 
     n_rows: int
     n_bytes: int
@@ -52,9 +52,9 @@ class ServedCorpus(NamedTuple):
     Attributes:
         corpus: its name.
         fingerprint: of its passages; None while they are being opened.
-        n_passages: how many it has; 0 while they are being opened.
-        retrievers: whether each is ready, the default first.
-        indexes: those that are open.
+        n_passages: number of passages; 0 while they are being opened.
+        retrievers: readiness by retriever, the default first.
+        indexes: open indexes.
     """
 
     corpus: str
@@ -65,16 +65,16 @@ class ServedCorpus(NamedTuple):
 
 
 class ServerClient:
-    """Requests to a server that ``idx serve`` runs; may be used by many threads at once, and goes on in a forked process.
+    """Client of a server that ``idx serve`` runs; thread-safe, and usable in forked processes.
 
     Args:
-        url: where the server listens, such as ``http://127.0.0.1:8000``, with a path if it is behind another server.
-        api_key: the key that it wants.
-        timeout: seconds until a request must have been answered, waiting and further tries included.
-        retries: how often a request is sent again that the server refused because of its load or its start, or that nobody listened to.
+        url: address of the server, such as ``http://127.0.0.1:8000``, with a path if it is behind another server.
+        api_key: the server's API key.
+        timeout: seconds until a request must have been answered, including waits and retries.
+        retries: maximum number of retries of a request that the server refused because of its load or start-up, or that reached no server.
 
     Raises:
-        InputError: the URL or the key cannot be one.
+        InputError: the URL or the key is invalid.
     """
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout: float = TIMEOUT_S, retries: int = _RETRIES) -> None:
@@ -107,16 +107,16 @@ class ServerClient:
         """Return one ranking for each group of queries.
 
         Args:
-            groups: each its root query, the first, and any number of further queries.
+            groups: each a primary query, the first, and any number of further queries.
             options: of the search.
-            corpus: one of those that are served; None: the first.
-            retriever: one of those that are served; None: the first.
-            partial: leave out rows of a cluster that nobody can search just now, and say which.
+            corpus: a served corpus; None: the first.
+            retriever: a served retriever; None: the first.
+            partial: leave out rows of unavailable shards, and report which.
 
         Raises:
             TypeError, ValueError: see ``check_groups``.
             ServiceError: the server refused, or did not answer; see ``retrievers.errors``.
-            IdxError: what the search itself raised there.
+            IdxError: an error of the search itself on the server.
         """
         check_groups(groups)
         if not groups:
@@ -132,18 +132,18 @@ class ServerClient:
         return answer
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return those of the passages that a corpus has, by id; raises as ``search`` does."""
+        """Return the passages with these ids that the corpus has; raises as ``search`` does."""
         path = f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}"
         return self._ask("GET", path, "passages", _read_passages)
 
     def corpora(self) -> dict[str, ServedCorpus]:
-        """Return what is served, by corpus, the default first; raises as ``search`` does."""
+        """Return the served corpora by name, the default first; raises as ``search`` does."""
         return self._ask("GET", "/v1/indexes", "what it serves", _read_corpora)
 
     def _ask(
         self, method: str, path: str, what: str, read: Callable[[Any], Read], body: Callable[[float], bytes] = lambda left_s: b""
     ) -> Read:
-        """Return what is read of the answer to a request, sent again where that is safe and there is time."""
+        """Send a request, with retries where that is safe and time remains, and return the parsed answer."""
         answer = self._answer_in_time(method, path, body)
         try:
             return read(orjson.loads(answer))
@@ -157,7 +157,7 @@ class ServerClient:
             try:
                 return self._answer(method, path, body(left_s), left_s)
             except ServiceError as error:
-                # With "retry_after" the request was not taken up: the server said so, or nobody listened.
+                # With "retry_after" the request was not accepted: the server said so, or no server listened.
                 n_tries += 1
                 pause_s = error.retry_after or _FIRST_PAUSE_S * 2**n_tries
                 if error.retry_after is None or n_tries > self._retries or time.monotonic() + pause_s > deadline:
@@ -165,7 +165,7 @@ class ServerClient:
             time.sleep(pause_s)
 
     def _answer(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
-        """Return the body of a good answer, and raise what another one names."""
+        """Return the body of a successful answer; raise the error that any other answer names."""
         answer = self._send(method, path, body, timeout_s)
         if answer.status == 200:
             return answer.data
@@ -180,7 +180,7 @@ class ServerClient:
         raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)
 
     def _send(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
-        if self._pid != os.getpid():  # the parent goes on with its own connections
+        if self._pid != os.getpid():  # the parent keeps its own connections
             self._connections, self._pid = self._new_pool(), os.getpid()
         deadline = time.monotonic() + timeout_s
         while True:
@@ -194,7 +194,7 @@ class ServerClient:
                     raise self._failure(error) from error
 
     def _failure(self, error: HTTPError) -> IdxError:
-        """Return what it means that there is no whole answer."""
+        """Return the error for a request without a complete answer."""
         cause = error.args[-1] if isinstance(error, ProtocolError) else error.__cause__
         if isinstance(error, TimedOut) and not isinstance(error, NewConnectionError):
             return DeadlineExceeded(f"{self.url} did not answer in time")
@@ -213,16 +213,16 @@ class ServerClient:
 
 
 class RemoteSearcher(Searcher):
-    """Searches one corpus by one retriever of a server; may be used by many threads at once.
+    """Searches one corpus by one retriever of a server; thread-safe.
 
     Args:
-        url: where the server listens.
-        corpus: one of those that it serves; by default its first.
-        retriever: one of those that it serves; by default its first.
+        url: address of the server.
+        corpus: a served corpus; by default the first.
+        retriever: a served retriever; by default the first.
         api_key, timeout, retries: see ``ServerClient``.
 
     Raises:
-        InputError: the URL or the key cannot be one.
+        InputError: the URL or the key is invalid.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class RemoteSearcher(Searcher):
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
-        """Return what ``search_groups`` does, without the rows of a cluster that nobody can search just now, and which these are."""
+        """Return the rankings of ``search_groups`` without the rows of unavailable shards, and these rows."""
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever, partial=True)
 
 
@@ -261,7 +261,7 @@ def _checked_path(url: str) -> str:
     """Return the path of a server's address.
 
     Raises:
-        InputError: it is none.
+        InputError: the address is invalid.
     """
     refusal = InputError(f"'{url}' is not the address of a server, such as http://127.0.0.1:8000")
     try:
@@ -277,7 +277,7 @@ def _checked_path(url: str) -> str:
 
 
 def _is_closed(error: HTTPError) -> bool:
-    """Return whether the other side closed a connection before the first byte of its answer."""
+    """Return whether the server closed a connection before the first byte of its answer."""
     return isinstance(error, ProtocolError) and isinstance(error.args[-1], RemoteDisconnected | ConnectionError)
 
 

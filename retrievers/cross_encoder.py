@@ -1,7 +1,7 @@
-"""Cross-encoders: a network reads query and passage together and says how well they fit.
+"""Cross-encoders: networks that read query and passage together and score their relevance.
 
-Any sequence-classification checkpoint of Hugging Face's that has one label, or two: no and yes. ``RERANKERS`` of the package lists those
-that are known by name, each a function from a device to the open reranker.
+Any sequence-classification checkpoint of Hugging Face with one label, or two (no and yes), works. ``RERANKERS`` of the package lists the
+named ones, each a function from a device to the open reranker.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _WINDOW = 4096  # pairs that are tokenised and sorted by length together; more would take memory
-_CPU_BATCH_TOKENS = 1_024  # padding included; what stays in the caches
+_CPU_BATCH_TOKENS = 1_024  # padding included; small enough for the CPU's caches
 _GPU_BATCH_TOKENS = 32_768
 
 
@@ -40,19 +40,19 @@ def title_and_text(passage: Passage) -> str:
 
 
 def title_colon_text(passage: Passage) -> str:
-    """Return title and text as SimLM's reranker was trained with; "-" stands for a title that is missing."""
+    """Return title and text in the format of SimLM's reranker; "-" stands for a missing title."""
     return f"{passage.title or '-'}: {passage.text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderSpec:
-    """A sequence-classification checkpoint, and how it reads a query with a passage.
+    """A sequence-classification checkpoint, and its input format.
 
     Attributes:
         name: in idx.
-        checkpoint: where its weights and tokenizer are.
-        max_tokens: where a pair is cut, special tokens included: the longer of the two first.
-        passage_text: what is read of a passage.
+        checkpoint: its weights and tokenizer.
+        max_tokens: maximum length of a pair, special tokens included; the longer text is truncated first.
+        passage_text: passage -> the text of it that is read.
     """
 
     name: str
@@ -62,18 +62,18 @@ class CrossEncoderSpec:
 
 
 class CrossEncoder:
-    """A cross-encoder on a device; may be called from several threads at once.
+    """A cross-encoder on a device; thread-safe.
 
     Args:
-        spec: which.
+        spec: the checkpoint.
         device: "auto" (the first GPU, else the CPU) or a device that torch knows.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
-        InputError: the device is not there, or the directory is no checkpoint.
+        InputError: the device does not exist, or the directory is no checkpoint.
         ArtifactMismatch: the checkpoint is not of a cross-encoder.
         ArtifactDamaged: its files cannot be read.
-        DownloadError: it is not here and cannot be had.
+        DownloadError: it is missing and cannot be downloaded.
     """
 
     def __init__(self, spec: CrossEncoderSpec, device: str = "cpu") -> None:
@@ -99,10 +99,10 @@ class CrossEncoder:
         self._tokenizer.no_padding()
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
-        """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): of the one label, or of yes less that of no.
+        """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): of the one label, or of yes minus no.
 
         Raises:
-            DeadlineExceeded: nobody waits any more for the search that this belongs to; see ``cancellation``.
+            DeadlineExceeded: the search is cancelled; see ``cancellation``.
         """
         scores = np.empty(len(queries), dtype=np.float32)
         for start in range(0, len(queries), _WINDOW):

@@ -1,4 +1,4 @@
-"""The dense first stage: an encoder in front of a vector index."""
+"""The dense retriever: an encoder in front of a vector index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_KEPT = 8192  # query vectors
 
 
 class ExactScores(Protocol):
-    """Scores given rows by the vectors that were embedded; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
+    """Scores given rows by the stored embeddings; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return float32 scores of rows, both of shape (Q, C), for query vectors; -inf for row -1 and rows without a vector."""
@@ -28,18 +28,18 @@ class DenseRetriever:
     Args:
         encoder: of the queries.
         index: finds rows, exactly or not.
-        exact: the vectors that given rows are scored by, never compressed ones; None: they are not there.
+        exact: uncompressed vectors to score given rows by; None: not available.
     """
 
     def __init__(self, encoder: Encoder, index: VectorIndex, exact: ExactScores | None = None) -> None:
         self._encoder = encoder
         self._index = index
         self._exact = exact
-        self._kept: Mapping[str, Vectors] = {}  # of the latest search: what is scored again was mostly just searched for
+        self._kept: Mapping[str, Vectors] = {}  # of the latest search: rescored queries were mostly just searched for
         self.parameters: Mapping[str, SearchParam] = index.parameters
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; none for a blank one, whose vector would mean nothing."""
+        """Return the ``depth`` best rows of each query; none for a blank one, whose vector has no meaning."""
         hits = no_hits(len(queries), depth)
         asked = [i for i, query in enumerate(queries) if query.strip()]
         if asked:
@@ -49,10 +49,10 @@ class DenseRetriever:
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the exact scores of some rows, ascending, for each query; -inf for rows without a vector, and for a blank query.
+        """Return the exact scores of given rows, ascending, for each query; -inf for rows without a vector, and for a blank query.
 
         Raises:
-            InputError: the vectors are not there.
+            InputError: the vectors are missing.
         """
         if self._exact is None:
             raise InputError(
@@ -70,7 +70,7 @@ class DenseRetriever:
         return scores
 
     def _vectors(self, queries: Sequence[str]) -> Vectors:
-        """Return the queries' vectors; those of the latest search are not computed again."""
+        """Return the queries' vectors; those of the latest search are reused."""
         kept = self._kept  # another thread may replace it
         missing = list(dict.fromkeys(query for query in queries if query not in kept))
         known = {**kept, **dict(zip(missing, self._encoder.encode_queries(missing), strict=True))} if missing else kept

@@ -2,15 +2,15 @@
 
     IdxError
     └── ServiceError          root; ``status`` is HTTP's
-        ├── InvalidRequest    400, 404, 405, 413, 422 …: the request is not one, or asks for more than the server allows; a ValueError
+        ├── InvalidRequest    400, 404, 405, 413, 422 …: the request is invalid, or exceeds the server's limits; a ValueError
         ├── Unauthorized      401: the API key is missing or wrong
-        ├── Overloaded        503: too much is waiting already; ``retry_after`` seconds
-        ├── NotReady          503: what was asked for is still being opened, could not be opened, or the server is about to end
-        │   └── ShardUnavailable  503: rows that only one shard of a cluster has cannot be searched; ``partial`` answers without them
-        ├── DeadlineExceeded  504: the answer was not there in time
+        ├── Overloaded        503: the queue is full; ``retry_after`` seconds
+        ├── NotReady          503: the corpus or retriever is still being opened, could not be opened, or the server is ending
+        │   └── ShardUnavailable  503: rows of an unavailable shard cannot be searched; ``partial`` answers without them
+        ├── DeadlineExceeded  504: the deadline passed before the answer
         ├── SearchFailed      500: the search itself failed
-        ├── Unreachable       nobody answers at that address
-        └── BadAnswer         what answers does not speak this protocol
+        ├── Unreachable       no server answers at that address
+        └── BadAnswer         the answer does not follow this protocol
 
 A ``RemoteSearcher`` raises the class that the server named. Errors of ``corpora.errors`` travel the same way, so that a search raises the
 same error here and there.
@@ -37,7 +37,7 @@ class ServiceError(IdxError):
 
 
 class InvalidRequest(ServiceError, ValueError):
-    """The request is not one, or asks for more than the server allows."""
+    """The request is invalid, or exceeds the server's limits."""
 
     status = HTTPStatus.UNPROCESSABLE_ENTITY
 
@@ -49,7 +49,7 @@ class Unauthorized(ServiceError):
 
 
 class Overloaded(ServiceError):
-    """Too much is waiting already: ask again after ``retry_after`` seconds."""
+    """The queue is full: retry after ``retry_after`` seconds."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
@@ -61,11 +61,11 @@ class NotReady(ServiceError):
 
 
 class ShardUnavailable(NotReady):
-    """Rows of an index cannot be searched: all processes of a cluster that have them are lost, or do not answer."""
+    """Rows of an index cannot be searched: all replicas of their shard are lost, or do not answer."""
 
 
 class DeadlineExceeded(ServiceError):
-    """The answer was not there in time."""
+    """The deadline passed before the answer."""
 
     status = HTTPStatus.GATEWAY_TIMEOUT
 
@@ -75,7 +75,7 @@ class SearchFailed(ServiceError):
 
 
 class Unreachable(ServiceError):
-    """Nobody answers at that address."""
+    """No server answers at that address."""
 
 
 class BadAnswer(ServiceError):
@@ -94,7 +94,7 @@ _STATUSES = {
 
 
 def status_of(error: Exception) -> int:
-    """Return the HTTP status that an error is answered with."""
+    """Return the HTTP status of an error."""
     if isinstance(error, ServiceError):
         return error.status
     for kind, status in _STATUSES.items():
@@ -104,13 +104,13 @@ def status_of(error: Exception) -> int:
 
 
 def to_json(error: Exception) -> dict[str, str]:
-    """Return the body that an error is answered with; of one that nobody outside can mend, only that there was one."""
+    """Return the response body of an error; for an internal error only that one occurred."""
     if not isinstance(error, IdxError):
         return {"error": "the search failed: the server's log says why", "error_type": SearchFailed.__name__}
     return {"error": str(error), "error_type": next(kind.__name__ for kind in type(error).__mro__ if _BY_NAME.get(kind.__name__) is kind)}
 
 
 def from_json(name: str, message: str, status: int, retry_after: float | None) -> IdxError:
-    """Return the error that a server named."""
+    """Return the error that a response body names."""
     kind = _BY_NAME.get(name, ServiceError)
     return kind(message, status=status, retry_after=retry_after) if issubclass(kind, ServiceError) else kind(message)

@@ -1,4 +1,4 @@
-"""Several ranked lists -> one: fusing retrievers, merging a group's queries, dropping duplicates. The checked front of ``kernels``."""
+"""Several ranked lists -> one: fusing retrievers, merging a group's queries, dropping duplicates. Validates the inputs of ``kernels``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RULES = {"max": kernels.MAX, "sum": kernels.SUM, "rrf": kernels.RRF, "interleav
 _PLACES_PER_TASK = 500_000  # 10 ms: less is not worth a thread
 _MAX_ROWS = 1 << 32
 _ALL_TEXTS: TextKeys = np.empty(0, dtype=np.uint64)
-_ALL_TEXTS.flags.writeable = False  # as a store's keys are: another type would be compiled once more
+_ALL_TEXTS.flags.writeable = False  # like a store's keys: another array type would compile the kernels again
 
 
 class Fusion(NamedTuple):
@@ -42,14 +42,14 @@ class Fusion(NamedTuple):
 
 
 def as_lists(stages: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
-    """Return what several searches for the same Q queries found, as lists: search s found list ``s * Q + q`` for query q.
+    """Return the results of several searches for the same Q queries as lists: search s has list ``s * Q + q`` for query q.
 
     Args:
-        stages: what they found.
-        n_rows: rows that there are.
+        stages: results of each search.
+        n_rows: number of rows of the corpus.
 
     Raises:
-        IdxError: a score is not a finite number, or a row is not one of them.
+        IdxError: a score is not finite, or a row is out of range.
     """
     return concatenated([_as_lists(stage, n_rows) for stage in stages])
 
@@ -66,24 +66,24 @@ def _as_lists(hits: Hits, n_rows: int) -> Lists:
 
 
 def targets_of(groups: Sequence[Sequence[int]]) -> Targets:
-    """Return targets that combine the lists with these numbers as they are."""
+    """Return targets that combine the lists with these numbers, unscaled."""
     members = np.fromiter(itertools.chain.from_iterable(groups), dtype=np.int64)
     starts = np.cumsum([0, *map(len, groups)], dtype=np.int64)
     return Targets(members, starts, np.ones(len(members)), np.zeros(len(members)), np.zeros(len(groups)))
 
 
 def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, text_key: TextKeys | None = None) -> Lists:
-    """Combine the lists of each target; a row that stands in several of them comes out once.
+    """Combine the lists of each target; a row in several of them appears once.
 
     Args:
         lists: the lists.
-        targets: which go together; see ``targets_of``.
+        targets: lists to combine; see ``targets_of``.
         rule: "max": a row's best score; "sum" of its scores; "rrf": the sum of 1 / (60 + rank); "interleave": 1 / (best rank).
-        k: how many rows of each target come out; None: all.
-        text_key: by row; of rows with equal keys only the best comes out.
+        k: maximum number of rows of each target; None: all.
+        text_key: by row; of rows with equal keys only the best is returned.
 
     Returns:
-        One list for each target, best first, ties by ascending row, one behind the other without gaps.
+        One list for each target, best first, ties by ascending row, consecutive and without gaps.
 
     Raises:
         ValueError: there is no such rule, a number is not a list's, or k < 1.
@@ -111,19 +111,19 @@ def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, te
         work(parts[0])
     else:
         with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(work, parts))  # raises what a thread raised
+            list(pool.map(work, parts))  # raises a thread's exception
     return without_gaps(out)
 
 
 def fuse(lists: Lists, fusion: Fusion) -> Lists:
-    """Fuse, query by query, what several searches found.
+    """Fuse the results of several searches, query by query.
 
     Args:
         lists: as ``as_lists`` returns them, those of one search for each factor.
-        fusion: how.
+        fusion: the rule.
 
     Returns:
-        One list for each query, best first, ties by ascending row, one behind the other without gaps.
+        One list for each query, best first, ties by ascending row, consecutive and without gaps.
     """
     n_searches, n_lists = len(fusion.factors), len(lists.starts)
     n_queries = n_lists // n_searches
@@ -157,7 +157,7 @@ def _scale(lists: Lists, *, normalize: bool) -> _Scale:
 
 
 def concatenated(parts: Sequence[Lists]) -> Lists:
-    """Return the lists of all parts, one part after the other."""
+    """Return the lists of all parts in order."""
     if len(parts) == 1:
         return parts[0]
     shifts = np.cumsum([0, *(len(part.rows) for part in parts)]).tolist()
@@ -167,7 +167,7 @@ def concatenated(parts: Sequence[Lists]) -> Lists:
 
 
 def without_gaps(lists: Lists) -> Lists:
-    """Return the lists one behind the other."""
+    """Return the lists consecutively."""
     sizes = lists.ends - lists.starts
     ends = np.cumsum(sizes)
     if sizes.sum() == len(lists.rows):
@@ -177,7 +177,7 @@ def without_gaps(lists: Lists) -> Lists:
 
 
 def _parts(places: NDArray[np.int64]) -> list[slice]:
-    """Return stretches of targets, of about equally many places each, for the threads; ``places``: where targets begin, and the end."""
+    """Return ranges of targets with about equally many places each, for the threads; ``places``: start of each target, and the end."""
     n_targets = len(places) - 1
     n_parts = int(max(1, min(n_threads(), n_targets, places[-1] // _PLACES_PER_TASK)))
     bounds = [0, *np.searchsorted(places, places[-1] * np.arange(1, n_parts) // n_parts).tolist(), n_targets]

@@ -1,4 +1,4 @@
-"""The words of passages that are among the terms of queries, as an index analyses both."""
+"""Highlights: words of passages that match terms of queries, both analysed as in the index."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from wikidx.indexer.analysis import TermNumbers, word_spans
 
-Span = tuple[int, int]  # where a word begins and ends, in code points
+Span = tuple[int, int]  # start and end of a word, in code points
 
 
 def highlights(texts: Sequence[str], queries: Sequence[str]) -> list[list[Span]]:
-    """Return for each text its words that share a term with a query, in order."""
+    """Return, for each text, its words that share a term with a query, in order."""
     numbers = TermNumbers()
     numbers.add(queries)
     n_wanted = len(numbers)

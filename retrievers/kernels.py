@@ -1,7 +1,7 @@
-"""Combining ranked lists: numba on plain arrays. No user input comes here; ``fusion`` checks it.
+"""Combining ranked lists: numba on plain arrays. Inputs are validated by ``fusion``.
 
-Rows are below 2 ** 32, scores finite. A list that comes out is in the order of its scores as float32, ties by ascending row. What comes out
-of one target depends on that target alone, bit by bit: values of a row are added in the order of the lists that have it, in float64.
+Rows are below 2 ** 32, scores finite. Returned lists are sorted by score as float32, ties by ascending row. The result of a target
+depends on that target alone, bit by bit: values of a row are added in the order of the lists that contain it, in float64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wikidx.indexer.machine.compiled import kernel
 
-MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # how a row's value follows from its places in several lists
+MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's places in several lists into its value
 RRF_K = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # close to 2 ** 64 over the golden ratio: multiples of it spread well (Knuth)
@@ -21,7 +21,7 @@ _SIGN = np.uint32(1 << 31)
 
 
 class Lists(NamedTuple):
-    """L ranked lists, best first, one behind the other: list i is the places from ``starts[i]`` to ``ends[i]``; between lists may be gaps.
+    """L ranked lists, best first, concatenated: list i is the places from ``starts[i]`` to ``ends[i]``; there may be gaps between lists.
 
     Attributes:
         rows: int64.
@@ -65,9 +65,9 @@ class Origins(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Finds distinct keys by hashing: a slot that is taken has ``base`` plus the key's place in ``keys``.
+    """Hash table of distinct keys: an occupied slot holds ``base`` plus the key's place in ``keys``.
 
-    It is never cleared: what is below ``base``, which grows, was of earlier targets.
+    It is never cleared: values below ``base``, which grows, belong to earlier targets.
     """
 
     slots: NDArray[np.int64]
@@ -76,15 +76,15 @@ class _Table(NamedTuple):
 
 @kernel
 def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint64], out: Lists) -> None:
-    """Combine the lists of each target; a row that stands in several comes out once.
+    """Combine the lists of each target; a row in several lists appears once.
 
     Args:
-        lists: what goes in.
-        targets: what comes out.
+        lists: input lists.
+        targets: lists to combine.
         rule: MAX and INTERLEAVE keep a row's highest value, SUM and RRF add them; the values are scores, or 1 / (60 + rank) for RRF, or
             1 / rank for INTERLEAVE.
-        text_key: by row: of rows with equal keys only the best comes out; empty to keep all.
-        out: lists of the targets, as long as they may become; ``ends`` are set to where they do end.
+        text_key: by row: of rows with equal keys only the best is returned; empty to keep all.
+        out: output lists of the targets, with their maximum lengths; ``ends`` are set to their actual ends.
     """
     longest = 1
     for t in range(len(targets.starts) - 1):
@@ -118,7 +118,7 @@ def _n_places(lists: Lists, targets: Targets, t: int) -> int:
 def _add_up(  # noqa: PLR0913
     lists: Lists, targets: Targets, t: int, rule: int, table: _Table, values: NDArray[np.float64], base: int
 ) -> int:
-    """Bring the equal rows of a target together, in the order they are found; return how many are distinct."""
+    """Combine the equal rows of a target, in the order of their first place; return the number of distinct rows."""
     n = 0
     for m in range(targets.starts[t], targets.starts[t + 1]):
         start, end = lists.starts[targets.members[m]], lists.ends[targets.members[m]]
@@ -146,7 +146,7 @@ def _add_up(  # noqa: PLR0913
 
 @kernel
 def _slots(n: int) -> NDArray[np.int64]:
-    """Return empty slots for n distinct keys, at most a quarter of which will be taken: then searches are short."""
+    """Return empty slots for n distinct keys, filled to at most a quarter, so that probes are short."""
     size = 16
     while size < 4 * n:
         size *= 2
@@ -155,7 +155,7 @@ def _slots(n: int) -> NDArray[np.int64]:
 
 @kernel
 def _slot(table: _Table, key: Any, base: int) -> Any:  # noqa: ANN401 - rows, or keys of texts
-    """Return the slot that has the key, or the free one that is for it."""
+    """Return the slot of the key, or the free one for it."""
     mask = np.uint64(len(table.slots) - 1)  # unsigned: an index that may be negative costs a comparison
     slot = (np.uint64(key) * _PRIME) >> np.uint64(32) & mask
     while table.slots[slot] >= base and table.keys[table.slots[slot] - base] != key:
@@ -183,7 +183,7 @@ def _select(rows: NDArray[np.int64], values: NDArray[np.float64], base: float, b
 
 @kernel
 def _order(score: np.float32, row: np.int64) -> np.uint64:
-    """Return a number that is lower the higher the score, and of equal scores the lower the row; -0 becomes 0."""
+    """Return a sort key that is lower the higher the score and, for equal scores, the lower the row; -0 becomes 0."""
     bits = np.float32(score + np.float32(0)).view(np.uint32)
     descending = bits if bits & _SIGN else ~(bits | _SIGN)
     number: np.uint64 = np.uint64(descending) << np.uint64(32) | np.uint64(row)
@@ -192,7 +192,7 @@ def _order(score: np.float32, row: np.int64) -> np.uint64:
 
 @kernel
 def _sift_down(heap: NDArray[np.uint64], parent: int) -> None:
-    """Move a number down until none below it is higher."""
+    """Move a number down the heap until no child is higher."""
     number = heap[parent]
     while 2 * parent + 1 < len(heap):
         child = 2 * parent + 1
@@ -214,7 +214,7 @@ def _write_best(  # noqa: PLR0913
     rows: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> int:
-    """Write rows and scores as far as there is room, of rows with equal texts only the first; return how many."""
+    """Write rows and scores up to the list's length, the first of rows with equal texts; return their number."""
     n = 0
     for i in range(len(best)):
         if n == len(rows):
@@ -232,7 +232,7 @@ def _write_best(  # noqa: PLR0913
 
 @kernel
 def _score(number: np.uint64) -> np.float32:
-    """Return the score in a number of ``_order``."""
+    """Return the score in a sort key of ``_order``."""
     descending = np.uint32(number >> np.uint64(32))
     bits = descending if descending & _SIGN else ~descending & ~_SIGN
     score: np.float32 = np.uint32(bits).view(np.float32)
@@ -241,7 +241,7 @@ def _score(number: np.uint64) -> np.float32:
 
 @kernel
 def found_places(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return how many places of each line, (Q, k), were filled, int64 (Q,); -1 for a line with a score that is no number or infinite."""
+    """Return the number of filled places of each line, (Q, k), as int64 (Q,); -1 for a line with a NaN or infinite score."""
     counts = np.zeros(len(rows), np.int64)
     for line in range(len(rows)):
         for p in range(rows.shape[1]):
@@ -257,7 +257,7 @@ def found_places(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArra
 
 @kernel
 def origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> Origins:
-    """Say in which of its lists each row of a target was found.
+    """Return the lists of each row of a target, and its ranks there.
 
     Args:
         lists: the lists that were searched.
@@ -292,7 +292,7 @@ def origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64],
             for p in range(start, lists.ends[members[m]]):
                 i = slots[_slot(table, lists.rows[p], base)] - base
                 if i >= 0:
-                    place = ends[best.starts[t] + i]  # ``ends`` now moves from where the row's origins begin to where they end
+                    place = ends[best.starts[t] + i]  # ``ends`` now moves from the start of the row's origins to their end
                     found.members[place], found.ranks[place], found.scores[place] = members[m], p - start + 1, lists.scores[p]
                     ends[best.starts[t] + i] += 1
         base += len(table.keys)
@@ -301,6 +301,6 @@ def origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64],
 
 @kernel
 def _enter(table: _Table, base: int) -> None:
-    """Enter the keys of a table, which are distinct."""
+    """Insert keys, which are distinct, into a table."""
     for i in range(len(table.keys)):
         table.slots[_slot(table, table.keys[i], base)] = base + i

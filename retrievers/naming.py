@@ -11,14 +11,14 @@ from wikidx.indexer.naming import canonical_name, parse_index_name
 
 @dataclass(frozen=True, slots=True)
 class RetrieverName:
-    """The indexes that are searched, each by its one name; their results are fused if there are several."""
+    """The indexes of a retriever, by their canonical names; several are fused."""
 
     parts: tuple[str, ...]
     typed: str = field(default="", compare=False)  # the text that was parsed, for messages
 
     @classmethod
     def parse(cls, text: str) -> RetrieverName:
-        """Return what a text names; an encoder's other name becomes its own. Whether there can be such indexes, ``check`` says."""
+        """Parse a retriever's name; aliases of encoders become canonical names. ``check`` validates the names."""
         return cls(tuple(map(canonical_name, text.split("+"))), text)
 
     def __str__(self) -> str:
@@ -30,10 +30,10 @@ class RetrieverName:
         return all(part in INDEXES for part in self.parts)
 
     def check(self) -> None:
-        """Check that there can be such a retriever.
+        """Check that such a retriever can exist.
 
         Raises:
-            UnknownNameError: there can be no index of such a name.
+            UnknownNameError: no index can have such a name.
             InputError: an index is named twice.
         """
         for part in self.parts:

@@ -1,4 +1,4 @@
-"""Names -> open retrievers and searchers. What is heavy to import is imported when something is opened."""
+"""Names -> open retrievers and searchers. Heavy packages are imported when something is opened."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class OpenRetriever(Protocol):
 
 
 class OpenCorpora:
-    """Stores and retrievers of built corpora, each opened when it is first asked for, and once; may be used by several threads.
+    """Stores and retrievers of built corpora, each opened once, on first use; thread-safe.
 
     Args:
-        device: where encoders run and indexes over vectors are searched; see ``indexer.machine.devices.check_devices``.
-        cache_bytes: memory for what each retriever found lately; 0: nothing is remembered.
+        device: device of encoders and vector indexes; see ``indexer.machine.devices.check_devices``.
+        cache_bytes: memory of each retriever's result cache; 0: no cache.
         open_one: opens a retriever; by default ``open_retriever``.
-        before: called with a corpus and an index's name before that is opened, with None in place of the index before the passages are.
+        before: called before each opening with the corpus and the index's name, or None in its place for the passages.
 
     Attributes:
-        stores: those that are open, by corpus.
-        retrievers: those that are open, by corpus and index.
-        caches: those of them that remember what they found.
+        stores: open stores, by corpus.
+        retrievers: open retrievers, by corpus and index.
+        caches: those of them with a cache.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ def open_searcher(
     Args:
         corpus: the corpus's name.
         retriever: an index's name, or several joined with "+", whose results are fused.
-        device: where encoders and the reranker run, and indexes over vectors are searched; see ``indexer.machine.devices.check_devices``.
+        device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
         reranker: a cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
-        cache_bytes: memory for what each retriever found lately; 0: nothing is remembered.
+        cache_bytes: memory of each retriever's result cache; 0: no cache.
 
     Raises:
         InputError: a retriever is named twice; the device cannot be used, or an index does not fit there.
-        UnknownNameError: a name is in no table.
-        ArtifactError: the corpus or an index is not built, damaged, of another corpus, or made with another checkpoint.
+        UnknownNameError: a name is unknown.
+        ArtifactError: the corpus or an index is not built, corrupt, of another corpus, or made with another checkpoint.
         MissingExtraError: an encoder needs packages that are not installed.
     """
     name = RetrieverName.parse(retriever)
@@ -122,7 +122,7 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
 
     Args:
         name: one of ``RERANKERS``, or a directory with the checkpoint of a cross-encoder: a path with a "/" in it.
-        device: where it runs.
+        device: its device.
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -148,10 +148,10 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
 
 
 def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder:
-    """Open the encoder for the queries of an index over vectors.
+    """Open the query encoder of a vector index.
 
     Raises:
-        ArtifactMismatch: the corpus's vectors were made with another checkpoint than the one that is here.
+        ArtifactMismatch: the corpus's vectors were made with another checkpoint than the local one.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
     from wikidx.indexer.build import refuse_other_weights

@@ -18,9 +18,9 @@ MergeRule = Literal["max", "sum", "rrf", "interleave"]
 DedupRule = Literal["row", "text"]
 RerankRule = Literal["none", "root", "cross-encoder"]
 
-_LARGEST = 2**63 - 1  # whole number that every part of a search, and JSON's readers, can take
+_LARGEST = 2**63 - 1  # largest integer for every step of a search and every JSON reader
 _LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
-_MAX_WEIGHT = 1e9  # enough for any use, and sums of weighted scores stay far from infinity
+_MAX_WEIGHT = 1e9  # keeps sums of weighted scores far from infinity
 
 RetrieverName = Annotated[str, Field(max_length=200)]
 Weight = Annotated[float, Field(ge=-_MAX_WEIGHT, le=_MAX_WEIGHT)]
@@ -91,7 +91,7 @@ class SearchOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        """Check the values that depend on one another."""
+        """Check values that depend on one another."""
         if self.fuse != "weighted" and (self.weights is not None or self.normalize):
             raise ValueError(f"weights and normalize belong to the fuse rule 'weighted', the rule is '{self.fuse}'")
         if self.rerank == "none" and self.rerank_depth is not None:

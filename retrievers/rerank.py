@@ -1,4 +1,4 @@
-"""Ranking candidates once more: by what each retriever scores them for the root query, or by a cross-encoder."""
+"""Reranking of candidates: by the retrievers' scores for the primary query, or by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .kernels import Lists
 
 
 def by_root(candidates: Lists, roots: Sequence[str], retrievers: Sequence[Retriever], fusion: Fusion) -> Lists:
-    """Rank each group's candidates by its root query.
+    """Rerank each group's candidates by its primary query.
 
-    Each retriever ranks those that it can find with the root query, and these rankings are fused as those of the first stage were.
-    Candidates that no retriever can find with it stay, with score 0, or the missing scores of a weighted fusion.
+    Each retriever ranks the candidates that it can retrieve with the primary query, and these rankings are fused by the rule of the
+    search. Candidates that no retriever can retrieve with it stay, with score 0, or the missing scores of a weighted fusion.
 
     Args:
         candidates: a list for each group, without gaps.
-        roots: the root query of each group.
-        retrievers: the first stages.
-        fusion: how their lists are fused.
+        roots: the primary query of each group.
+        retrievers: the retrievers.
+        fusion: rule that fuses their lists.
 
     Raises:
-        IdxError: a score is not a finite number.
+        IdxError: a score is not finite.
         InputError: a retriever cannot score given rows.
     """
     groups = _groups(candidates)
@@ -43,16 +43,16 @@ def by_root(candidates: Lists, roots: Sequence[str], retrievers: Sequence[Retrie
 
 
 def by_cross_encoder(candidates: Lists, roots: Sequence[str], passages: Mapping[int, Passage], reranker: Reranker) -> Lists:
-    """Rank each group's candidates by how well they answer its root query; equal pairs of query and row are read once.
+    """Rerank each group's candidates by a cross-encoder's scores for its primary query; equal pairs of query and row are scored once.
 
     Args:
         candidates: a list for each group, without gaps.
-        roots: the root query of each group.
+        roots: the primary query of each group.
         passages: those of all candidates, by row.
-        reranker: reads them.
+        reranker: the cross-encoder.
 
     Raises:
-        IdxError: a score is not a finite number.
+        IdxError: a score is not finite.
     """
     groups = _groups(candidates)
     numbers = {root: number for number, root in enumerate(dict.fromkeys(roots))}
@@ -74,7 +74,7 @@ def _groups(candidates: Lists) -> NDArray[np.int64]:
 
 
 def _ranked(rows: Rows, scores: Scores, groups: NDArray[np.int64], n_groups: int) -> Lists:
-    """Return a list for each group, best first, ties by ascending row; rows with -inf are in none."""
+    """Return a list for each group, best first, ties by ascending row; rows with -inf are left out."""
     found = np.flatnonzero(scores != -np.inf)
     if not np.isfinite(scores[found]).all():
         raise IdxError(f"row {rows[found][~np.isfinite(scores[found])][0]} was given a score that is not a finite number")

@@ -1,6 +1,6 @@
 """LocalSearcher: the query path.
 
-All queries of all groups go through each first stage as one batch of distinct queries. Then: per query fuse the retrievers -> per group
+All queries of all groups go through each retriever as one batch of distinct queries. Then: per query fuse the retrievers -> per group
 merge the queries -> dedup -> rerank -> cut to k -> one store fetch of the distinct rows.
 """
 
@@ -29,12 +29,12 @@ from .rerank import by_cross_encoder, by_root, first_places
 
 
 class LocalSearcher(Searcher):
-    """Searches a store in this process with one or several retrievers; may be called from several threads at once.
+    """Searches a store in this process with one or several retrievers; thread-safe.
 
     Args:
         store: the passages.
-        retrievers: name -> first stage.
-        reranker: reads candidates for ``rerank="cross-encoder"``; None: there is none.
+        retrievers: name -> retriever.
+        reranker: for ``rerank="cross-encoder"``; None: not available.
     """
 
     def __init__(self, store: PassageStore, retrievers: Mapping[str, Retriever], reranker: Reranker | None = None) -> None:
@@ -45,15 +45,15 @@ class LocalSearcher(Searcher):
         self._reranker = reranker
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each group; a group is its root query, the first, and any number of further queries.
+        """Return one ranking for each group; a group is its primary query, the first, and any number of further queries.
 
-        A query that stands twice in a group counts once.
+        A query repeated within a group counts once.
 
         Raises:
             TypeError: a group is not a sequence of strings.
-            ValueError: a group is empty, or a query holds half of a surrogate pair.
+            ValueError: a group is empty, or a query contains a lone surrogate.
             UnknownNameError: a weight is for a retriever that the searcher does not have.
-            InputError: the searcher cannot rerank as asked for, or a parameter is set that no retriever has, or beyond what one allows.
+            InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
             IdxError: a retriever or an artefact fails.
         """
         self._check(options)
@@ -89,7 +89,7 @@ class LocalSearcher(Searcher):
                 raise InputError(f"{param} is no parameter of {' or '.join(map(repr, self._retrievers))}: {there}")
 
     def _first_stages(self, queries: Sequence[str], depth: int, params: SearchParams) -> list[Hits]:
-        """Search with all retrievers at once, each with all queries."""
+        """Search with all retrievers in parallel, each with all queries."""
         retrievers = list(self._retrievers.values())
         if len(retrievers) == 1:
             return [retrievers[0].retrieve(queries, depth, params)]
@@ -119,7 +119,7 @@ class LocalSearcher(Searcher):
         return best, passages
 
     def _found(self, lists: Lists, targets: Targets, queries: Sequence[str], best: Lists) -> list[tuple[Found, ...]]:
-        """Return how each passage was found, by query, then retriever."""
+        """Return the provenance of each passage, by query, then retriever."""
         names = list(self._retrievers)
         searches = (targets.members[:, None] + len(queries) * np.arange(len(names))).ravel()
         origins = kernels.origins(lists, searches, targets.starts * len(names), best)

@@ -1,7 +1,7 @@
-"""Searches and rankings as JSON, and back: the one place where their fields have names on the wire.
+"""Searches and rankings as JSON, and back: the one definition of their field names on the wire.
 
 A passage is ``{"id", "title", "text", "row", "score", "found": [{"query", "retriever", "rank", "score"}]}``, a ranking a list of them.
-Scores are float32 values; JSON has the shortest decimal of the same double, so that they come back bit by bit.
+Scores are float32 values; JSON has the shortest decimal of the same double, so that they round-trip exactly.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ OPTION_NAMES = tuple(field.name for field in dataclasses.fields(SearchOptions))
 
 
 def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, named: Mapping[str, str | float | None]) -> bytes:
-    """Return the body of a search; of ``named``, such as the corpus, what is None is left out."""
+    """Return the body of a search; values of ``named``, such as the corpus, that are None are left out."""
     asked: dict[str, Any] = {"groups": [list(group) for group in groups]}
     asked |= {name: getattr(options, name) for name in OPTION_NAMES}
     return orjson.dumps(asked | {name: value for name, value in named.items() if value is not None})
 
 
 def ranking_to_json(ranking: Ranking, highlight: Sequence[str] = ()) -> bytes:
-    """Return a ranking as JSON; if there are queries to highlight, each passage says which of its words they share.
+    """Return a ranking as JSON; if there are queries to highlight, each passage lists its words that match them.
 
-    Those are ``"highlights": {"title": [[start, end]], "text": [[start, end]]}`` in code points.
+    The format is ``"highlights": {"title": [[start, end]], "text": [[start, end]]}`` in code points.
     """
     passages: list[dict[str, Any]] = [
         {
@@ -47,7 +47,7 @@ def ranking_to_json(ranking: Ranking, highlight: Sequence[str] = ()) -> bytes:
         for hit in ranking
     ]
     if highlight:
-        from .highlight import highlights  # it compiles the analysis, which no client needs
+        from .highlight import highlights  # imported here because it compiles the analysis, which clients do not need
 
         for field in ("title", "text"):
             for passage, spans in zip(passages, highlights([passage[field] for passage in passages], highlight), strict=True):
@@ -59,7 +59,7 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
     """Return the ranking that ``ranking_to_json`` wrote.
 
     Raises:
-        KeyError, TypeError: it is no such thing.
+        KeyError, TypeError: it does not have that format.
     """
     return [
         ScoredPassage(
@@ -83,13 +83,13 @@ def not_searched_from_json(found: Sequence[Mapping[str, Any]]) -> list[NotSearch
 
 
 def contents(passage: Passage) -> str:
-    """Return a passage as Search-R1 has it: the title in quotes on the first line, the text behind it."""
-    title = " ".join(passage.title.splitlines())  # its readers take the first line for the title
+    """Return a passage in Search-R1's format: the title in quotes on the first line, then the text."""
+    title = " ".join(passage.title.splitlines())  # readers of this format take the first line as the title
     return f'"{title}"\n{passage.text}'
 
 
 def documents_to_json(ranking: Ranking, *, with_scores: bool) -> bytes:
-    """Return a ranking as Search-R1's server does."""
+    """Return a ranking in Search-R1's format."""
     documents = [{"id": hit.passage.id, "contents": contents(hit.passage)} for hit in ranking]
     if not with_scores:
         return orjson.dumps(documents)

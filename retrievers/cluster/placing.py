@@ -12,7 +12,7 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 
 def working_nodes() -> list[Node]:
-    """Return the nodes that offer a processor or a GPU; one of neither, such as a head that only keeps the books, gets no shard.
+    """Return the nodes that offer a processor or a GPU; one with neither, such as a head node without workers, gets no shard.
 
     Raises:
         InputError: there is none.
@@ -25,7 +25,7 @@ def working_nodes() -> list[Node]:
 
 
 def check_device(device: str) -> None:
-    """Raise ``InputError`` unless a shard can be told to search there."""
+    """Raise ``InputError`` unless a shard can search on this device."""
     if device not in _DEVICES:
         raise InputError(f"--device {device} with --ray: say auto, cpu or cuda; which GPU a shard gets Ray decides")
 
@@ -34,12 +34,12 @@ def needs_gpus(device: str, there: Sequence[Node], n_processes: int) -> bool:
     """Return whether every process gets a GPU.
 
     Args:
-        device: "auto": if there are enough for all processes.
+        device: "auto": GPUs if there are enough for all processes.
         there: the nodes.
         n_processes: of all shards.
 
     Raises:
-        InputError: "cuda", and there are fewer GPUs.
+        InputError: "cuda", and there are too few GPUs.
     """
     n_gpus = sum(int(node.n_gpus) for node in there)
     if device == "cuda" and n_gpus < n_processes:
@@ -51,17 +51,17 @@ def needs_gpus(device: str, there: Sequence[Node], n_processes: int) -> bool:
 
 
 def placed(n_shards: int, n_replicas: int, there: Sequence[Node], busy: Sequence[Node], *, on_gpus: bool) -> list[list[Node]]:
-    """Return for each shard the nodes of its replicas: different ones if there are enough, all nodes with about as many.
+    """Return the nodes of each shard's replicas: distinct if there are enough nodes, with about as many processes on each.
 
     Args:
-        n_shards: shards.
+        n_shards: number of shards.
         n_replicas: of each.
         there: the nodes.
-        busy: those of the processes of other generations, which need their GPUs until they end.
+        busy: nodes of the processes of other generations, which need their GPUs until they end.
         on_gpus: whether each process needs a GPU.
 
     Raises:
-        InputError: not enough GPUs are free.
+        InputError: too few GPUs are free.
     """
     n_busy = Counter(node.id for node in busy)
     room = {node.id: int(node.n_gpus) - n_busy[node.id] for node in there} if on_gpus else {}

@@ -1,9 +1,9 @@
-"""The processes that hold a shard: how they are, and how one of them is asked so that the loss of another is not noticed.
+"""Replicas of a shard: health checks, and calls that survive the loss of a replica.
 
-They are plain actors of Ray's, not Ray Serve's deployments, because one search needs all shards to be of one index: Serve exchanges
-replicas one by one, so that answers of an old and a new index would be merged. A fan-out through its handles takes three times as long as
-well (12 ms where actors take 4). What Serve would do besides is little here: Ray itself starts lost actors again, elsewhere if their node
-is gone.
+Replicas are plain Ray actors, not Ray Serve deployments, because one search needs all shards to be of one index: Serve replaces
+replicas one by one, so that answers of an old and a new index would be merged. A fan-out through its handles also takes three times as
+long (12 ms, against 4 ms with actors). The rest of Serve would add little: Ray itself restarts lost actors, on another node if theirs is
+gone.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .shard import Answer, Holding, Rescore, Search, State, Timed
 
 _LOG = logging.getLogger("idx.server")
 
-_SILENT_S = 5.0  # after which a process that does not say how it is counts as lost
-_STATE_S = 0.5  # in which most say it
+_SILENT_S = 5.0  # without a health report, after which a process counts as lost
+_STATE_S = 0.5  # in which most report
 _RETRY_AFTER_S = 2
-_MARGIN_S = 1.0  # before an answer is wanted a shard is given up, so that one without its rows comes in time, ...
-_MARGIN_SHARE = 0.25  # ... or so much of what is left of the time, if that is less
-_SLICE_S = 0.25  # after which who waits looks whether to go on
-_LEAST_WAIT_S = 0.01  # for an answer that is already here, however late it is
+_MARGIN_S = 1.0  # before the deadline a shard is given up, so that an answer without its rows is in time, ...
+_MARGIN_SHARE = 0.25  # ... or this share of the remaining time, if that is less
+_SLICE_S = 0.25  # between a waiting caller's checks for cancellation
+_LEAST_WAIT_S = 0.01  # enough to receive an answer that has arrived, even after the deadline
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +39,12 @@ class Replica:
     """One process that holds a shard.
 
     Attributes:
-        number: among those of the shard.
-        node: where it is.
-        handle: Ray's.
-        is_ready: whether it has last answered, and so is asked.
-        state: what it last said.
-        asked: the call that asks for the next, and when that was made; None: there is none.
+        number: index among the shard's replicas.
+        node: its node.
+        handle: Ray's actor handle.
+        is_ready: whether its last health check succeeded, so that it receives calls.
+        state: its last reported state.
+        asked: the pending health check and its start time; None: none is pending.
     """
 
     number: int
@@ -56,43 +56,43 @@ class Replica:
 
 
 class ReplicatedShard:
-    """A ``sharded.Shard`` that several processes hold; may be used by several threads.
+    """A ``sharded.Shard`` held by several processes; thread-safe.
 
     Args:
         number: the shard's.
         holdings: its ranges.
         replicas: the processes.
-        timeout_s: until an answer must be there, unless ``wanted_until`` says that it is wanted sooner.
-        metrics: where calls are counted.
+        timeout_s: timeout of a call, unless ``wanted_until`` is earlier.
+        metrics: counts the calls.
     """
 
     def __init__(self, number: int, holdings: Sequence[Holding], replicas: Sequence[Replica], timeout_s: float, metrics: Metrics) -> None:
         self.number, self.replicas, self.timeout_s = number, list(replicas), timeout_s
         self.ranges: Mapping[str, range] = {holding.key: holding.rows for holding in holdings}
         self.metrics = metrics
-        self._turn = number  # that not all shards begin with the same node
+        self._turn = number  # so that shards do not all start with the same node
 
     def search(self, asked: Search) -> ReplicaCall[Hits]:
-        """Begin to search; see ``Shard``."""
+        """Start a search; see ``Shard``."""
         return ReplicaCall(self, "search", asked)
 
     def rescore(self, asked: Rescore) -> ReplicaCall[Scores]:
-        """Begin to score given rows; see ``Shard``."""
+        """Start scoring given rows; see ``Shard``."""
         return ReplicaCall(self, "rescore", asked)
 
     def next_replica(self, but: Collection[Replica]) -> Replica | None:
-        """Return one replica after the other of those that are ready and have not been asked, None if there is none."""
+        """Return the next ready replica that this call has not tried, None if there is none."""
         self._turn += 1
         ready = [replica for replica in self.replicas if replica.is_ready and replica not in but]
         return ready[self._turn % len(ready)] if ready else None
 
     def lose(self, replica: Replica) -> None:
-        """Ask a replica no more until it says how it is."""
+        """Send a replica no more calls until its next successful health check."""
         replica.is_ready = False
         self.metrics.shard_failures.labels(self.number).inc()
 
     def unavailable(self, reason: str) -> ShardUnavailable:
-        """Return the error for a call that nobody answers."""
+        """Return the error for a call that no replica answers."""
         self.metrics.shard_unavailable.labels(self.number).inc()
         rows = ", ".join(f"rows {found.start:,} to {found.stop - 1:,} of '{key}'" for key, found in self.ranges.items())
         return ShardUnavailable(
@@ -102,11 +102,11 @@ class ReplicatedShard:
 
 
 class _Lost(Exception):
-    """A replica will not answer."""
+    """A replica is lost and will not answer."""
 
 
 class ReplicaCall(Generic[Answer]):
-    """One call to a shard, of one replica after the other until one answers; see ``sharded.Call``."""
+    """One call to a shard, tried on one replica after the other until one answers; see ``sharded.Call``."""
 
     def __init__(self, shard: ReplicatedShard, method: str, argument: Search | Rescore) -> None:
         self._shard, self._method, self._argument = shard, method, argument
@@ -115,7 +115,7 @@ class ReplicaCall(Generic[Answer]):
         left_s = wanted_until() - self._begun
         self._ends = self._begun + min(shard.timeout_s, left_s - min(_MARGIN_S, _MARGIN_SHARE * left_s))
         self._asked: list[Replica] = []
-        self._reference: Any = None  # of the call that is not answered
+        self._reference: Any = None  # Ray's reference of the pending call
         self._ask()
 
     def answer(self) -> Timed[Answer]:
@@ -123,8 +123,8 @@ class ReplicaCall(Generic[Answer]):
 
         Raises:
             ShardUnavailable: no replica answers in time.
-            DeadlineExceeded: nobody waits for it any more.
-            IdxError: what the shard itself raises.
+            DeadlineExceeded: the search is cancelled.
+            IdxError: an error of the shard itself.
         """
         reason = "all of its replicas are lost"
         while self._reference is not None:
@@ -138,13 +138,13 @@ class ReplicaCall(Generic[Answer]):
         raise self._shard.unavailable(reason)
 
     def cancel(self) -> None:
-        """Give the call up, if it is not answered: it does not begin where it waits for its turn."""
+        """Cancel the call if it is not answered; a call still in the replica's queue does not start."""
         if self._reference is not None:
             self._ray.cancel(self._reference)
             self._reference = None
 
     def _ask(self) -> None:
-        """Ask a replica that has not been asked, if there is one."""
+        """Call a replica that has not been tried, if there is one."""
         replica = self._shard.next_replica(self._asked)
         if replica is not None:
             self._asked.append(replica)
@@ -171,10 +171,10 @@ class ReplicaCall(Generic[Answer]):
                 return found
 
     def _failure(self, replica: Replica, error: Exception) -> Exception:
-        """Return what a replica's error means: that it is lost, or what the search itself raised."""
+        """Return the meaning of a replica's error: a lost replica, or an error of the search itself."""
         self._reference = None
         cause = getattr(error, "cause", None)
-        if cause is None or isinstance(cause, ArtifactError):  # Ray has started it again, and it found another index, or none
+        if cause is None or isinstance(cause, ArtifactError):  # Ray has restarted it, and it found another index, or none
             self._shard.lose(replica)
             return _Lost(str(cause or type(error).__name__))
         if isinstance(cause, IdxError | ValueError | TypeError):
@@ -183,7 +183,7 @@ class ReplicaCall(Generic[Answer]):
 
 
 def watch(shards: Sequence[ReplicatedShard]) -> None:
-    """Ask all replicas how they are: those that Ray has started again are asked from then on, those that do not answer no more."""
+    """Check the health of all replicas: those that Ray has restarted receive calls again, those that do not answer no more."""
     ray, now = load_ray(), time.monotonic()
     pairs = [(shard, replica) for shard in shards for replica in shard.replicas]
     for _, replica in pairs:
@@ -201,19 +201,19 @@ def watch(shards: Sequence[ReplicatedShard]) -> None:
 
 
 def _lost_because(replica: Replica, reference: Any) -> str | None:  # noqa: ANN401 - Ray's
-    """Take what a replica says of itself; return why it is lost, None if it is not."""
+    """Record a replica's state; return the reason why it is lost, None if it is not."""
     ray = load_ray()
     try:
         replica.state = state = ray.get(reference)
     except ray.exceptions.RayError as error:
         return str(getattr(error, "cause", error))
-    if state.node != replica.node.id:  # its node was lost, and Ray has started it elsewhere
+    if state.node != replica.node.id:  # its node was lost, and Ray has restarted it elsewhere
         replica.node = next((node for node in nodes() if node.id == state.node), replica.node)
     return None
 
 
 def _note(shard: ReplicatedShard, replica: Replica, lost_because: str | None) -> None:
-    """Note whether a replica answers, and say so if that is new."""
+    """Record whether a replica answers, and log a change."""
     was_ready, replica.is_ready = replica.is_ready, lost_because is None
     if was_ready is not replica.is_ready:
         said = "answers again" if lost_because is None else f"is lost: {lost_because}"

@@ -1,9 +1,9 @@
-"""``idx serve --ray``: this process encodes, merges, fuses and fetches; the processes of all shards are on a cluster.
+"""``idx serve --ray``: this process encodes, merges, fuses and fetches; the processes of all shards run on a cluster.
 
-They are looked after here, and exchanged as a whole for new ones when there is a new index.
+It watches them, and replaces all of them at once when there is a new index.
 
 A generation is all processes over the indexes as they were built at one time. A search is of one generation: rows of an old and a new index
-never meet in a merge. What is searched by words is not cut: the process that answers has all of it, as on one machine.
+are never merged. Lexical indexes are not sharded: the process that answers holds all of them, as on one machine.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from .sharded import Observe, ShardedIndex
 _LOG = logging.getLogger("idx.server")
 
 WATCH_S = 1.0
-_OPEN_S = 3_600.0  # until a shard must be open
-_GRACE_S = 1.0  # after the last search of an old generation must have been answered
+_OPEN_S = 3_600.0  # limit for opening a shard
+_GRACE_S = 1.0  # added to the deadline of an old generation's last search
 
 Index = tuple[str, str]  # corpus, index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Into how many shards indexes are cut (None: one for each node that has processors), and how many processes hold each."""
+    """Number of shards of each index (None: one for each node with CPUs), and number of replicas of each shard."""
 
     shards: int | None = None
     replicas: int = 1
@@ -59,7 +59,7 @@ class Layout:
                 raise InputError(f"--{name} {number}: at least 1 is needed")
 
     def n_shards(self) -> int:
-        """Return how many shards there are, on the cluster that this process is connected to."""
+        """Return the number of shards on the connected cluster."""
         return len(working_nodes()) if self.shards is None else self.shards
 
 
@@ -73,7 +73,7 @@ class Generation:
     Attributes:
         shards: the processes.
         descriptions: of the indexes, once the shards are open.
-        ends_at: when they end, on the clock of ``time.monotonic``.
+        ends_at: end time, on the clock of ``time.monotonic``.
     """
 
     def __init__(self, identities: Mapping[Index, IndexIdentity], observe: Observe) -> None:
@@ -83,10 +83,10 @@ class Generation:
         self.ends_at = math.inf
 
     def open(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        """Open a retriever over the shards, or in this process what is searched by words. Queries are encoded here.
+        """Open a retriever over the shards, or a lexical one in this process. Queries are encoded here.
 
         Raises:
-            ArtifactMismatch: the store, or the index, has been exchanged since the shards were started.
+            ArtifactMismatch: the store, or the index, has been replaced since the shards were started.
             IdxError: as ``opening.open_retriever`` does.
         """
         if name in INDEXES:
@@ -110,37 +110,37 @@ class Generation:
 
 
 class ShardService:
-    """Starts the shards of what a server serves, and exchanges them for those of what is built later; a ``server.catalog.Cluster``.
+    """Starts the shards of a server, and replaces them when indexes are rebuilt; a ``server.catalog.Cluster``.
 
     Args:
         settings: of the server.
         layout: of the shards.
-        metrics: where they are counted.
+        metrics: counts of the shards.
 
     Attributes:
-        n_shards: how many there are.
+        n_shards: number of shards.
     """
 
     def __init__(self, settings: Settings, layout: Layout, metrics: Metrics) -> None:
         check_device(settings.device)
         self._settings, self._layout, self._metrics = settings, layout, metrics
         self.n_shards = layout.n_shards()
-        self._on_gpus: bool | None = None  # decided at first: later generations are no slower
+        self._on_gpus: bool | None = None  # decided once, so that later generations are no slower
         self._served: Generation | None = None
-        self._before: list[Generation] = []  # which go on until all that they were asked is answered
+        self._before: list[Generation] = []  # which run until all their searches are answered
         self._changing = threading.Lock()
         self._is_ending = threading.Event()
         self._watching: threading.Thread | None = None
 
     @contextmanager
     def exchange(self) -> Iterator[OpenRetriever]:
-        """Start processes over what is built now, and yield what opens retrievers over them, once all are open.
+        """Start processes over the current indexes, and yield the opener of retrievers over them once all are open.
 
-        They serve when the block ends, and the processes before end when no search can be waiting for them any more. If something is raised
-        they end, and those before go on. One exchange waits for another.
+        They serve when the block ends, and the old processes end once no search can be waiting for them. On an exception the new ones
+        end and the old ones continue. Exchanges run one at a time.
 
         Raises:
-            InputError: an index cannot be searched in parts, or has fewer rows than there are to be shards; there are not enough GPUs.
+            InputError: an index cannot be sharded, or has fewer rows than shards; there are too few GPUs.
             ArtifactError, MissingExtraError, IdxError: a shard cannot be opened; the message names its node.
         """
         with self._changing:
@@ -167,9 +167,9 @@ class ShardService:
                 self._watching.start()
 
     def stop(self) -> None:
-        """End all; nothing may be searched any more, nor be started. May be called again."""
+        """End all processes; no search or start is possible afterwards. May be called again."""
         self._is_ending.set()
-        with self._changing:  # what is being started is given up now
+        with self._changing:  # a start in progress is given up now
             if self._watching is not None:
                 self._watching.join()
             for generation in self._generations():
@@ -177,7 +177,7 @@ class ShardService:
             self._served, self._before = None, []
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return how each shard is, with each replica's node, process, and bytes of memory."""
+        """Return the state of each shard, with each replica's node, process, and bytes of memory."""
         generation = self._served
         return [] if generation is None else [_shard_to_json(shard) for shard in generation.shards]
 
@@ -189,7 +189,7 @@ class ShardService:
         return [*self._before, *([self._served] if self._served is not None else [])]
 
     def _identities(self) -> dict[Index, IndexIdentity]:
-        """Return which indexes over vectors are to be served, as they are built now."""
+        """Return the identities of the vector indexes to serve, as they are built now."""
         names = [(corpus, name) for corpus, retriever in self._settings.offers for name in RetrieverName.parse(retriever).parts]
         identities = {index: index_identity(*index) for index in dict.fromkeys(names) if index[1] not in INDEXES}
         for (corpus, name), identity in identities.items():
@@ -225,7 +225,7 @@ class ShardService:
         return shards
 
     def _watch(self) -> None:
-        """See again and again which replicas answer, and end generations that are no longer asked; runs in a thread of its own."""
+        """Check the replicas periodically, and end unused generations; runs in a thread of its own."""
         ray = load_ray()
         while not self._is_ending.wait(WATCH_S):
             for generation in list(self._before):
@@ -237,7 +237,7 @@ class ShardService:
                 continue
             try:
                 watch(served.shards)
-            except ray.exceptions.RayError as error:  # of the cluster itself, which may be back in a while
+            except ray.exceptions.RayError as error:  # of the cluster itself, which may recover
                 _LOG.error("the cluster does not say how the shards are: %s", error)
             for shard in served.shards:
                 resident = [replica.state.resident_bytes for replica in shard.replicas if replica.state is not None]
@@ -246,10 +246,10 @@ class ShardService:
 
 
 def describe(number: int, replica: Replica, is_ending: Callable[[], bool] = lambda: False) -> Mapping[str, Description]:
-    """Wait until a replica of a shard is open, and return what it has.
+    """Wait until a replica of a shard is open, and return its description.
 
     Raises:
-        IdxError: it is not open after very long, or the server ends; or what opening it raised, with the node's name.
+        IdxError: it did not open in time, or the server is ending; or the error of opening it, with the node's name.
     """
     ray, ends = load_ray(), time.monotonic() + _OPEN_S
     where = f"shard {number} on node {replica.node.address}"
@@ -294,7 +294,7 @@ def _replica_to_json(replica: Replica) -> dict[str, Any]:
 
 
 def serve(settings: Settings, listening: socket.socket, address: str | None, layout: Layout) -> None:
-    """Serve on a listening socket until told to end by SIGTERM or SIGINT; SIGHUP exchanges what is served for what is built then.
+    """Serve on a listening socket until SIGTERM or SIGINT; SIGHUP reloads the current indexes.
 
     Args:
         settings: of the server.
@@ -303,7 +303,7 @@ def serve(settings: Settings, listening: socket.socket, address: str | None, lay
         layout: of the shards.
 
     Raises:
-        InputError: the cluster cannot be reached, or the settings want several processes.
+        InputError: the cluster cannot be reached, or the settings ask for several processes.
         IdxError: nodes have other versions, or something cannot be opened.
         MissingExtraError: Ray is not installed.
     """

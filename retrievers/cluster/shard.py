@@ -1,4 +1,4 @@
-"""The process that holds a shard: a range of rows of each index over vectors that is served, opened and searched there, as a Ray actor."""
+"""The process that holds a shard, as a Ray actor: it opens and searches a range of rows of each served vector index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wikidx.indexer.machine.threads import limit_threads, n_threads
 Answer = TypeVar("Answer")
 
 SEARCHES_AT_ONCE = 8
-_SWITCH_S = 5e-5  # as in a server: a thread that comes back from a kernel gets the interpreter at once, not after 5 ms
+_SWITCH_S = 5e-5  # as in a server: a thread that returns from a kernel gets the interpreter at once, not after 5 ms
 
 
 class Holding(NamedTuple):
@@ -31,9 +31,9 @@ class Holding(NamedTuple):
     Attributes:
         corpus: its corpus.
         name: the index's.
-        identity: which index that has to be.
+        identity: expected identity of the index.
         rows: the range.
-        device: where it is searched.
+        device: device of its searches.
     """
 
     corpus: str
@@ -44,17 +44,17 @@ class Holding(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name under which the index is asked."""
+        """Key of the index in calls."""
         return key_of(self.corpus, self.name)
 
 
 def key_of(corpus: str, index: str) -> str:
-    """Return the name under which an index of a corpus is asked."""
+    """Return the key of a corpus's index in calls."""
     return f"{corpus}/{index}"
 
 
 class Search(NamedTuple):
-    """The k best rows that are asked of a range, for vectors of shape (Q, dim)."""
+    """Request for the k best rows of a range, for vectors of shape (Q, dim)."""
 
     key: str
     vectors: Vectors
@@ -63,7 +63,7 @@ class Search(NamedTuple):
 
 
 class Rescore(NamedTuple):
-    """The exact scores that are asked of rows of a range, shape (Q, C), -1 where there is none."""
+    """Request for the exact scores of rows of a range, shape (Q, C), -1 for unused places."""
 
     key: str
     vectors: Vectors
@@ -71,21 +71,21 @@ class Rescore(NamedTuple):
 
 
 class Description(NamedTuple):
-    """An index, once a range of it is open: components of its vectors, its search parameters."""
+    """Description of an index with an open range: components of its vectors, its search parameters."""
 
     dim: int
     parameters: Mapping[str, SearchParam]
 
 
 class Timed(NamedTuple, Generic[Answer]):
-    """An answer, and the seconds that it took where it was found."""
+    """An answer, and the shard's own seconds for it."""
 
     value: Answer
     seconds: float
 
 
 class State(NamedTuple):
-    """A shard's process: its number, its node, and its memory."""
+    """State of a shard's process: its number, its node, and its memory."""
 
     pid: int
     node: str
@@ -96,8 +96,8 @@ class OpenRange:
     """An open range of rows.
 
     Raises:
-        ArtifactMismatch: the index that is here is another one than that which is served.
-        InputError: it cannot be searched in parts, or has no room.
+        ArtifactMismatch: the index here is not the served one.
+        InputError: it cannot be sharded, or does not fit into memory.
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
 
@@ -106,7 +106,7 @@ class OpenRange:
         check_identity(corpus, name, identity)
         self._index = open_vector_index(corpus, name, identity, device=device, rows=rows)
         self._exact = open_vectors(corpus, name, identity)
-        check_identity(corpus, name, identity)  # it was that one all the while
+        check_identity(corpus, name, identity)  # not replaced while it was being opened
         self.description = Description(self._index.dim, dict(self._index.parameters))
         self._warm_up(holding)
 
@@ -133,15 +133,15 @@ class OpenRange:
 
 
 class ShardActor:
-    """The ranges that one process holds; its methods are called from several threads.
+    """The ranges of one process; its methods are called from several threads.
 
-    They are opened by ``describe``, and by ``state`` where Ray has started the process again. What cannot be opened then, as when a node
-    comes back before its files, is tried again each time that the process is asked how it is.
+    ``describe`` opens them, and so does ``state`` after Ray has restarted the process. If opening fails then, for instance because a node
+    is back before its files, every health check tries again.
 
     Args:
         holdings: the ranges.
         home: the data home.
-        n_per_node: such actors on a node, which share its processors.
+        n_per_node: number of such actors on a node, which share its CPUs.
     """
 
     def __init__(self, holdings: Sequence[Holding], home: str, n_per_node: int) -> None:
@@ -154,7 +154,7 @@ class ShardActor:
         self._ranges: Mapping[str, OpenRange] = {}
 
     def describe(self) -> dict[str, Description]:
-        """Return what is open; raises what keeps it from being opened, see ``OpenRange``."""
+        """Return descriptions of the open indexes; raises errors of opening, see ``OpenRange``."""
         return {key: opened.description for key, opened in self._open().items()}
 
     def search(self, asked: Search) -> Timed[Hits]:
@@ -168,7 +168,7 @@ class ShardActor:
         return _timed(lambda: opened.rescore(asked))
 
     def state(self) -> State:
-        """Return how it is; raises as ``describe`` does."""
+        """Return the state of the process; raises as ``describe`` does."""
         self._open()
         node = str(load_ray().get_runtime_context().get_node_id())
         return State(os.getpid(), node, _resident_bytes())
@@ -181,14 +181,14 @@ class ShardActor:
 
 
 def start_actor(holdings: Sequence[Holding], node: Node, *, home: str, n_per_node: int, n_gpus: float) -> Any:  # noqa: ANN401 - Ray's
-    """Start an actor on a node; if it is lost Ray starts it again, elsewhere if the node is gone."""
+    """Start an actor on a node; if it is lost Ray restarts it, on another node if that one is gone."""
     actor = load_ray().remote(
-        num_cpus=0,  # it holds memory for as long as it lives; processors are shared as on one machine
+        num_cpus=0,  # it holds memory for as long as it lives; CPUs are shared as on one machine
         num_gpus=n_gpus,
         max_restarts=-1,
         max_task_retries=0,
         max_concurrency=SEARCHES_AT_ONCE,
-        concurrency_groups={"state": 1},  # whoever asks how it is does not queue behind searches
+        concurrency_groups={"state": 1},  # health checks do not queue behind searches
         scheduling_strategy=pinned(node, soft=True),
     )(ShardActor)
     return actor.remote(list(holdings), home, n_per_node)

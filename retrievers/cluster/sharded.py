@@ -1,7 +1,7 @@
-"""An index over vectors made of ranges of rows that are searched elsewhere, all at once, every range once for a batch of queries.
+"""A vector index whose ranges of rows are searched remotely and in parallel, every range once for a batch of queries.
 
-It is what ``DenseRetriever`` takes for an index, and finds what the whole index would have found: so queries are encoded once, where the
-request is answered, and all that follows is the same as on one machine.
+It is a vector index for ``DenseRetriever`` with the results of the whole index: queries are encoded once, in the process that answers the
+request, and all later steps are the same as on one machine.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from .shard import Answer, Description, Rescore, Search, Timed
 
 
 class Call(Protocol[Answer]):
-    """A call of a shard that has begun."""
+    """A started call of a shard."""
 
     def answer(self) -> Timed[Answer]:
-        """Wait for the answer; raises ``ShardUnavailable`` if nobody answers."""
+        """Wait for the answer; raises ``ShardUnavailable`` if no replica answers."""
         ...
 
     def cancel(self) -> None:
-        """Give the call up, if it is not answered."""
+        """Cancel the call if it is not answered."""
         ...
 
 
 class Shard(Protocol):
-    """A range of rows that is searched elsewhere."""
+    """A range of rows that is searched remotely."""
 
     ranges: Mapping[str, range]
     """Which rows of each index it has."""
 
     def search(self, asked: Search) -> Call[Hits]:
-        """Begin to search."""
+        """Start a search."""
         ...
 
     def rescore(self, asked: Rescore) -> Call[Scores]:
-        """Begin to score given rows of the range."""
+        """Start scoring given rows of the range."""
         ...
 
 
@@ -54,13 +54,13 @@ Observe = Callable[[float, float], None]
 
 
 class ShardedIndex:
-    """An index over vectors; see ``indexer.base.VectorIndex``.
+    """A vector index; see ``indexer.base.VectorIndex``.
 
-    Where it rescores candidates (``refine``), these are the best of all ranges, as in the whole index, and not of each.
+    The candidates to rescore (``refine``) are the best over all ranges, as in the whole index, and not of each.
 
     Args:
-        key: the index's name, which the shards know it by.
-        shards: consecutive ranges that make up all its rows.
+        key: key of the index in calls.
+        shards: consecutive ranges that cover all its rows.
         description: components of a vector, parameters of its searches.
         observe: called after each search.
     """
@@ -78,15 +78,15 @@ class ShardedIndex:
         return self._n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows that were found for each of the (Q, dim) query vectors.
+        """Return the k best rows for each of the (Q, dim) query vectors.
 
         Raises:
-            InputError: a parameter is set beyond what the index has, or the vectors to rescore from are not there.
-            ShardUnavailable: a range cannot be searched, and the search must be whole.
+            InputError: a parameter exceeds the index's limit, or the vectors for rescoring are missing.
+            ShardUnavailable: a range cannot be searched, and the search must not be partial.
         """
         known = self.parameters.get("refine")
         refine = 0 if known is None else known.default if params.refine is None else params.refine
-        if known is None or not refine or refine > known.largest:  # which a shard refuses
+        if known is None or not refine or refine > known.largest:  # a shard refuses these
             return self._found(vectors, k, params)
         width = min(k, len(self)) * refine
         rows = self._found(vectors, min(width, len(self)), SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)).rows
@@ -127,7 +127,7 @@ class ShardedIndex:
         return hits
 
     def _answers(self, calls: dict[range, Call[Answer]]) -> dict[range, Timed[Answer]]:
-        """Wait for all answers; where the search may be partial, those that cannot be had are left out and noted."""
+        """Wait for all answers; in a partial search, unavailable ranges are left out and recorded."""
         found, lost = {}, lost_rows()
         try:
             for rows, call in calls.items():

@@ -44,8 +44,8 @@ class LocalSource:
 
     Args:
         corpora: their names.
-        retrievers: what may be used; none: every built index, and any of them joined.
-        device: where encoders run.
+        retrievers: allowed retrievers; none: every built index, and any fusion of them.
+        device: device of the encoders.
 
     Raises:
         UnknownNameError, ArtifactError: a corpus does not have a retriever's index.
@@ -59,8 +59,8 @@ class LocalSource:
             _check(corpus, retriever)
 
     def offers(self) -> list[Offer]:
-        """Return what is built; indexes that cannot be used are left out."""
-        # It imports numba, which the handshake does not wait for.
+        """Return the built corpora; unusable indexes are left out."""
+        # Imported here because it imports numba, and the handshake must not wait for that.
         from wikidx.indexer.catalog import built_indexes, index_manifest
 
         found = []
@@ -78,7 +78,7 @@ class LocalSource:
         return self._opened.searcher(corpus, RetrieverName.parse(retriever)).search_groups([queries], options)[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return those of the passages that the corpus has, by id."""
+        """Return the passages with these ids that the corpus has."""
         store = self._opened.store(corpus)
         rows = [row for row in store.rows_of(ids).tolist() if row >= 0]
         return {passage.id: passage for passage in store.get_many(rows)}
@@ -108,7 +108,7 @@ class RemoteSource:
         self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
 
     def offers(self) -> list[Offer]:
-        """Return what the server serves."""
+        """Return the server's corpora."""
         known, found = self._client.corpora(), []
         for corpus in self._corpora or known:
             if corpus not in known:
@@ -126,7 +126,7 @@ class RemoteSource:
         return self._client.search([queries], options, corpus=corpus, retriever=retriever).rankings[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return those of the passages that the corpus has, by id."""
+        """Return the passages with these ids that the corpus has."""
         return self._client.passages(corpus, ids)
 
 

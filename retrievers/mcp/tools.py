@@ -1,6 +1,6 @@
-"""The tools, with what agents read of them: search, get_passages, list_indexes.
+"""The tools and their descriptions for agents: search, get_passages, list_indexes.
 
-A mistake in a call is answered with a tool error of one line that says what to do.
+An invalid call is answered with a tool error of one line that names the remedy.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Tools:
         return offers[corpus] if corpus is not None else next(iter(offers.values()))
 
     def _retriever(self, offer: Offer, retriever: str | None) -> str:
-        """Return the retriever that is meant."""
+        """Return the retriever of a call."""
         if not offer.retrievers:
             raise InputError(f"'{offer.corpus}' has no index: run 'idx build {offer.corpus} --bm25'")
         name = RetrieverName.parse(retriever or offer.retrievers[0])
@@ -175,7 +175,7 @@ def _found(rank: int, hit: ScoredPassage) -> FoundPassage:
 
 
 class _Server(MCPServer[Any]):
-    """Tells agents in a line what is wrong with a call."""
+    """MCP server that reports errors of a call to agents in one line."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -199,7 +199,7 @@ class _Server(MCPServer[Any]):
 
 
 def server_of(source: Source) -> MCPServer[Any]:
-    """Return a server of the tools; a transport of ``transports`` runs it."""
+    """Return a server of the tools; ``transports`` runs it."""
     tools, server = Tools(source), _Server("idx", title="idx", instructions=INSTRUCTIONS, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     server.add_tool(tools.search, title="Search passages", annotations=reads)

@@ -21,7 +21,7 @@ _SHUTDOWN_S = 2
 
 
 def run_http(server: MCPServer[Any], listening: socket.socket, settings: Settings) -> None:
-    """Answer at ``/mcp`` of a socket that ``settings.listen`` made, until the process is told to end."""
+    """Serve ``/mcp`` on a socket of ``settings.listen`` until the process is told to end."""
     app: ASGIApp = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True, host=settings.host)
     if settings.api_key is not None:
         app = _locked(app, ApiKey(settings.api_key))
@@ -30,7 +30,7 @@ def run_http(server: MCPServer[Any], listening: socket.socket, settings: Setting
 
 
 def _locked(app: ASGIApp, key: ApiKey) -> ASGIApp:
-    """Return an application that answers only those who bring the key."""
+    """Return an application that answers only requests with the key."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or key.is_in(scope["headers"]):

@@ -1,11 +1,11 @@
-"""Searches over HTTP. Nothing here is imported by what searches; ``retrievers.client`` speaks to it.
+"""Search over HTTP. The search code imports nothing from here; ``retrievers.client`` is the client.
 
-settings   what is served, and where                          limits   how much a request, and all that wait, may ask for
-workers    several processes on one port                      running  one process: socket, signals, an end that loses no request
+settings   corpora, retrievers and address of a server        limits   bounds on a request, and on all waiting ones
+workers    several processes on one port                      running  one process: socket, signals, graceful shutdown
 front      every request: key, refusals, log, counts          pages    FastAPI's application: all paths
-searching  /v1/search and /retrieve                           models   what their bodies may hold
-catalog    what is served: opened behind the port, its state  opened   stores, retrievers and searchers that are open
-batcher    a thread that searches for all who wait            metrics  counts and times, added up over the processes
-api_key    what requests must bring                           access_log  a line a request
+searching  /v1/search and /retrieve                           models   schemas of their bodies
+catalog    everything served, with its state                  opened   open stores, retrievers and searchers
+batcher    a thread that searches for all waiting requests    metrics  counts and times, summed over the processes
+api_key    check of the API key                               access_log  a line a request
 page/      the search page at /                               documentation  the page at /docs
 """

@@ -1,7 +1,7 @@
-"""A line of JSON for every request, on standard output.
+"""Access log: a line of JSON for every request, on standard output.
 
-Lines are handed to a thread several times a second, which writes them: whoever reads standard output may have stopped, and requests are
-answered all the same. At most ``MAX_WAITING`` lines wait for it, further ones are dropped.
+A thread that receives the lines several times a second writes them: requests are answered even if the reader of standard output has
+stopped. At most ``MAX_WAITING`` lines wait for it, further ones are dropped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 
 MAX_WAITING = 10_000
-_END_S = 2.0  # a reader that has stopped does not hold up the end of the process for longer
+_END_S = 2.0  # longest delay of the exit by a reader that has stopped
 
 
 class AccessLog:
-    """Collects lines and has them written; switched off, it does nothing."""
+    """Collects lines and has them written; does nothing if disabled."""
 
     def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
@@ -29,7 +29,7 @@ class AccessLog:
         self._writing: threading.Thread | None = None
 
     def add(self, scope: Mapping[str, Any], status: int, n_bytes: int, seconds: float) -> None:
-        """Note a request that was answered."""
+        """Log an answered request."""
         if not self._is_on or len(self._lines) >= MAX_WAITING:
             return
         line = {
@@ -46,12 +46,12 @@ class AccessLog:
         self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
     def flush(self) -> None:
-        """Hand over what was noted, unless what was handed over before is still being written."""
+        """Hand the collected lines to a writer thread, unless it is still writing earlier ones."""
         if self._lines and not (self._writing and self._writing.is_alive()):
             self._hand_over()
 
     def close(self) -> None:
-        """Write what waits, as far as standard output takes it within two seconds."""
+        """Write the waiting lines, as far as standard output accepts them within two seconds."""
         if self._is_on:
             self._hand_over().join(_END_S)
 
@@ -63,13 +63,13 @@ class AccessLog:
 
 
 def _write(lines: bytes, before: threading.Thread | None) -> None:
-    """Write lines, behind those of the thread before; they are lost if standard output is closed or its disk is full.
+    """Write lines after those of the previous thread; they are lost if standard output is closed or its disk is full.
 
-    They go to its descriptor, past its buffer, whose lock a thread that waits for a reader would hold at exit.
+    They are written to the file descriptor directly: a thread that waits for a reader would hold the buffer's lock at exit.
     """
     if before is not None:
         before.join()
     left = memoryview(lines)
-    with suppress(OSError):  # the server is worth more than its log
+    with suppress(OSError):  # a failing log must not stop the server
         while left:
             left = left[os.write(sys.stdout.fileno(), left) :]

@@ -1,4 +1,4 @@
-"""The key that requests must bring: here and in ``idx mcp`` by the same rule."""
+"""API key of requests: one rule for the server and ``idx mcp``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.retrievers.errors import Unauthorized
 
 
 class ApiKey:
-    """A key.
+    """An API key.
 
     Raises:
         InputError: it is empty.
@@ -22,7 +22,7 @@ class ApiKey:
         self._key = key.encode()
 
     def missing(self) -> Unauthorized:
-        """Return the error of requests that do not bring it."""
+        """Return the error for requests without it."""
         return Unauthorized("this server wants its API key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
 
     def is_in(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -1,7 +1,7 @@
-"""Joins waiting searches: a thread that starts with the first at once, and takes together what came in while it was busy.
+"""Dynamic batching: a thread starts with the first search at once, and batches those that arrive while it is busy.
 
-What joins has the same searcher and equal options; the oldest goes first. The event loop hands searches over and gets the rankings back.
-An encoder, a vector index or a GPU belongs to one such thread; ``catalog`` says which.
+Searches in a batch have the same searcher and equal options; the oldest goes first. The event loop submits searches and receives the
+rankings. An encoder, a vector index or a GPU belongs to one such thread; ``catalog`` assigns them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Search:
 
     Attributes:
         name: corpus and retriever.
-        searcher: searches.
+        searcher: the searcher.
         groups: of queries.
         options: of the search.
         deadline: on the clock of ``time.monotonic``.
-        answer: the rankings; cancelled if nobody waits for them.
-        lost: takes the rows that were not searched, before the answer is there; None: all have to be.
+        answer: the rankings; cancelled if the client is gone.
+        lost: receives the rows that were not searched, before the answer is set; None: all must be searched.
     """
 
     name: tuple[str, str]
@@ -59,16 +59,16 @@ class Search:
         return sum(map(len, self.groups))
 
     def joins(self, other: Search) -> bool:
-        """Return whether the two can be one search."""
+        """Return whether the two can be batched."""
         return self.searcher is other.searcher and self.options == other.options and (self.lost is None) == (other.lost is None)
 
 
 def take(waiting: deque[Search], joined: int, now: float) -> tuple[list[Search], list[Search]]:
-    """Take the oldest search that is still of use, and what can be joined with it, to be searched; and what nobody waits for any more.
+    """Take the next batch, the oldest live search and those that can be batched with it, and the expired or cancelled searches.
 
     Args:
-        waiting: the oldest first; what is taken is removed.
-        joined: queries that are searched at once, if they came in several requests.
+        waiting: the oldest first; taken searches are removed.
+        joined: maximum number of queries in a batch of several requests.
         now: on the clock of the deadlines.
     """
     batch, dropped, left = list[Search](), list[Search](), list[Search]()
@@ -87,15 +87,15 @@ def take(waiting: deque[Search], joined: int, now: float) -> tuple[list[Search],
 
 
 class Batcher:
-    """A thread that searches; all methods belong to the event loop it was made in."""
+    """A thread that searches; all methods belong to the event loop that created it."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._incoming: SimpleQueue[Search | None] = SimpleQueue()
-        self._n_requests = 0  # waiting or under way
-        self._n_given = 0  # queries that were ever handed over, counted here, ...
-        self._n_taken = 0  # ... and that no longer wait, counted by the thread
+        self._n_requests = 0  # waiting or running
+        self._n_given = 0  # queries submitted so far, counted here, ...
+        self._n_taken = 0  # ... and queries taken from the queue, counted by the thread
         self._thread = threading.Thread(target=self._work, name="search", daemon=True)
         self._thread.start()
 
@@ -105,15 +105,15 @@ class Batcher:
         return self._n_given - self._n_taken >= self._limits.waiting or self._n_requests >= self._limits.requests
 
     def overload(self) -> Overloaded:
-        """Return the error for a search that there is no room for."""
+        """Return the error for a search that is refused because the queue is full."""
         n_waiting = self._n_given - self._n_taken
         return Overloaded(f"{n_waiting:,} queries are waiting: ask again in a while, or ask another server", retry_after=_RETRY_AFTER_S)
 
     def submit(self, search: Search) -> None:
-        """Hand a search over.
+        """Submit a search.
 
         Raises:
-            Overloaded: too much is waiting.
+            Overloaded: the queue is full.
         """
         if self.is_full:
             raise self.overload()
@@ -123,7 +123,7 @@ class Batcher:
         self._incoming.put(search)
 
     def stop(self) -> None:
-        """End the thread when it has searched for all that it was given."""
+        """End the thread when all submitted searches are done."""
         self._incoming.put(None)
         self._thread.join()
 
@@ -142,7 +142,7 @@ class Batcher:
                 self._search(*take(waiting, self._limits.joined, time.monotonic()))
 
     def _search(self, batch: list[Search], dropped: list[Search]) -> None:
-        """Search for a batch, and hand the outcomes to the event loop."""
+        """Search for a batch, and pass the outcomes to the event loop."""
         self._n_taken += sum(search.n_queries for search in (*batch, *dropped))
         if dropped:
             self._loop.call_soon_threadsafe(self._drop, dropped)
@@ -182,12 +182,12 @@ class Batcher:
 
 
 def _outcomes(searches: Sequence[Search]) -> list[Outcome]:
-    """Search for all at once; if that fails, for one after the other, so that each fails for itself only."""
+    """Search for the whole batch; if that fails, search for each request alone, so that each gets only its own error."""
     first = searches[0]
     try:
         found = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))
-    except Exception as error:  # whatever a search raises is its request's answer: the thread has to live
-        if isinstance(error, DeadlineExceeded | ShardUnavailable):  # which the others would meet, too, and wait for as long
+    except Exception as error:  # every exception of a search is its request's answer: the thread must survive
+        if isinstance(error, DeadlineExceeded | ShardUnavailable):  # the others would wait as long for the same error
             return [error] * len(searches)
         if len(searches) > 1:
             return [outcome for search in searches for outcome in _outcomes([search])]

@@ -1,4 +1,4 @@
-"""Everything that a server serves: each corpus with each retriever, opened behind the port; on a cluster opened anew while it serves."""
+"""All corpora and retrievers of a server, opened in the background; on a cluster they can be reopened while serving."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ _LOG = logging.getLogger("idx.server")
 
 @runtime_checkable
 class Cluster(Protocol):
-    """Other processes that hold indexes, which can be exchanged for others while they are served."""
+    """Remote processes that hold indexes, and that can be replaced while serving."""
 
     def exchange(self) -> AbstractContextManager[OpenRetriever]:
-        """Start processes over what is built now, and return what opens retrievers over them.
+        """Start processes over the current indexes, and return the opener of retrievers over them.
 
-        They serve when the context ends, and those before end once what they have been asked is answered; after an error they end.
+        They serve when the context ends, and the old ones end once their searches are answered; after an error the new ones end.
         """
         ...
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return how each shard is."""
+        """Return the state of each shard."""
         ...
 
     def stop(self) -> None:
-        """End all; what is being started fails."""
+        """End all processes; a start in progress fails."""
         ...
 
 
 class Catalog:
-    """Everything that is served; made in the event loop, opened in a thread.
+    """All corpora and retrievers of a server; created in the event loop, opened in a thread.
 
     Args:
         settings: of the server.
-        metrics: where it counts.
-        first: what other processes of the server have opened.
-        source: opens retrievers, or a cluster, whose processes can be exchanged; None: ``opening.open_retriever``.
+        metrics: the server's metrics.
+        first: files opened by other processes of the server.
+        source: opens retrievers, or a cluster, whose processes can be replaced; None: ``opening.open_retriever``.
 
     Attributes:
         cluster: the cluster, if there is one.
@@ -63,7 +63,7 @@ class Catalog:
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._opened = Opened(settings, first, self._open_retriever)
         self._reranker: Reranker | None = None
-        owners: dict[Name, Batcher] = {}  # of each corpus one thread owns the encoders and vectors; a retriever by words has its own
+        owners: dict[Name, Batcher] = {}  # one thread for each corpus owns the encoders and vectors; a lexical retriever has its own
         self._batchers: dict[Name, Batcher] = {}
         for corpus, retriever in settings.offers:
             owner = corpus, retriever if RetrieverName.parse(retriever).is_lexical else "dense"
@@ -84,10 +84,10 @@ class Catalog:
             _LOG.info("ready after %.1f s", time.monotonic() - started)
 
     def reload(self) -> None:
-        """Open what is built now; if something is served already, beside that, then serve it in place of that, without a search that fails.
+        """Open the current indexes beside those being served, if any, then switch to them without failing a search.
 
         Raises:
-            IdxError: something cannot be opened; what was served goes on being so.
+            IdxError: something cannot be opened; the old indexes stay in service.
         """
         with self.cluster.exchange() if self.cluster else nullcontext(self._open_retriever) as open_retriever:
             opened = Opened(self._settings, FirstOpened(self._settings) if self.cluster else self._first, open_retriever)
@@ -97,7 +97,7 @@ class Catalog:
         self._opened = opened
 
     def find(self, corpus: str | None, retriever: str | None) -> tuple[Name, Batcher, Searcher]:
-        """Return a corpus with a retriever, the first ones if none is named; the thread that searches; and its searcher.
+        """Return corpus and retriever, by default the first ones, with the thread that searches and the searcher.
 
         Raises:
             UnknownNameError: it is not served.
@@ -121,7 +121,7 @@ class Catalog:
         return all(batcher.is_full for batcher in self._batchers.values())
 
     def overload(self) -> Overloaded:
-        """Return the error for whatever is searched for then."""
+        """Return the error for a search that is refused then."""
         return next(iter(self._batchers.values())).overload()
 
     def store(self, corpus: str) -> PassageStore:
@@ -133,7 +133,7 @@ class Catalog:
         return self._opened.corpora.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
-        """Return what is open, and what is going on where something is not."""
+        """Return what is open, and the state of the rest."""
         n_ready, shards = self._metrics.n_ready(), self.cluster.describe() if self.cluster else []
         found = {
             "ready": n_ready >= self._settings.workers and all(shard["ready"] for shard in shards),
@@ -146,15 +146,15 @@ class Catalog:
         return {**found, "shards": shards} if self.cluster else found
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what is served, with what is on disk of it."""
+        """Return the served corpora, with the state of their files on disk."""
         return [self._opened.describe(corpus) for corpus in self._settings.corpora]
 
     def count_caches(self) -> None:
-        """Bring the counts of the caches up to date."""
+        """Update the metrics of the caches."""
         self._opened.count_caches(self._metrics)
 
     def stop(self) -> None:
-        """End the threads that search, and what is being opened in place of what they search."""
+        """End the threads that search, and give up a reload in progress."""
         for batcher in set(self._batchers.values()):
             batcher.stop()
         if self.cluster is not None:

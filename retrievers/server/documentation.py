@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page for people; it loads nothing from elsewhere and needs no JavaScript."""
+"""The OpenAPI document as a readable page; self-contained, without JavaScript."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BOUNDS = {
 
 
 def documentation(document: Schema) -> str:
-    """Return an OpenAPI document of FastAPI's as HTML: what each path takes and answers."""
+    """Return an OpenAPI document of FastAPI as HTML, with the request and the responses of each path."""
     schemas = document.get("components", {}).get("schemas", {})
     parts = [
         part
@@ -61,7 +61,7 @@ def _table(rows: Iterator[tuple[str, str, str]]) -> str:
 
 
 def _kind(schema: Schema, schemas: Schema) -> str:
-    """Return which values a schema allows, in a line."""
+    """Return the values that a schema allows, in a line."""
     if "$ref" in schema:
         return _kind(schemas[schema["$ref"].rpartition("/")[2]], schemas)
     if "anyOf" in schema:

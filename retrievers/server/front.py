@@ -1,4 +1,4 @@
-"""The ASGI application around FastAPI's: checks keys, refuses searches when all is full, logs and counts every request."""
+"""The ASGI application around FastAPI's: checks keys, refuses searches when queues are full, logs and counts every request."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ CLIENT_GONE = 499  # as nginx logs it
 JSON = "application/json"
 HEALTH = "/health"
 ALIVE = b'{"alive":true}'
-OPEN_PATHS = (HEALTH, "/ready", "/", "/docs", "/openapi.json")  # need no key, nor do ...
+OPEN_PATHS = (HEALTH, "/ready", "/", "/docs", "/openapi.json")  # need no key; neither do ...
 OPEN_PREFIXES = ("/page/",)  # ... the page's own files: none of them holds data
 
 
 class _Watched:
-    """Sends the messages of an application, and notes what they say."""
+    """Forwards the messages of an application, and records their status and size."""
 
     def __init__(self, send: Send, *, closes: bool) -> None:
         self._send, self._closes = send, closes
@@ -58,8 +58,8 @@ class Front:
         InputError: the API key is empty.
 
     Attributes:
-        is_ending: makes every answer the last one of its connection.
-        pages: all paths; None until FastAPI is imported, which takes longer than a probe of /health waits.
+        is_ending: closes every connection after its next answer.
+        pages: all paths; None until FastAPI is imported, which takes longer than a /health probe waits.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, log: AccessLog, catalog: Catalog) -> None:
@@ -74,7 +74,7 @@ class Front:
         watched = _Watched(send, closes=self.is_ending)
         try:
             await self._answer(scope, receive, watched)
-        except asyncio.CancelledError:  # the server ends, and has waited for this as long as it waits
+        except asyncio.CancelledError:  # the server ends, and its grace period for this request is over
             if not watched.status:
                 await refusal(NotReady("the server ends"))(scope, receive, watched)
         finally:
@@ -91,7 +91,7 @@ class Front:
             await self.pages({**scope, "method": "GET"} if scope["method"] == "HEAD" else scope, receive, send)
 
     def _at_once(self, path: str, scope: Message) -> Response | None:
-        """Return the answer to a request that needs no further look; None for others."""
+        """Return the answer to a request that is answered without the application; None for others."""
         is_open = path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
         if self._key is not None and not is_open and not self._key.is_in(scope["headers"]):
             return refusal(self._key.missing())
@@ -104,7 +104,7 @@ class Front:
 
 
 def refusal(error: Exception) -> Response:
-    """Return the answer to a request that failed."""
+    """Return the response to a failed request."""
     headers = {}
     if isinstance(error, ServiceError) and error.retry_after is not None:
         headers["retry-after"] = f"{error.retry_after:g}"

@@ -1,4 +1,4 @@
-"""Bounds on what one request, and all waiting ones, may ask for."""
+"""Bounds on one request, and on all waiting ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Limits:
         k: passages in a ranking.
         depth: candidates of a query.
         hits: queries of a request times the larger of ``k`` and ``depth``: 12 bytes of memory each, for each retriever.
-        found: ways in which a request's passages can be found: queries times ``k`` times retrievers; some hundred bytes of memory each.
+        found: provenance entries of a request: queries times ``k`` times retrievers; some hundred bytes of memory each.
         pairs: of query and passage that a cross-encoder reads for a request.
         ids: passages fetched by id in a request.
-        waiting: queries that may wait when another request comes in, which is refused beyond.
-        requests: the same of requests, with those under way.
-        joined: queries that are searched at once, if they came in several requests.
+        waiting: queries in the queue; beyond that, new requests are refused.
+        requests: requests in the queue or running.
+        joined: queries in a batch of several requests.
         deadline_s: until a request must be answered; a request may ask for less.
-        linger_s: for which new connections are still taken when the server is to end, while others learn of it.
+        linger_s: grace period at shutdown in which new connections are still accepted, while clients learn of it.
     """
 
     body_bytes: int = 16 << 20
@@ -47,10 +47,10 @@ class Limits:
 
 
 def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchOptions, n_retrievers: int) -> None:
-    """Check that a search's size is known to be borne before it is begun.
+    """Check that a search is within the limits before it starts.
 
     Raises:
-        InvalidRequest: it is not.
+        InvalidRequest: it exceeds one.
     """
     n_queries = sum(map(len, groups))
     if n_queries > limits.queries:
@@ -76,6 +76,6 @@ def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchO
 
 
 def _n_reranked(n_queries: int, options: SearchOptions, n_retrievers: int) -> int:
-    """Return how many candidates of a group are reranked at most."""
+    """Return the maximum number of reranked candidates of a group."""
     n_candidates = n_queries * max(options.depth, options.k) * n_retrievers
     return n_candidates if options.rerank_depth is None else min(n_candidates, max(options.k, options.rerank_depth))

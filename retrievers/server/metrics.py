@@ -1,7 +1,7 @@
-"""Counts and times of a server, for Prometheus.
+"""Metrics of a server, for Prometheus.
 
-Several processes of a server count into files of one folder, which whoever is asked adds up: prometheus_client's multiprocess mode. It is
-chosen by an environment variable when that library is imported, which ``workers`` sets before.
+Several processes of a server count into files of one folder, and any of them adds these up: prometheus_client's multiprocess mode. It is
+enabled by an environment variable when that library is imported, which ``workers`` sets before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """Everything that is counted."""
+    """All metrics."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
@@ -48,15 +48,15 @@ class Metrics:
         self.shard_bytes = _gauge("idx_shard_resident_bytes", "Memory of a shard's largest replica.", _SHARD, own)
 
     def text(self) -> bytes:
-        """Return all numbers for Prometheus."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._total())
 
     def n_ready(self) -> int:
-        """Return how many processes have opened everything."""
+        """Return the number of processes that have opened everything."""
         return int(self._total().get_sample_value("idx_ready_processes") or 0)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request, under one of few names whatever path is asked for."""
+        """Count an answered request, under one of a few names whatever its path."""
         if path not in PATHS:
             is_passages = path.startswith("/v1/corpora/") and path.endswith("/passages")
             path = "/v1/corpora/{corpus}/passages" if is_passages else "other"
@@ -64,7 +64,7 @@ class Metrics:
         self.request_seconds.labels(path).observe(seconds)
 
     def _total(self) -> CollectorRegistry:
-        """Return the numbers of all processes."""
+        """Return the sum over all processes."""
         folder = os.environ.get(FOLDER)
         if folder is None:
             return self._registry
@@ -74,7 +74,7 @@ class Metrics:
 
 
 class _AllProcesses(MultiProcessCollector):
-    """The numbers of all processes."""
+    """Sum of the metrics of all processes."""
 
     def collect(self) -> Iterable[Metric]:
         """Read the files of all processes."""
@@ -90,5 +90,5 @@ def _histogram(name: str, about: str, labels: tuple[str, ...], registry: Collect
 
 
 def _gauge(name: str, about: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Gauge:
-    """Return a gauge that is added up over the processes that live."""
+    """Return a gauge that is summed over the live processes."""
     return Gauge(name, about, labels, registry=registry, multiprocess_mode="livesum")

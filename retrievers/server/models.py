@@ -25,7 +25,7 @@ Checked = TypeVar("Checked", bound=BaseModel)
 
 
 class Asked(BaseModel):
-    """A search but for its options; these are added by ``search_model``."""
+    """A search without its options; ``search_model`` adds these."""
 
     model_config = ConfigDict(strict=True, extra="forbid", title="Search")
 
@@ -65,7 +65,7 @@ class Highlights(BaseModel):
 
 
 class FoundPassage(BaseModel):
-    """A passage in a ranking; with "highlight" also which of its words the queries have."""
+    """A passage in a ranking; with "highlight" also its words that match the queries."""
 
     id: str
     title: str
@@ -85,14 +85,14 @@ class LostRows(BaseModel):
 
 
 class Rankings(BaseModel):
-    """One ranking for each query or group, in their order; with "partial" also which rows were not searched."""
+    """One ranking for each query or group, in their order; with "partial" also the rows that were not searched."""
 
     rankings: list[list[FoundPassage]]
     not_searched: list[LostRows] | None = None
 
 
 class Document(BaseModel):
-    """A passage as Search-R1 has it: the title in quotes on the first line of the contents."""
+    """A passage in Search-R1's format: the title in quotes on the first line of the contents."""
 
     id: str
     contents: str
@@ -161,10 +161,10 @@ def retrieval_model(settings: Settings) -> type[Retrieval]:
 
 
 def checked(model: type[Checked], body: bytes) -> Checked:
-    """Return what a body holds.
+    """Validate and return a body.
 
     Raises:
-        InvalidRequest: it is no JSON, or a field is wrong.
+        InvalidRequest: it is not JSON, or a field is wrong.
     """
     try:
         return model.model_validate_json(body)

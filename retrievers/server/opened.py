@@ -1,6 +1,6 @@
-"""Stores, retrievers and searchers that are open, and their files as they were then.
+"""Open stores, retrievers and searchers, and their files as they were when opened.
 
-Files that were replaced on disk go on being served as they were, because they stay mapped until the process ends.
+Files that are replaced on disk continue to be served in their old version, because they stay mapped until the process ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WARM_UP_CHARACTERS = 100
 
 
 def identity_of(path: Path) -> Identity:
-    """Return what tells the artefact at a path from all others that are ever there; None if there is none."""
+    """Return the identity of the artefact at a path, distinct from any other ever there; None if there is none."""
     try:
         stat = os.stat(path / MANIFEST)
     except OSError:
@@ -54,13 +54,13 @@ class FirstOpened:
         self._found = RawArray("q", len(names))
 
     def check(self, name: Name, identity: Identity) -> None:
-        """Take note of an artefact that is about to be opened for the first time.
+        """Record an artefact that is about to be opened for the first time.
 
         Raises:
-            ArtifactMismatch: it is another one than was opened before.
+            ArtifactMismatch: another process has opened a different one.
         """
         if identity is None:
-            return  # to open it says why
+            return  # opening it raises the error
         place, found = self._places[name], hash(identity)
         if self._found[place] == 0:
             self._found[place] = found
@@ -72,14 +72,14 @@ class FirstOpened:
 
 
 class Part(NamedTuple):
-    """A store or an index as it was when it was opened; its files stay mapped, whatever comes to lie at its path."""
+    """A store or an index as it was when opened; its files stay mapped even if they are replaced on disk."""
 
     path: Path
     manifest: Manifest
     identity: Identity
 
     def describe(self) -> dict[str, Any]:
-        """Return what it is, and whether something else is at its place now."""
+        """Return its description, and whether it has been replaced on disk."""
         return {
             "rows": self.manifest.count("rows"),
             "bytes": self.manifest.n_bytes,
@@ -104,12 +104,12 @@ class Opened:
     def __init__(self, settings: Settings, first: FirstOpened, open_retriever: OpenRetriever | None) -> None:
         self._offers, self._first = settings.offers, first
         self._parts: dict[Name, Part] = {}
-        self._counted: dict[Name, tuple[int, int]] = {}  # of a cache, hits and misses that the metrics have
+        self._counted: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics already include
         self.corpora = OpenCorpora(device=settings.device, cache_bytes=settings.cache_bytes, open_one=open_retriever, before=self._note)
         self.searchers: dict[Name, Searcher] = {}
 
     def open(self, reranker: Reranker | None) -> None:
-        """Open one searcher after the other, and search once with each, so that whatever a first search has to load or compile is there."""
+        """Open the searchers one after the other, and search once with each, so that everything is loaded and compiled."""
         for corpus, retriever in self._offers:
             searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever), reranker)
             query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
@@ -117,7 +117,7 @@ class Opened:
             self.searchers[corpus, retriever] = searcher
 
     def describe(self, corpus: str) -> dict[str, Any]:
-        """Return what is open of a corpus, with what is on disk of it."""
+        """Return the open parts of a corpus, with the state of their files on disk."""
         parts = {name: part.describe() for (of, name), part in list(self._parts.items()) if of == corpus}
         store, retrievers = self.corpora.stores.get(corpus), self.corpora.retrievers
         parameters = {name: dict(retrievers[corpus, name].parameters) if (corpus, name) in retrievers else {} for name in parts}
@@ -134,7 +134,7 @@ class Opened:
         }
 
     def count_caches(self, metrics: Metrics) -> None:
-        """Bring the counts of the caches up to date."""
+        """Update the metrics of the caches."""
         for name, cache in list(self.corpora.caches.items()):
             hits, misses = self._counted.get(name, (0, 0))
             self._counted[name] = n_hits, n_misses = cache.n_hits, cache.n_misses
@@ -142,7 +142,7 @@ class Opened:
             metrics.cache_misses.labels(*name).inc(n_misses - misses)
 
     def _note(self, corpus: str, index: str | None) -> None:
-        """Take note of what is about to be opened: what comes to lie there later is a replacement."""
+        """Record an artefact about to be opened; a later one at its path is a replacement."""
         from wikidx.indexer.catalog import index_manifest, index_path
 
         path = store_path(corpus) if index is None else index_path(corpus, index)

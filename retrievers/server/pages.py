@@ -1,4 +1,4 @@
-"""FastAPI's application: searches, what is served, passages by id, health, metrics, the documentation and the search page."""
+"""FastAPI's application: searches, corpora, passages by id, health, metrics, the documentation and the search page."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PAGE = Path(__file__).parent / "page"  # its index.html is "/", its other files 
 
 
 class Pages:
-    """All paths: searches, which go past FastAPI, whose layers take longer than many a search, and what FastAPI answers.
+    """All paths: searches bypass FastAPI, whose layers take longer than many searches; FastAPI answers the rest.
 
     Args:
         settings: of the server.
-        catalog: what is served.
-        metrics: what is counted.
+        catalog: all corpora and retrievers.
+        metrics: the server's metrics.
     """
 
     def __init__(self, settings: Settings, catalog: Catalog, metrics: Metrics) -> None:
@@ -70,16 +70,16 @@ class Pages:
 
 
 def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
-    """Add how the server is."""
+    """Add the state of the server."""
 
     @api.get("/health", tags=["state"])
     async def health() -> dict[str, bool]:
-        """Say that the process is alive."""
+        """Confirm that the process is alive."""
         return {"alive": True}
 
     @api.get("/ready", tags=["state"], responses={503: {"description": "Not everything is open yet."}})
     async def ready(response: Response) -> dict[str, Any]:
-        """Say what is open; 200 once everything is, in every process."""
+        """Return the readiness; 200 once everything is open, in every process."""
         found = catalog.readiness()
         if not found["ready"]:
             response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
@@ -88,17 +88,17 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
 
     @api.get("/metrics", tags=["state"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def measurements() -> Response:
-        """Return counts and times for Prometheus, of all processes together."""
+        """Return metrics for Prometheus, of all processes together."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
-    """Add what is served."""
+    """Add the served corpora and their passages."""
     limits = settings.limits
 
     @api.get("/v1/indexes", tags=["search"])
     def indexes() -> dict[str, Any]:
-        """Return what is served; "replaced": other files are on disk now, and will be served after a restart."""
+        """Return the served corpora and indexes; "replaced": other files are on disk now, and will be served after a restart."""
         return {
             "corpora": catalog.describe(),
             "rules": RULES,
@@ -120,7 +120,7 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
 
 
 def _add_searches(api: FastAPI, settings: Settings, searching: Searching) -> None:
-    """Add the searches to the documentation, and to what says that a path takes other methods."""
+    """Add the searches to the documentation, and to the refusal of other methods on their paths."""
     for path, endpoint, asked, answer in (
         (SEARCH, searching.search, search_model(settings), Rankings),
         (RETRIEVE, searching.retrieve, retrieval_model(settings), Retrieved),
@@ -138,7 +138,7 @@ def _add_files(api: FastAPI) -> None:
 
 
 def _answer_errors(api: FastAPI) -> None:
-    """Answer whatever goes wrong as ``{error, error_type}``."""
+    """Answer every error as ``{error, error_type}``."""
 
     @api.exception_handler(IdxError)
     @api.exception_handler(Exception)  # which uvicorn logs

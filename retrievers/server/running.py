@@ -1,4 +1,4 @@
-"""One process that serves: uvicorn with an end that loses no request."""
+"""One process of the server: uvicorn with a shutdown that loses no request."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
 
-_LAST_S = 1.0  # in which there must be a moment without a new connection
-_LAST_WORD_S = 0.1  # for a connection that was taken last to send its request
+_LAST_S = 1.0  # limit on waiting for a moment without a new connection
+_LAST_WORD_S = 0.1  # for the last accepted connection to send its request
 _KEEP_ALIVE_S = 75
-_GC_THRESHOLDS = (20_000, 20, 50)  # rankings are no cycles: to look for some after every 700 new objects is in vain
-_SWITCH_S = 5e-5  # a thread that comes back from a kernel waits that long for the interpreter, not 5 ms: a quarter more requests a second
+_GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no cycles: looking for some after every 700 new objects is wasted
+_SWITCH_S = 5e-5  # a thread that returns from a kernel waits that long for the interpreter, not 5 ms: a quarter more requests a second
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which ends on SIGTERM or SIGINT without losing what it was asked.
+    """uvicorn's server, which ends on SIGTERM or SIGINT without losing a request.
 
-    First every answer says that its connection ends, while new ones are still taken; then nothing new is taken, not even from the kernel's
-    queue; then what has been asked is answered.
+    First every answer closes its connection, while new ones are still accepted; then no connection is accepted, not even from the kernel's
+    queue; then the remaining requests are answered.
     """
 
     def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog) -> None:
@@ -49,7 +49,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End on a signal, and return as if there had been none; signals are for the main thread only."""
+        """End on a signal, and return normally; signals are for the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -63,28 +63,28 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Do what is done ten times a second; return whether to end."""
+        """Do periodic work, ten times a second; return whether to end."""
         self._catalog.count_caches()
         self._log.flush()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End; see above."""
+        """End; see the class."""
         self._front.is_ending = True
         await asyncio.sleep(0 if self.force_exit else self._linger_s)
         copies = [listening.dup() for listening in sockets or []]
         for server in self.servers:
             server.close()
-        await asyncio.sleep(0)  # uvloop lets go of the socket in its next round
+        await asyncio.sleep(0)  # uvloop releases the socket in its next iteration
         for listening in sockets or []:
             listening.close()
-        for listening in copies:  # now the last ones of this process
+        for listening in copies:  # now this process's last references
             await self._take_last(listening)
         await asyncio.sleep(_LAST_WORD_S)
         await super().shutdown(sockets)
 
     async def _take_last(self, listening: socket.socket) -> None:
-        """Take the connections that the kernel has accepted already."""
+        """Accept the connections that are already in the kernel's queue."""
         loop, config = asyncio.get_running_loop(), self.config
 
         def protocol() -> asyncio.Protocol:
@@ -98,7 +98,7 @@ class _Server(uvicorn.Server):
 
 
 def reload_behind(catalog: Catalog) -> threading.Thread:
-    """Serve what is built now, without stopping meanwhile; return the thread that sees to it."""
+    """Reload the current indexes in the background; return the thread."""
 
     def reload() -> None:
         try:
@@ -106,7 +106,7 @@ def reload_behind(catalog: Catalog) -> threading.Thread:
             _LOG.info("what is built now is served")
         except IdxError as error:
             _LOG.error("what was served goes on being served: %s", error)
-        except Exception:  # which nobody else would tell
+        except Exception:  # logged here, because no caller receives it
             _LOG.exception("what was served goes on being served")
 
     thread = threading.Thread(target=reload, name="reloading", daemon=True)
@@ -141,10 +141,10 @@ class Service:
         self._catalog: Catalog | None = None
 
     def run(self) -> None:
-        """Serve until told to end. In the main thread the process is the server's: it ends by SIGTERM or SIGINT, and is tuned for it.
+        """Serve until told to end. In the main thread it handles SIGTERM and SIGINT, and tunes the process for serving.
 
         Raises:
-            IdxError: something cannot be opened; it ends then, too.
+            IdxError: something cannot be opened; the service ends then, too.
         """
         self._has_process = threading.current_thread() is threading.main_thread()
         if self._has_process:
@@ -152,13 +152,13 @@ class Service:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve())
         if not self._opening.done() and self._has_process:
-            logging.shutdown()  # to wait until a large index is open is pointless, and to end around a thread that opens one is not safe
+            logging.shutdown()  # waiting until a large index is open is pointless, and exiting while a thread opens one is not safe
             sys.stdout.flush()
             os._exit(0)
         self._opening.result()
 
     def reload(self) -> None:
-        """Serve what is built now; see ``Catalog.reload``. May be called from another thread once it serves."""
+        """Reload the current indexes; see ``Catalog.reload``. May be called from another thread once it serves."""
         if self._catalog is not None:
             self._catalog.reload()
 
@@ -180,7 +180,7 @@ class Service:
             catalog.stop()
 
     def _open(self, catalog: Catalog, front: Front, server: _Server) -> None:
-        """Open what is served; runs in a thread of its own."""
+        """Open all corpora and retrievers; runs in a thread of its own."""
         try:
             from .pages import Pages  # FastAPI
 
@@ -188,7 +188,7 @@ class Service:
             catalog.open()
             if self._has_process:
                 gc.collect()
-                gc.freeze()  # what has been loaded stays: a full collection, during which nothing is answered, need not look at it
+                gc.freeze()  # loaded objects stay: a full collection, which blocks all answers, need not scan them
                 gc.set_threshold(*_GC_THRESHOLDS)
             self._opening.set_result(None)
         except Exception as error:  # ``run`` raises it

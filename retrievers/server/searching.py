@@ -1,4 +1,4 @@
-"""``/v1/search`` and ``/retrieve``: from a body to rankings and back."""
+"""``/v1/search`` and ``/retrieve``: from request bodies to rankings and responses."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .limits import check_size
 from .models import Asked, checked, retrieval_model, search_model
 from .settings import Settings
 
-_PATIENCE_S = 0.1  # before it is looked whether the client has gone, which costs more than most searches wait
-_PIECE_BYTES = 256 << 10  # answers up to this size are sent whole, longer ones in pieces of it
-_PIECE_WAYS = 2_000  # in which passages were found, that are encoded at once
+_PATIENCE_S = 0.1  # before the first check for a disconnect, which takes longer than most searches wait
+_PIECE_BYTES = 256 << 10  # answers up to this size are sent whole, longer ones in pieces of this size
+_PIECE_WAYS = 2_000  # provenance entries that are encoded at once
 _ANYWHERE = Asked(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
 
 
@@ -38,7 +38,7 @@ class Searching:
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
-        self._is_lexical = settings.retrievers[0] in INDEXES  # which is exact: its k best are the same at any depth
+        self._is_lexical = settings.retrievers[0] in INDEXES  # lexical search is exact: its k best are the same at any depth
         self._catalog = catalog
         self._search_model = search_model(settings)
         self._retrieval_model = retrieval_model(settings)
@@ -55,7 +55,7 @@ class Searching:
         return await _response(request, pieces, in_thread=asked.highlight)
 
     async def retrieve(self, request: Request) -> Response:
-        """Search as Search-R1's server does, in the first corpus by the first retriever."""
+        """Search with Search-R1's protocol, in the first corpus by the first retriever."""
         asked = checked(self._retrieval_model, await _body(request, self._limits.body_bytes))
         k = asked.topk or self._topk
         options = SearchOptions(k=k, depth=k) if self._is_lexical else SearchOptions(k=k)
@@ -81,12 +81,12 @@ async def _body(request: Request, max_bytes: int) -> bytes:
 
     Raises:
         InvalidRequest: it is too long.
-        ClientDisconnect: it was not sent to its end.
+        ClientDisconnect: the client disconnected before its end.
     """
     parts, n_bytes = list[bytes](), 0
     async for part in request.stream():
         n_bytes += len(part)
-        if n_bytes <= max_bytes:  # what is too long is read and forgotten: who sends does not listen yet
+        if n_bytes <= max_bytes:  # an oversized body is read and discarded: the client does not listen before it has sent all
             parts.append(part)
     if n_bytes > max_bytes:
         raise InvalidRequest(f"the body has {n_bytes:,} bytes, {max_bytes:,} are allowed", status=413)
@@ -107,11 +107,11 @@ def _options(asked: Asked) -> SearchOptions:
 
 
 async def _answer(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> list[Ranking]:
-    """Wait for rankings as long as they are of use; after that they are not searched for, unless that has begun.
+    """Wait for rankings until the deadline or a disconnect; a search that has not started by then is cancelled.
 
     Raises:
-        ClientDisconnect: nobody waits for them any more.
-        DeadlineExceeded: they are not there in time.
+        ClientDisconnect: the client is gone.
+        DeadlineExceeded: the deadline passed.
     """
     try:
         await asyncio.wait({answer}, timeout=min(timeout_s, _PATIENCE_S))
@@ -125,8 +125,8 @@ async def _answer(request: Request, answer: asyncio.Future[list[Ranking]], timeo
 
 
 async def _wait_with_client(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> None:
-    """Wait as long as the client is there, too; it raises ``ClientDisconnect`` when that has gone."""
-    gone = asyncio.ensure_future(request.receive())  # the body was read: what comes now is that the client has gone
+    """Wait while the client is connected; raises ``ClientDisconnect`` when it disconnects."""
+    gone = asyncio.ensure_future(request.receive())  # the body was read: the next message is the disconnect
     waits: set[asyncio.Future[Any]] = {answer, gone}
     await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     if gone.done() and not answer.done():
@@ -135,30 +135,30 @@ async def _wait_with_client(request: Request, answer: asyncio.Future[list[Rankin
 
 
 async def _response(request: Request, pieces: Iterator[bytes], *, in_thread: bool = False) -> Response:
-    """Return pieces of JSON as one answer; only as much of a long one is in memory as is being sent.
+    """Return pieces of JSON as one response; a long one is streamed, with one piece at a time in memory.
 
     Args:
-        request: what is answered.
-        pieces: each is made when it is asked for.
-        in_thread: that takes long: other requests are answered meanwhile.
+        request: the request.
+        pieces: encoded lazily.
+        in_thread: encode in a thread because it takes long; other requests are answered meanwhile.
     """
     first_two = islice(pieces, 2)
     begun = await run_in_threadpool(list, first_two) if in_thread else list(first_two)
-    if len(begun) == 1 or request.scope["http_version"] == "1.0":  # which has no pieces
+    if len(begun) == 1 or request.scope["http_version"] == "1.0":  # HTTP/1.0 has no chunked encoding
         return Response(b"".join(chain(begun, pieces)), media_type=JSON)
     rest = chain(begun, pieces)
     return StreamingResponse(rest if in_thread else _in_turns(rest), media_type=JSON)  # starlette iterates in a thread, too
 
 
 async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces, each made when the one before is on its way; other requests have their turn in between."""
+    """Yield pieces, each encoded when the previous one has been sent; other requests are served in between."""
     for piece in pieces:
         yield piece
         await asyncio.sleep(0)
 
 
 def pieces_of(head: bytes, rankings: Sequence[Ranking], encode: Callable[[Ranking], bytes]) -> Iterator[bytes]:
-    """Yield an object of rankings in pieces of about ``_PIECE_BYTES``; each is made when it is asked for."""
+    """Yield a JSON object of rankings in pieces of about ``_PIECE_BYTES``, encoded lazily."""
     parts, n_bytes = [head, b"["], 0
     for number, ranking in enumerate(rankings):
         parts.append(b",[" if number else b"[")
@@ -173,7 +173,7 @@ def pieces_of(head: bytes, rankings: Sequence[Ranking], encode: Callable[[Rankin
 
 
 def _slices(ranking: Ranking) -> Iterator[Ranking]:
-    """Yield a ranking in parts that are quickly encoded: whole, unless its passages were found in very many ways."""
+    """Yield a ranking in parts that are fast to encode: whole, unless its passages have very many provenance entries."""
     most_ways = max((len(hit.found) for hit in ranking), default=1)
     size = max(1, _PIECE_WAYS // max(1, most_ways))
     for start in range(0, len(ranking), size):

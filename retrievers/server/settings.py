@@ -14,25 +14,25 @@ from wikidx.corpora.errors import InputError
 from .api_key import ApiKey
 from .limits import Limits
 
-_PATIENCE_S = 3.0  # with a port that is taken: a server that was killed a moment ago may have processes that still end
+_PATIENCE_S = 3.0  # wait for a port in use: processes of a server killed a moment ago may still be ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A server.
+    """Settings of a server.
 
     Attributes:
-        corpora: the names of the corpora; what names none is answered from the first.
-        retrievers: for each corpus the same: an index's name, or several joined with "+"; the first is the default.
-        device: where encoders and the reranker run, and indexes over vectors are searched; see ``indexer.machine.devices.check_devices``.
+        corpora: the names of the corpora; the first is the default.
+        retrievers: the same for each corpus: an index's name, or several joined with "+"; the first is the default.
+        device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
         reranker: a cross-encoder for all searches that ask for one; see ``opening.open_reranker``.
-        cache_bytes: memory of each first stage for what it found lately, in each process; 0: nothing is remembered.
+        cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.
         host: the address to listen on.
-        port: the port; 0 takes a free one.
-        api_key: what a request must bring; None: nothing.
-        topk: passages that ``/retrieve`` returns if it is not told.
+        port: the port; 0 selects a free one.
+        api_key: required of requests; None: none.
+        topk: default number of passages of ``/retrieve``.
         workers: processes.
-        access_log: whether every request is a line of JSON on standard output.
+        access_log: log every request as a line of JSON on standard output.
         limits: see ``Limits``.
     """
 
@@ -50,7 +50,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Raise ``InputError`` if the API key cannot be one."""
+        """Raise ``InputError`` if the API key is invalid."""
         if self.api_key is not None:
             ApiKey(self.api_key)
 
@@ -61,10 +61,10 @@ class Settings:
 
 
 def listen(settings: Settings, *, insecure: bool = False) -> socket.socket:
-    """Return a socket that listens where the settings say; waits a little for a port that is taken.
+    """Return a listening socket for the settings; waits a little for a port in use.
 
     Raises:
-        InputError: the address is no address of this machine or is taken, or others could reach it without a key.
+        InputError: the address is not of this machine or is in use, or other machines could reach it without a key.
     """
     address = f"{settings.host}:{settings.port}"
     try:
@@ -99,6 +99,6 @@ def _listening(family: socket.AddressFamily, where: tuple[Any, ...]) -> socket.s
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return where a socket listens, as people type it."""
+    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""Several processes that serve on one socket. The one that starts them holds nothing but the socket and the memory of their counts."""
+"""Several processes that serve on one socket. Their parent holds only the socket and the folder of their metrics."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .opened import FirstOpened
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
-_PAUSE_S = 1.0  # before a process that ended is replaced
+_PAUSE_S = 1.0  # before a process that exited is replaced
 _CANNOT_OPEN = 2  # exit status
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
-    """Serve on a listening socket until told to end by SIGTERM or SIGINT; called in the main thread.
+    """Serve on a listening socket until SIGTERM or SIGINT; called in the main thread.
 
     Raises:
         IdxError: something cannot be opened.
@@ -44,15 +44,15 @@ def serve(settings: Settings, listening: socket.socket) -> None:
 
 def _run(settings: Settings, listening: socket.socket, first: FirstOpened) -> None:
     from .metrics import Metrics
-    from .running import Service  # FastAPI: not in a process that only starts others
+    from .running import Service  # imports FastAPI, which the parent process does not need
 
     Service(settings, listening, Metrics(), first=first).run()
 
 
 class _Workers:
-    """Forks, before anything heavy is loaded, and replaces processes that end by themselves.
+    """Forks before anything heavy is loaded, and replaces processes that exit by themselves.
 
-    A process that cannot open what is served ends them all at the start; later, when the files may be gone or be others, only itself.
+    A process that cannot open its corpora ends all of them at start-up; later, when files may have been removed or replaced, only itself.
     """
 
     def __init__(self, settings: Settings, listening: socket.socket, metrics_folder: str) -> None:
@@ -65,7 +65,7 @@ class _Workers:
         self._is_ending = False
 
     def run(self) -> None:
-        """Start the processes, and wait until they have ended."""
+        """Start the processes, and wait until they have exited."""
         before = {number: signal.signal(number, self._end) for number in _SIGNALS}
         try:
             for number in range(self._settings.workers):
@@ -83,7 +83,7 @@ class _Workers:
 
     def _start(self, number: int) -> None:
         process = self._context.Process(target=self._serve, args=(number,), name=f"server {number}")
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # one that comes now is for the process when it can take it
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # a signal now is delivered to the process once it can handle it
         try:
             process.start()
         finally:
@@ -91,7 +91,7 @@ class _Workers:
         self._processes[number] = process
 
     def _replace(self, number: int, process: ForkProcess) -> None:
-        """Take note of a process that has ended; unless all are to end, start another one."""
+        """Record a process that has exited, and start another one unless all are ending."""
         from prometheus_client.multiprocess import mark_process_dead
 
         del self._processes[number]
@@ -110,16 +110,16 @@ class _Workers:
             _LOG.error("no other process is started, and %d go on: %s", len(self._processes), self._failures.get())
 
     def _end(self, number: int | None = None, frame: FrameType | None = None) -> None:
-        """Tell all processes to end; nothing more is taken by this one's copy of the socket."""
+        """Tell all processes to end, and close this process's copy of the socket."""
         self._is_ending = True
         self._listening.close()
         for process in self._processes.values():
             process.terminate()
 
     def _serve(self, number: int) -> None:
-        """Be one of the processes."""
+        """Run one of the processes."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which then ends it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which then ends this process
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
