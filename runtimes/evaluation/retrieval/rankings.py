@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from ir_measures.measures import Measure
 
 _MEASURE = re.compile(r"(Success|R|P|RR|AP|nDCG)@[1-9][0-9]{0,5}|RR|AP|nDCG|Rprec")
+_BY_OTHER_NAMES = {name.lower(): name for name in ("Success", "R", "P", "RR", "AP", "nDCG", "Rprec")} | {
+    "map": "AP",
+    "mrr": "RR",
+    "recall": "R",
+    "precision": "P",
+    "hit": "Success",
+}
 _RR_CUT = "RR@"
 
 
@@ -31,7 +38,10 @@ def check_measures(names: Sequence[str]) -> None:
     """Raise ``InputError`` for a measure that trec_eval does not have."""
     for name in names:
         if not _MEASURE.fullmatch(name):
-            raise InputError(f"there is no measure '{name:.40}': name it like Success@5, R@20, P@5, RR, RR@10, AP, nDCG@10 or Rprec")
+            other, at, cut = name.partition("@")
+            meant = _BY_OTHER_NAMES.get(other.lower(), "") + at + cut
+            hint = f"did you mean {meant!r}? " if _MEASURE.fullmatch(meant) else ""
+            raise InputError(f"there is no measure '{name:.40}': {hint}name it like Success@5, R@20, P@5, RR, RR@10, AP, nDCG@10 or Rprec")
 
 
 def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequence[str]) -> dict[str, FloatArray]:

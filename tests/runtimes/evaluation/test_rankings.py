@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -77,3 +78,13 @@ def test_hits_among_the_first_k() -> None:
     hits = [np.array([False, True, True]), np.array([], dtype=bool), np.array([True])]
     assert hit_values(hits, 1).tolist() == [0, 0, 1]
     assert hit_values(hits, 2).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("map", "did you mean 'AP'? name"), ("MRR@10", "did you mean 'RR@10'? name"), ("ndcg@5", "did you mean 'nDCG@5'? name")]
+    + [("recall", "'recall': name"), ("bpref", "'bpref': name")],
+)
+def test_an_unknown_measure_is_told_its_name_here(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=re.escape(hint)):
+        check_measures([name])
