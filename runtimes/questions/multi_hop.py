@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from .fields import id_from, identifier, once, text_from, text_of, texts_of
 from .records import Record, read_records
 
 ALIASES = "id_aliases.json"  # beside the questions in the authors' zip; JSON Lines whatever its name
+
+logger = logging.getLogger(__name__)
 
 _YES_NO = {True: "yes", False: "no"}
 
@@ -78,12 +81,16 @@ def with_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
 
 
 def _aliases(file: Path, wanted: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    ids = frozenset(wanted)
+    ids, n_nameless = frozenset(wanted), 0
     for row in read_records(file):
         if not isinstance(row.value, dict) or "Q_id" not in row.value:
             raise InputError(f"{row.where}: {row.value!r:.40} has no 'Q_id': put the authors' table there, or take the file away")
-        if (answer := id_from(row, row.value["Q_id"])) in ids:
+        if row.value["Q_id"] == "":  # the authors' table has one such row
+            n_nameless += 1
+        elif (answer := id_from(row, row.value["Q_id"])) in ids:
             yield answer, (*texts_of(row, "aliases"), *texts_of(row, "demonyms"))
+    if n_nameless:
+        logger.warning("%s: %s rows whose 'Q_id' is empty are left out", file, f"{n_nameless:,}")
 
 
 def _renamed(question: Question, aliases: Sequence[str]) -> Question:

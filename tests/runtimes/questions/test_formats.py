@@ -80,18 +80,19 @@ def test_an_unknown_format(tmp_path: Path) -> None:
         read_questions(written(tmp_path, MADE[0].content), "flashrg")
 
 
-def test_aliases_of_2wikimultihopqa(tmp_path: Path) -> None:
+def test_aliases_of_2wikimultihopqa(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Aliases and demonyms of the answer's id, as the official evaluator takes them: of two rows the last, and the answer itself once."""
     made = next(made for made in MADE if made.format == "2wikimultihopqa")
     file = written(tmp_path, made.content, "dev.json")
     table = (
         {"Q_id": "Q79", "aliases": ["old"], "demonyms": []},
-        {"Q_id": "Q1", "aliases": ["universe"], "demonyms": []},
+        {"Q_id": "", "aliases": [], "demonyms": []},
         {"Q_id": "Q79", "aliases": ["Misr", "Egypt", "EGY"], "demonyms": ["Egyptian", "Misr"]},
     )
     written(tmp_path, lines(*table), "id_aliases.json")
     (question,) = read_questions(file)
     assert question.golden_answers == ("Egypt", "Misr", "EGY", "Egyptian")
+    assert caplog.messages == [f"{tmp_path / 'id_aliases.json'}: 1 rows whose 'Q_id' is empty are left out"]
     assert question.gold == {**made.questions[0].gold, "aliases": ["Misr", "EGY", "Egyptian"]}
     written(tmp_path, '{"Q_id": "Q79", "aliases": ["Misr"], "demonyms": "Egyptian"}\n', "id_aliases.json")
     with pytest.raises(InputError, match="id_aliases.json, line 1: the field 'demonyms' is 'Egyptian', not a list of texts"):
