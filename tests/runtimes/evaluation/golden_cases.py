@@ -26,8 +26,8 @@ class Case(NamedTuple):
 
 
 def read_cases(folder: Path, name: str) -> list[Case]:
-    lines = map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())
-    return [Case(line["case"], line["kind"], line["inputs"], line["expected"]) for line in lines]
+    with (folder / f"{name}.jsonl").open(encoding="utf-8") as lines:  # texts may hold U+2028, where str.splitlines would cut
+        return [Case(line["case"], line["kind"], line["inputs"], line["expected"]) for line in map(json.loads, lines)]
 
 
 def alias_question(name: str, inputs: Mapping[str, Any]) -> Question:

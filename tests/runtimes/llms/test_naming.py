@@ -9,6 +9,7 @@ import pytest
 from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Reply
 from wikidx.runtimes.llms.naming import Spec, choose, close_llms, open_llms, parse_spec
+from wikidx.runtimes.llms.scripted import read_script
 
 URL = "http://127.0.0.1:8000/v1"
 SAMPLED = Decoding(temperature=1.0)
@@ -86,6 +87,12 @@ def test_a_script_s_lines_are_checked(tmp_path: Path, line: str) -> None:
     file.write_text(f'{{"text": "a"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(InputError, match=r"answers\.jsonl:2 is no"):
         open_llms({"answer": parse_spec(f"scripted:{file}")})
+
+
+def test_a_script_s_answers_end_at_new_lines_only(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"text": "a\u2028b\x85c"}\n', encoding="utf-8")
+    assert read_script(file)(Generate(prompt="?")) == "a\u2028b\x85c"
 
 
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
