@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
@@ -18,6 +19,7 @@ from .layout import DICTIONARY, ROW, Database, Decompress, Frames, damage_named,
 
 _PLACE = struct.Struct("<I")
 _FRAME = struct.Struct("<II")
+_LARGEST = 1 << 40  # size; what is damaged may claim more
 
 
 def join(frames: Sequence[bytes]) -> bytes:
@@ -55,12 +57,21 @@ class Batches:
 
     def passages(self, rows: NDArray[np.int64], decompress: Decompress) -> list[Passage]:
         """Return the passages of rows that are there, in their order; raises ``ArtifactDamaged``."""
+        with damage_named(self.database.path):
+            return list(map(unpack, decompress(self._frames(rows)), rows.tolist()))
+
+    def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many bytes each of the rows has when it is decompressed; raises ``ArtifactDamaged``."""
+        with damage_named(self.database.path):
+            sizes = map(zstandard.frame_content_size, self._frames(rows))
+            return np.array([min(size, _LARGEST) for size in sizes], dtype=np.int64)
+
+    def _frames(self, rows: NDArray[np.int64]) -> Frames:
         numbers = np.searchsorted(self._first_rows, rows, side="right") - 1
         places = _PLACE.size * (rows - self._first_rows[numbers])
-        with damage_named(self.database.path):
-            frames: Frames = []
-            for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
-                value = self.values[number]
-                start, end = _FRAME.unpack_from(value, place)
-                frames.append(value[start:end])
-            return list(map(unpack, decompress(frames), rows.tolist()))
+        frames: Frames = []
+        for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
+            value = self.values[number]
+            start, end = _FRAME.unpack_from(value, place)
+            frames.append(value[start:end])
+        return frames

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ TextKeys = NDArray[np.uint64]
 NO_ROW = -1
 
 _READ_ROWS = 1024
+_READ_BYTES = 4 << 20  # whole articles, unsplit, close a batch earlier
 
 
 class PassageStore:
@@ -77,9 +79,16 @@ class PassageStore:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
         """Yield the passages of rows ``start`` to ``stop`` (default: the end) in order, with bounded memory."""
-        end = self._n_passages if stop is None else min(stop, self._n_passages)
+        return itertools.chain.from_iterable(self.read_batches(start, self._n_passages if stop is None else stop))
+
+    def read_batches(self, start: int, stop: int) -> Iterator[list[Passage]]:
+        """Yield the passages of rows ``start`` to ``stop`` in lists that are bounded by number and by size; raises as ``get_many`` does."""
+        end = min(stop, self._n_passages)
         for first in range(start, end, _READ_ROWS):
-            yield from self.get_many(range(first, min(first + _READ_ROWS, end)))
+            rows = np.arange(first, min(first + _READ_ROWS, end))
+            ends = np.cumsum(self._batches.sizes(rows))
+            for part in np.split(rows, np.flatnonzero(np.diff(ends // _READ_BYTES)) + 1):
+                yield self.get_many(part)
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
         """Return int64 rows, shape (len(ids),), of the ids; -1 for an id that the store does not have; raises as ``get_many`` does."""

@@ -16,12 +16,14 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_manifest, index_path
 from wikidx.indexer.indexes.bm25 import BM25Index, files, inversion
 from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
+from wikidx.indexer.indexes.bm25.index import KIND
+from wikidx.indexer.indexes.kinds import Size
 
 Build = Callable[..., PassageStore]
 
@@ -230,3 +232,29 @@ def test_a_flipped_bit_anywhere_is_a_typed_error_or_changes_nothing(build: Build
                 assert hits.scores.tobytes() == expected.scores.tobytes()
         path.write_bytes(content)
     assert n_errors >= 20
+
+
+def test_long_passages_are_analysed_a_few_at_a_time(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, at_once = build([Passage(str(n), "", f"word{n} " * 150_000) for n in range(12)]), []
+    add = TermNumbers.add
+
+    def counted(self: TermNumbers, texts: Sequence[str]) -> object:
+        at_once.append(sum(map(len, texts)))
+        return add(self, texts)
+
+    monkeypatch.setattr(TermNumbers, "add", counted)
+    build_index("made", "bm25", store)
+    assert max(at_once) < 6_000_000
+    assert sum(at_once) > 11_000_000
+
+
+def test_blocks_of_long_passages_are_inverted_one_after_the_other_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inversion, "available_bytes", lambda: 16 << 30)
+    monkeypatch.setattr(inversion, "n_threads", lambda: 16)
+    assert [inversion.blocks_at_once(65_536 * n_bytes) for n_bytes in (600, 5_000, 20_000, 100_000)] == [16, 16, 4, 1]
+
+
+@pytest.mark.parametrize(("n_rows", "passage_bytes"), [(65_536, 50_000), (262_144, 50_000), (1_000, 16 << 20)])
+def test_the_memory_that_long_passages_take_is_told(n_rows: int, passage_bytes: int) -> None:
+    block_bytes = min(n_rows, BLOCK_ROWS) * passage_bytes
+    assert KIND.cost(Size(n_rows, 0, passage_bytes)).memory_bytes > 1.6 * block_bytes

@@ -23,7 +23,7 @@ from wikidx.indexer.machine.threads import n_threads
 from .bounds import Terms
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .inversion import invert
+from .inversion import BYTES_PER_TEXT_BYTE, blocks_at_once, invert
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, Space, Tables, answer, score_rows
 from .similarity import denominators, idf, inverse_norms, mean_length
@@ -35,7 +35,7 @@ FORMAT_VERSION = 5
 PARAMETERS: Parameters = {"analyzer": ANALYZER, "k1": K1, "b": B}
 
 _TEXT_BYTES_PER_S = 10e6  # indexed, on two cores (2026)
-_BYTES_PER_TEXT_BYTE = 0.9
+_DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
 _POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few milliseconds, as long as it can take until other threads have started
 
@@ -217,7 +217,9 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
 def _cost(size: Size) -> Cost:
     """Return what building needs; the vocabulary is held in memory, pieces and the merged index lie on the disk beside each other."""
     n_bytes = size.n_rows * size.passage_bytes
-    return Cost(_BYTES_PER_TEXT_BYTE * n_bytes, 0.5e9 + 0.15 * n_bytes, n_bytes / _TEXT_BYTES_PER_S)
+    block_bytes = min(BLOCK_ROWS, size.n_rows) * size.passage_bytes
+    memory_bytes = 0.4e9 + 0.15 * n_bytes + (blocks_at_once(block_bytes) + 1) * BYTES_PER_TEXT_BYTE * block_bytes
+    return Cost(_DISK_BYTES_PER_TEXT_BYTE * n_bytes, memory_bytes, n_bytes / _TEXT_BYTES_PER_S)
 
 
 KIND = IndexKind(name="bm25", format_version=FORMAT_VERSION, parameters=lambda size: PARAMETERS, write=write, open=open_bm25, cost=_cost)

@@ -24,8 +24,10 @@ from wikidx.corpora.artifacts.durable import replacing
 from wikidx.corpora.errors import PiecesDamaged
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
+from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import TermNumbers, TermTable
 from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.machine.workers import ahead
 from wikidx.indexer.page_checks import save_array
@@ -34,7 +36,8 @@ from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .similarity import MAX_TF
 
-_BATCH_ROWS = 4096
+BYTES_PER_TEXT_BYTE = 1.6  # held of a block while it is inverted (20,000 articles of 20 kB)
+_TEXT_PER_STORED_BYTE = 2.2
 
 
 class Block(NamedTuple):
@@ -82,6 +85,11 @@ def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
     return dictionary
 
 
+def blocks_at_once(text_bytes: float) -> int:
+    """Return how many blocks of so much text are inverted at once: one in each thread, if half of the memory that is free holds them."""
+    return max(1, min(n_threads(), int(available_bytes() / 2 / (BYTES_PER_TEXT_BYTE * max(1, text_bytes)))))
+
+
 def n_pieces(folder: Path) -> int:
     """Return the number of finished pieces."""
     return len(list(folder.glob("*.rows.npz")))
@@ -106,9 +114,11 @@ def read_piece(folder: Path, n: int) -> Piece:
 
 def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:
     """Yield inverted blocks in order, while threads work on those that follow."""
+    n_bytes = _TEXT_PER_STORED_BYTE * (store.folder / DATABASE).stat().st_size
+    n = blocks_at_once(n_bytes * min(1, BLOCK_ROWS / max(1, len(store))))
     with (
-        ThreadPoolExecutor(n_threads()) as pool,
-        closing(ahead(lambda n: pool.submit(_block, store, n), blocks, n_threads())) as inverted,
+        ThreadPoolExecutor(n) as pool,
+        closing(ahead(lambda number: pool.submit(_block, store, number), blocks, n)) as inverted,
     ):
         yield from zip(blocks, inverted, strict=True)
 
@@ -117,8 +127,7 @@ def _block(store: PassageStore, n: int) -> Block:
     numbers = TermNumbers()
     occurrences, ends = [], []
     first, end = n * BLOCK_ROWS, min((n + 1) * BLOCK_ROWS, len(store))
-    for start in range(first, end, _BATCH_ROWS):
-        passages = store.get_many(range(start, min(start + _BATCH_ROWS, end)))
+    for passages in store.read_batches(first, end):
         terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
         occurrences.append(terms)
         ends.append(np.diff(row_ends, prepend=0))
