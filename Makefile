@@ -35,6 +35,7 @@ check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --quiet tests/test_gates.py
 
 ci-deps:  # Chromium, in which the search page is tested, and curl, which the README calls; as root, on Debian
 	{ command -v chromium && command -v curl; } || { apt-get update -qq && apt-get install --yes --quiet=2 --no-install-recommends chromium curl; }

@@ -34,6 +34,16 @@ def test_files_and_functions_are_small() -> None:
     assert not [line for file in FILES for line in too_long(file)]
 
 
+def test_docstrings_begin_with_a_noun_phrase_or_a_verb() -> None:
+    questions = re.compile(r"(What|Where|How|Which|Whether|When|Who|Whose|Why|That)\b")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = list[str]()
+    for file in FILES:
+        nodes = (node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, documented))
+        found += [f"{file.relative_to(ROOT)}: {text[:60]}" for node in nodes if questions.match(text := ast.get_docstring(node) or "")]
+    assert not found
+
+
 def test_no_file_is_a_drawer_for_odds_and_ends() -> None:
     assert not [file for file in FILES if BANNED_NAMES & {file.stem, file.parent.name}]
 
