@@ -82,7 +82,8 @@ def best_hits(keys: Keys, k: int) -> Hits:
     n_kept = min(k, keys.shape[1])
     best = np.partition(keys, keys.shape[1] - n_kept, axis=1)[:, -n_kept:] if 0 < n_kept < keys.shape[1] else keys
     best = np.sort(best, axis=1)[:, ::-1]
-    best = np.pad(best, ((0, 0), (0, k - n_kept)), constant_values=NO_KEY)
+    if n_kept < k:
+        best = np.pad(best, ((0, 0), (0, k - n_kept)), constant_values=NO_KEY)
     ordered = (best >> 32).astype(np.int32)
     scores = (ordered ^ ((ordered >> 31) & _ALL_BUT_SIGN)).view(np.float32)
     is_empty = best == NO_KEY
@@ -104,8 +105,8 @@ def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
         n_queries: Q.
         k: results.
     """
-    keys = np.concatenate([np.empty((n_queries, 0), dtype=np.int64), *map(keys_of, parts)], axis=1)
-    return best_hits(keys, k)
+    keys = [keys_of(part) for part in parts] or [np.empty((n_queries, 0), dtype=np.int64)]
+    return best_hits(np.concatenate(keys, axis=1) if len(keys) > 1 else keys[0], k)
 
 
 @kernel
