@@ -33,7 +33,7 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_index, open_vector_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.page_checks import build_checked
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
@@ -71,7 +71,7 @@ def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> Non
 
     parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16"}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    build_checked(index_path(corpus, encoder), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    build_checked(index_ref(corpus, encoder).path, Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
 
 
 def measure_build(kind: str) -> dict[str, Figure]:

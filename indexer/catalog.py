@@ -81,16 +81,6 @@ def index_ref(corpus: str, name: str) -> IndexRef:
     return IndexRef(corpus, parse_index_name(name))
 
 
-def index_path(corpus: str, name: str) -> Path:
-    """Return where the index ``name`` of a corpus is, built or not; raises as ``index_ref`` does."""
-    return index_ref(corpus, name).path
-
-
-def index_manifest(corpus: str, name: str, fingerprint: str | None) -> Manifest:
-    """Return the manifest of a built index; see ``IndexRef.manifest``, and ``index_ref`` for its name."""
-    return index_ref(corpus, name).manifest(fingerprint)
-
-
 def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
     """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left vectors of the same passages: hours may have gone into them.
 

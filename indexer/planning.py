@@ -18,7 +18,7 @@ from wikidx.corpora.store import PassageStore
 
 from . import ENCODERS
 from .build import build_index, build_vectors
-from .catalog import index_manifest, index_path, index_ref
+from .catalog import index_ref
 from .embedding.embed import EmbedProgress
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
@@ -89,7 +89,7 @@ class BuildSpec:
             InputError: none are published, or those that are lack passages and that is not allowed.
         """
         if self.is_kept(encoder):
-            origin = index_manifest(self.name, encoder, None).recipe.parameters.get("origin", "encoded")
+            origin = index_ref(self.name, encoder).manifest(None).recipe.parameters.get("origin", "encoded")
             if origin != {"published": "imported", "encode": "encoded"}.get(self.vectors.origin or "", origin):
                 raise ArtifactMismatch(f"the vectors of '{encoder}' over '{self.name}' are there, {origin}: --force replaces them")
             return None
@@ -172,7 +172,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
     published = {encoder: spec.published(encoder) for encoder in spec.indexes if encoder in ENCODERS}
     missing_bytes = (found.missing_bytes(spec.source.corpus.name, encoder) for encoder, found in published.items() if found is not None)
     download_bytes = forecast.download_bytes + sum(missing_bytes)
-    n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_path(spec.name, index) for index in spec.indexes))))
+    n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_ref(spec.name, index).path for index in spec.indexes))))
     return BuildPlan(forecast, download_bytes, needs, disk_shortage(needs, download_bytes - n_staged))
 
 

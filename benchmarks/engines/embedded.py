@@ -25,7 +25,7 @@ def embed(folder: Path, questions: Path) -> None:
     """Embed the passages of a corpus's store, going on where it was stopped, and a JSON list of questions; not again what is there."""
     from wikidx.corpora.build import open_store
     from wikidx.indexer.build import build_vectors
-    from wikidx.indexer.catalog import index_path
+    from wikidx.indexer.catalog import index_ref
     from wikidx.indexer.embedding.options import EmbedOptions
     from wikidx.indexer.naming import encoder_spec
     from wikidx.indexer.vectors.file import VECTORS as VECTORS_FILE
@@ -40,7 +40,7 @@ def embed(folder: Path, questions: Path) -> None:
 
     build_vectors(NAME, spec, store, EmbedOptions(device="cpu"))
     (folder / VECTORS).mkdir(exist_ok=True)
-    vectors = np.load(index_path(NAME, ENCODER) / VECTORS_FILE, mmap_mode="r")
+    vectors = np.load(index_ref(NAME, ENCODER).path / VECTORS_FILE, mmap_mode="r")
     np.save(folder / VECTORS / _PASSAGES, vectors.astype(np.float32))
     np.save(folder / _QUESTIONS, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
     (folder / _MADE).write_text(json.dumps(made))

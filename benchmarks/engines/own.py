@@ -15,7 +15,7 @@ from wikidx.corpora.registry import load
 from wikidx.indexer import INDEXES
 from wikidx.indexer.base import Hits, LexicalIndex
 from wikidx.indexer.build import build_index, open_lexical_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class
 
 
@@ -45,7 +45,7 @@ class OwnEngine:
 
 def _build(name: str, _folder: Path, _threads: int) -> Path:
     build_index(NAME, name, open_store(NAME), force=True)
-    return index_path(NAME, name)
+    return index_ref(NAME, name).path
 
 
 BM25 = Kind(build=partial(_build, "bm25"), open=partial(OwnEngine, "bm25"), load=partial(load, "index", "bm25", INDEXES))

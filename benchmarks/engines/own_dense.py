@@ -11,7 +11,7 @@ from benchmarks.engines.kinds import NAME, Kind
 from wikidx.corpora.build import open_store
 from wikidx.indexer.base import Hits
 from wikidx.indexer.build import open_vector_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.retrievers.opening import open_retriever
 
 
@@ -64,7 +64,7 @@ class ExactEngine:
 
 def _shards(_folder: Path, _threads: int) -> Path:
     """Return where the shards lie: there is nothing to build beside them."""
-    return index_path(NAME, ENCODER)
+    return index_ref(NAME, ENCODER).path
 
 
 _check = partial(require, "torch", "dense")

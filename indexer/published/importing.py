@@ -24,7 +24,7 @@ from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.resolving import known_corpus
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import NO_ROW, Stored
-from wikidx.indexer.catalog import PACKAGES, index_manifest, index_path, index_ref, kept_index, refuse_other_pieces
+from wikidx.indexer.catalog import PACKAGES, index_ref, kept_index, refuse_other_pieces
 from wikidx.indexer.embedding.embed import resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import PassageEncoder
@@ -230,7 +230,8 @@ def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, 
         MissingExtraError, DownloadError: the encoder cannot be had.
     """
     encoder = PassageEncoder(spec, resources(EmbedOptions(device=device), spec))
-    vectors = corpus_vectors(index_path(corpus, spec.name), index_manifest(corpus, spec.name, store.fingerprint))
+    ref = index_ref(corpus, spec.name)
+    vectors = corpus_vectors(ref.path, ref.manifest(store.fingerprint))
     _verify(encoder, store, vectors.array, vectors.missing, n)
 
 

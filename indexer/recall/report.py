@@ -16,7 +16,7 @@ from wikidx.corpora.progress import Progress, Step, silent_steps
 from wikidx.corpora.reading.compression import lines_of, reading
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.build import open_vector_index
-from wikidx.indexer.catalog import built_indexes, index_path
+from wikidx.indexer.catalog import built_indexes, index_ref
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec, parse_index_name
@@ -115,13 +115,13 @@ def _measure_index(corpus: str, name: str, baseline: _Baseline, progress: Progre
 def _write_report(corpus: str, name: str, curve: Curve, head: dict[str, Any]) -> dict[str, Any]:
     points = [_as_json(point) for point in curve.points]
     report = {"index": name, **head, "parameter": curve.parameter, "default": curve.default, "points": points}
-    write_durably(index_path(corpus, name) / RECALL, json.dumps(report, indent=1).encode())
+    write_durably(index_ref(corpus, name).path / RECALL, json.dumps(report, indent=1).encode())
     return report
 
 
 def _draw(corpus: str, encoder: str, baseline: _Baseline, curves: dict[str, Curve]) -> str:
     """Draw an encoder's indexes in one plot; return where it is, or why there is none."""
-    plot = index_path(corpus, encoder) / PLOT
+    plot = index_ref(corpus, encoder).path / PLOT
     n_queries, dim = baseline.vectors.shape
     title = (
         f"{corpus}: {len(baseline.store):,} passages, {encoder}, {dim} dimensions\n{n_queries:,} queries ({baseline.head['queries_from']})"

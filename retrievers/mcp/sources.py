@@ -61,14 +61,14 @@ class LocalSource:
     def offers(self) -> list[Offer]:
         """Return the built corpora; unusable indexes are left out."""
         # Imported here because it imports numba, and the handshake must not wait for that.
-        from wikidx.indexer.catalog import built_indexes, index_manifest
+        from wikidx.indexer.catalog import built_indexes, index_ref
 
         found = []
         for corpus in self._corpora:
             manifest, indexes = store_manifest(corpus), list[Index]()
             for name in built_indexes(corpus):
                 with contextlib.suppress(ArtifactError):
-                    indexes.append(Index(name, index_manifest(corpus, name, manifest.fingerprint).n_bytes))
+                    indexes.append(Index(name, index_ref(corpus, name).manifest(manifest.fingerprint).n_bytes))
             retrievers = self._retrievers or [index.name for index in indexes]
             found.append(Offer(corpus, manifest.counts["rows"], retrievers, indexes))
         return found
@@ -86,11 +86,11 @@ class LocalSource:
 
 def _check(corpus: str, retriever: RetrieverName) -> None:
     """Raise ``UnknownNameError`` or ``ArtifactError`` unless a corpus has a retriever's indexes."""
-    from wikidx.indexer.catalog import index_manifest
+    from wikidx.indexer.catalog import index_ref
 
     retriever.check()
     for name in retriever.parts:
-        index_manifest(corpus, name, store_manifest(corpus).fingerprint)
+        index_ref(corpus, name).manifest(store_manifest(corpus).fingerprint)
 
 
 class RemoteSource:

@@ -143,10 +143,10 @@ class Opened:
 
     def _note(self, corpus: str, index: str | None) -> None:
         """Record an artefact about to be opened; a later one at its path is a replacement."""
-        from wikidx.indexer.catalog import index_manifest, index_path
+        from wikidx.indexer.catalog import index_ref
 
-        path = store_path(corpus) if index is None else index_path(corpus, index)
+        path = store_path(corpus) if index is None else index_ref(corpus, index).path
         name, identity = (corpus, index or PASSAGES), identity_of(path)
         self._first.check(name, identity)
-        manifest = store_manifest(corpus) if index is None else index_manifest(corpus, index, None)
+        manifest = store_manifest(corpus) if index is None else index_ref(corpus, index).manifest(None)
         self._parts[name] = Part(path, manifest, identity)

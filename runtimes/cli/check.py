@@ -61,7 +61,7 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
     from wikidx.corpora.build import open_store, store_manifest, store_path
     from wikidx.corpora.errors import ArtifactError, MissingExtraError
     from wikidx.indexer.build import open_index
-    from wikidx.indexer.catalog import built_indexes, index_manifest, index_path
+    from wikidx.indexer.catalog import built_indexes, index_ref
 
     problems: dict[str, list[str]] = {}
     fingerprint: str | None = None  # of the store, if that can be read
@@ -69,9 +69,9 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
         for name in ("passages", *built_indexes(corpus)):
             is_store = name == "passages"
             try:
-                manifest = store_manifest(corpus) if is_store else index_manifest(corpus, name, fingerprint)
+                manifest = store_manifest(corpus) if is_store else index_ref(corpus, name).manifest(fingerprint)
                 fingerprint = manifest.fingerprint if is_store else fingerprint
-                path = store_path(corpus) if is_store else index_path(corpus, name)
+                path = store_path(corpus) if is_store else index_ref(corpus, name).path
                 problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
                 if not problems[name] and not problems["passages"]:  # files that are whole may still hold something else than is promised
                     store = open_store(corpus)  # nothing is opened over damaged passages

@@ -53,7 +53,7 @@ def _parts(corpus: str) -> list[dict[str, Any]]:
     """Return the store and the indexes of a corpus that are built, each with its size or with what is wrong with it."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.errors import ArtifactMissing
-    from wikidx.indexer.catalog import built_indexes, index_manifest
+    from wikidx.indexer.catalog import built_indexes, index_ref
 
     try:
         store = store_manifest(corpus)
@@ -64,7 +64,7 @@ def _parts(corpus: str) -> list[dict[str, Any]]:
     parts = [_part("passages", store)]
     for index in built_indexes(corpus):
         try:
-            parts.append(_part(index, index_manifest(corpus, index, store.fingerprint)))
+            parts.append(_part(index, index_ref(corpus, index).manifest(store.fingerprint)))
         except ArtifactError as error:
             parts.append(_part(index, error))
     return parts

@@ -39,12 +39,12 @@ def remove(
     from wikidx.corpora.build import store_path
     from wikidx.corpora.errors import ArtifactMissing
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.catalog import built_indexes, index_path
+    from wikidx.indexer.catalog import built_indexes, index_ref
     from wikidx.indexer.naming import canonical_name, index_names
 
     if index:
         require_built(corpus)
-        paths = [index_path(corpus, name) for name in dict.fromkeys(index)]
+        paths = [index_ref(corpus, name).path for name in dict.fromkeys(index)]
         for path in paths:
             if not path.exists():
                 raise ArtifactMissing(f"nothing is built at {path}: '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}")
@@ -54,7 +54,7 @@ def remove(
         folder, downloads = corpus_path(corpus), downloads_path(corpus)
         interrupted = folder.with_name(f".{folder.name}.old")  # what a removal that was killed left
         paths = [path for path in (folder, downloads, interrupted) if path.exists()]
-        in_use = [downloads, store_path(corpus), *(index_path(corpus, name) for name in index_names())]
+        in_use = [downloads, store_path(corpus), *(index_ref(corpus, name).path for name in index_names())]
         if not paths:
             require_built(corpus)
     bereft = _left_without_vectors(corpus, set(map(canonical_name, index or ())))

@@ -89,11 +89,11 @@ def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
         ArtifactError: one of them is not there or cannot be used.
     """
     from wikidx.corpora.build import store_manifest
-    from wikidx.indexer.catalog import index_manifest
+    from wikidx.indexer.catalog import index_ref
 
     passages = store_manifest(corpus).fingerprint
     return {"passages": passages} | {
-        name: _promised(index_manifest(corpus, name, passages)) for name in RetrieverName.parse(retriever).parts
+        name: _promised(index_ref(corpus, name).manifest(passages)) for name in RetrieverName.parse(retriever).parts
     }
 
 

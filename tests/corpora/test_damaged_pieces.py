@@ -15,7 +15,7 @@ from wikidx.corpora.errors import ArtifactDamaged
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
 
 PASSAGES = [Passage(str(n), f"T{n // 4}", f"text of passage {n} " * 5) for n in range(600)]
@@ -66,14 +66,14 @@ def test_bm25_begins_again_over_damaged_pieces(store_of_three_pieces: PassageSto
     undisturbed = build_index("made", "bm25", store_of_three_pieces, force=True)
     with pytest.raises(KeyboardInterrupt):
         build_index("made", "bm25", store_of_three_pieces, force=True, progress=stop_after_two)
-    damage(staging_path(index_path("made", "bm25")) / "pieces" / name)
+    damage(staging_path(index_ref("made", "bm25").path) / "pieces" / name)
     assert build_index("made", "bm25", store_of_three_pieces, force=True).files == undisturbed.files
 
 
 def test_a_damaged_store_costs_an_index_none_of_its_pieces(store_of_three_pieces: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         build_index("made", "bm25", store_of_three_pieces, force=True, progress=stop_after_two)
-    pieces = staging_path(index_path("made", "bm25")) / "pieces"
+    pieces = staging_path(index_ref("made", "bm25").path) / "pieces"
     finished = sorted(path.name for path in pieces.iterdir())
     assert len(finished) == 6  # three files each
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults.commands import ENCODER, idx
 from wikidx.corpora.build import store_path
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders.checkpoints import HubCheckpoint
 from wikidx.indexer.encoders.contriever import BASE, SPEC
 
@@ -120,7 +120,7 @@ def small_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def path_of(part: str) -> Path:
     """Return where the store, or an index, of the corpus is."""
-    return store_path("mine") if part == "passages" else index_path("mine", part)
+    return store_path("mine") if part == "passages" else index_ref("mine", part).path
 
 
 def build_command(source: Path, *kinds: str) -> list[object]:

@@ -21,7 +21,7 @@ from wikidx.corpora.artifacts.home import corpus_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished
 from wikidx.corpora.build import open_store
 from wikidx.indexer.build import open_vector_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.vectors.file import VECTORS
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
@@ -89,7 +89,7 @@ def recall(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """The share of the true ten nearest that an index finds, for every fourth vector of the corpus."""
     monkeypatch.setenv("IDX_HOME", str(home))
     store = open_store("mine")
-    queries = np.load(index_path("mine", ENCODER) / VECTORS)[::4]
+    queries = np.load(index_ref("mine", ENCODER).path / VECTORS)[::4]
     found, true = (open_vector_index("mine", opened, store).search(queries, 10).rows.tolist() for opened in (name, ENCODER))
     return float(np.mean([len({*some} & {*wanted}) / 10 for some, wanted in zip(found, true, strict=True)]))
 

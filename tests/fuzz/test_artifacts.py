@@ -21,7 +21,7 @@ from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store.layout import ROW_IN_FRAME, pack, unpack
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.runtimes.cli.listing import _origin, _parts
 
 PASSAGES = [Passage(str(n), f"Title {n}", f"river number {n} and word{n % 7}") for n in range(40)]
@@ -101,7 +101,7 @@ def test_damaged_postings(built: Path, data: st.DataObject) -> None:
     """Whichever byte of whichever file of BM25 differs, a search finds what it found, or says which index to build again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built))
-        folder = index_path("made", "bm25")
+        folder = index_ref("made", "bm25").path
         expected = searched(built)
         files = sorted(file for file in folder.iterdir() if file.name != MANIFEST and file.stat().st_size)
         file = data.draw(st.sampled_from(files))

@@ -12,7 +12,7 @@ from wikidx.corpora.artifacts.building import Outcome, Work
 from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.page_checks import build_checked, write_sums
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile
 
@@ -53,7 +53,7 @@ def put_vectors(
 
     parameters: Parameters = {"encoder": ENCODER, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    return build_checked(index_path(corpus, ENCODER), Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    return build_checked(index_ref(corpus, ENCODER).path, Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
 
 
 def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[int] = ()) -> Hits:

@@ -18,7 +18,7 @@ from tests.conftest import corpus_of
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
 from wikidx.indexer.indexes.lucene.index import LuceneIndex
 
@@ -96,7 +96,7 @@ def index_both(passages: Sequence[Passage], home: Path) -> Pair:
         bm25, lucene = open_index("made", "bm25", store), open_index("made", "lucene", store)
         assert isinstance(bm25, BM25Index)
         assert isinstance(lucene, LuceneIndex)
-        return Pair(list(passages), bm25, lucene, index_path("made", "bm25"), index_path("made", "lucene"))
+        return Pair(list(passages), bm25, lucene, index_ref("made", "bm25").path, index_ref("made", "lucene").path)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index, files, inversion
 from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
@@ -93,7 +93,7 @@ def built(build: Build, passages: list[Passage]) -> BM25Index:
 @pytest.mark.parametrize("max_terms", [0, 1000], ids=["all rows scored", "filtered"])
 def test_scores_and_ranking_are_lucenes_bit_by_bit(build: Build, passages: list[Passage], k: int, max_terms: int) -> None:
     built(build, passages)
-    index = BM25Index(IndexFiles(index_path("made", "bm25"), index_manifest("made", "bm25", None)), max_terms)
+    index = BM25Index(IndexFiles(index_ref("made", "bm25").path, index_ref("made", "bm25").manifest(None)), max_terms)
     hits = index.search(QUERIES, k)
     for line, query in enumerate(QUERIES):
         expected = slow_bm25(passages, query)[:k]
@@ -190,7 +190,7 @@ def test_a_missing_index_says_what_to_run(build: Build, passages: list[Passage])
 def test_a_truncated_postings_file_is_refused(build: Build, passages: list[Passage]) -> None:
     store = build(passages)
     build_index("made", "bm25", store)
-    file = index_path("made", "bm25") / "lengths"
+    file = index_ref("made", "bm25").path / "lengths"
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(ArtifactDamaged, match=r"lengths has .* bytes instead of"):
         open_index("made", "bm25", store)
@@ -199,7 +199,7 @@ def test_a_truncated_postings_file_is_refused(build: Build, passages: list[Passa
 @pytest.mark.parametrize("name", ["tokens", "rows_with_terms", "k1", "b"])
 def test_a_manifest_that_says_something_else_is_refused(build: Build, passages: list[Passage], name: str) -> None:
     built(build, passages)
-    manifest = index_path("made", "bm25") / "manifest.json"
+    manifest = index_ref("made", "bm25").path / "manifest.json"
     undamaged = json.loads(manifest.read_text())
     del undamaged["sha256"]
     changed = re.sub(rf'("{name}": [\d.]*)(\d)', lambda found: found[1] + str(9 - int(found[2])), json.dumps(undamaged))
@@ -219,7 +219,7 @@ def test_a_flipped_bit_anywhere_is_a_typed_error_or_changes_nothing(build: Build
     expected = built(build, passages).search(QUERIES, 20)
     n_errors = 0
     for name in files.DTYPES:
-        path = index_path("made", "bm25") / name
+        path = index_ref("made", "bm25").path / name
         content = path.read_bytes()
         for place in {0, len(content) // 2, len(content) - 1} if content else ():
             path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])

@@ -26,7 +26,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors, refuse_other_weights
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
@@ -66,7 +66,7 @@ def kept(staging: Path) -> dict[int, bytes]:
 
 def is_kept(finished: dict[int, bytes]) -> bool:
     """Return whether the built vectors are those that were finished before."""
-    built = np.load(index_path("made", "contriever") / VECTORS)
+    built = np.load(index_ref("made", "contriever").path / VECTORS)
     return all(built[first : first + RANGE_ROWS].tobytes() == content for first, content in finished.items())
 
 
@@ -99,7 +99,7 @@ def test_what_is_built_is_what_the_encoder_gives(spec: EncoderSpec, store: Passa
         "computed": computed,
     }
     rows = np.arange(0, 3000, 37)
-    found = np.load(index_path("made", "contriever") / VECTORS)[rows]
+    found = np.load(index_ref("made", "contriever").path / VECTORS)[rows]
     resources = Resources(("cpu",), Precision("float32", "float32"), 500, 0)
     expected = PassageEncoder(spec, resources).encode(store.get_many(rows))
     assert 0 < np.abs(found - expected).max() <= tolerance or dtype == "float32"
@@ -156,7 +156,7 @@ def stop(done: int, total: int | None) -> None:
 def test_a_full_disk_keeps_what_is_finished(spec: EncoderSpec, store: PassageStore) -> None:
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
-    staging = staging_path(index_path("made", "contriever"))
+    staging = staging_path(index_ref("made", "contriever").path)
     finished = kept(staging)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # all vectors have 384,128 bytes
@@ -181,7 +181,7 @@ def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., Passa
     ]
     store = build(odd)
     build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    found = np.load(index_path("made", "contriever") / VECTORS)
+    found = np.load(index_ref("made", "contriever").path / VECTORS)
     encoder = PassageEncoder(spec, Resources(("cpu",), Precision("float32", "float32"), 1, 0))
     np.testing.assert_allclose(found, [encoder.encode([passage])[0] for passage in odd], rtol=0, atol=1e-5)
     assert len({vector.tobytes() for vector in found.round(3)}) >= 3
@@ -194,7 +194,7 @@ def test_pieces_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageSto
     message = r"has left [\d,]+ vectors with dtype float16: .* it goes on; --force begins again with dtype float32"
     with pytest.raises(ArtifactMismatch, match=message):
         build_vectors("made", spec, store, whole)
-    finished = kept(staging_path(index_path("made", "contriever")))
+    finished = kept(staging_path(index_ref("made", "contriever").path))
     assert build_vectors("made", spec, store, half).recipe.parameters["dtype"] == "float16"
     assert is_kept(finished)
     with pytest.raises(KeyboardInterrupt):
@@ -219,7 +219,7 @@ def test_a_device_that_cannot_be_used_costs_no_finished_vector(
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
-    staging = staging_path(index_path("made", "contriever"))
+    staging = staging_path(index_ref("made", "contriever").path)
     finished = kept(staging)
     assert finished
     monkeypatch.setattr("wikidx.indexer.embedding.embed._devices", lambda device: ("cpu", "cuda:9"))
@@ -241,7 +241,7 @@ def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: En
 
 @pytest.mark.parametrize("n_finished", [0, 2])
 def test_a_killed_build_loses_at_most_a_range(spec: EncoderSpec, store: PassageStore, n_finished: int) -> None:
-    staging = staging_path(index_path("made", "contriever"))
+    staging = staging_path(index_ref("made", "contriever").path)
     with started("build", spec) as process:
         wait_for(lambda: len(finished_ranges(staging)) >= n_finished and staging.exists())
         process.send_signal(signal.SIGKILL)

@@ -23,7 +23,7 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import SearchParams, Stored, Vectors
 from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.faiss.index import FaissIndex
 from wikidx.indexer.indexes.faiss.inverted_lists import Piece
 from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
@@ -204,12 +204,12 @@ def test_damaged_pieces_are_begun_again(piece: str, build: Callable[..., Passage
     put_vectors(store, clustered(600, 8, 0))
 
     def stop(done: int, total: int | None) -> None:
-        if (index_path("made", "minilm-ivf").with_name(".minilm-ivf.partial") / PIECES / "piece-00000.bin").exists():
+        if (index_ref("made", "minilm-ivf").path.with_name(".minilm-ivf.partial") / PIECES / "piece-00000.bin").exists():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build_index("made", "minilm-ivf", store, progress=stop)
-    (path,) = index_path("made", "minilm-ivf").parent.rglob(piece)
+    (path,) = index_ref("made", "minilm-ivf").path.parent.rglob(piece)
     path.write_bytes(path.read_bytes()[:-30])
     assert build_index("made", "minilm-ivf", store).counts["vectors"] == 600
 
@@ -368,6 +368,6 @@ def test_a_build_that_was_killed_leaves_no_index_and_can_be_given_again(name: st
     )
     ran = subprocess.run([sys.executable, "-c", command], check=False, cwd=ROOT)
     assert ran.returncode == -9
-    assert not index_path("made", f"{ENCODER}-{name}").exists()
+    assert not index_ref("made", f"{ENCODER}-{name}").path.exists()
     assert build_index("made", f"{ENCODER}-{name}", store).counts["vectors"] == 2000
-    assert not list(index_path("made", f"{ENCODER}-{name}").parent.glob(".*"))
+    assert not list(index_ref("made", f"{ENCODER}-{name}").path.parent.glob(".*"))

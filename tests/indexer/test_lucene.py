@@ -22,7 +22,7 @@ from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMis
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.lucene import build as lucene_build
 from wikidx.indexer.indexes.lucene.index import LuceneIndex, damage_named
 from wikidx.indexer.indexes.lucene.jvm import JavaError, in_java, java_class
@@ -55,7 +55,7 @@ def built(store: PassageStore, *, force: bool = False) -> LuceneIndex:
 
 
 def manifest() -> Manifest:
-    return read_manifest(index_path("made", "lucene"), "lucene", 1, "")
+    return read_manifest(index_ref("made", "lucene").path, "lucene", 1, "")
 
 
 @pytest.fixture(scope="module")
@@ -239,14 +239,14 @@ def test_equal_passages_tie_and_come_by_ascending_row(build: Build, monkeypatch:
 
 @pytest.mark.parametrize("file", ["index/_0_Lucene99_0.tim", "index/segments_1", "rows.i32"])
 def test_a_truncated_file_is_refused(copied: PassageStore, file: str) -> None:
-    path = index_path("made", "lucene") / file
+    path = index_ref("made", "lucene").path / file
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ArtifactDamaged, match=r"has [\d,]+ bytes instead of"):
         opened(copied)
 
 
 def test_flipped_bits_are_damage_or_do_not_matter_here(copied: PassageStore, union: Built, questions: list[str]) -> None:
-    folder = index_path("made", "lucene") / "index"
+    folder = index_ref("made", "lucene").path / "index"
     expected = union.lucene.search(questions[:20], 10)
     rng = np.random.default_rng(11)
     n_refused = 0
@@ -267,7 +267,7 @@ def test_flipped_bits_are_damage_or_do_not_matter_here(copied: PassageStore, uni
 
 
 def test_postings_that_turn_out_to_be_damaged_in_a_search_are_named(copied: PassageStore, questions: list[str]) -> None:
-    (file,) = (index_path("made", "lucene") / "index").glob("*.tim")
+    (file,) = (index_ref("made", "lucene").path / "index").glob("*.tim")
     whole = file.read_bytes()
     file.write_bytes(whole[:200] + b"\xff" * (len(whole) - 400) + whole[-200:])
     with pytest.raises(ArtifactDamaged, match="Lucene cannot read .*'idx check' says which files are damaged"):
@@ -280,7 +280,7 @@ def test_memory_that_runs_out_is_not_called_damage(tmp_path: Path) -> None:
 
 
 def test_rows_outside_the_corpus_are_damage(copied: PassageStore) -> None:
-    path = index_path("made", "lucene") / "rows.i32"
+    path = index_ref("made", "lucene").path / "rows.i32"
     rows = np.fromfile(path, dtype="<i4")
     for wrong in (-2, 2000):
         rows[7] = wrong
@@ -290,7 +290,7 @@ def test_rows_outside_the_corpus_are_damage(copied: PassageStore) -> None:
 
 
 def test_counts_that_are_not_the_manifests_are_damage(copied: PassageStore) -> None:
-    path = index_path("made", "lucene") / "manifest.json"
+    path = index_ref("made", "lucene").path / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
     assert manifest["counts"]["documents"] == 2000

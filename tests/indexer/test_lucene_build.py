@@ -14,7 +14,7 @@ from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, Stora
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.kinds import Size
 from wikidx.indexer.indexes.lucene import build as lucene_build
 from wikidx.indexer.indexes.lucene.build import cost
@@ -36,7 +36,7 @@ def built(store: PassageStore, *, force: bool = False) -> LuceneIndex:
 
 
 def manifest() -> Manifest:
-    return read_manifest(index_path("made", "lucene"), "lucene", 1, "")
+    return read_manifest(index_ref("made", "lucene").path, "lucene", 1, "")
 
 
 def test_strange_ids_keep_their_rows(build: Build) -> None:

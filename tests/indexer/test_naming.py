@@ -4,7 +4,7 @@ import pytest
 
 from wikidx.corpora.errors import UnknownNameError
 from wikidx.indexer import ENCODERS, INDEXES, VECTOR_INDEXES
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.naming import encoder_spec, index_names, parse_index_name
 
 
@@ -33,13 +33,13 @@ def test_other_names_are_unknown(name: str) -> None:
 
 
 def test_two_names_of_an_encoder_have_the_same_index() -> None:
-    assert index_path("made", "gtr-base-flat-fp16") == index_path("made", "gtr-flat-fp16")
-    assert index_path("made", "contriever-base-ivf") != index_path("made", "contriever-ivf")
+    assert index_ref("made", "gtr-base-flat-fp16").path == index_ref("made", "gtr-flat-fp16").path
+    assert index_ref("made", "contriever-base-ivf").path != index_ref("made", "contriever-ivf").path
 
 
 def test_near_names_are_given() -> None:
     with pytest.raises(UnknownNameError, match="unknown index 'contriever-base-ivfp': did you mean 'contriever-base-ivfpq'"):
-        index_path("made", "contriever-base-ivfp")
+        index_ref("made", "contriever-base-ivfp")
     with pytest.raises(UnknownNameError, match="known: minilm, minilm-flat, minilm-flat-fp16"):
         parse_index_name("minilm-hsnw", "retriever")
     with pytest.raises(UnknownNameError, match="unknown retriever .*did you mean 'contriever'"):

@@ -19,7 +19,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import SearchParams
 from wikidx.indexer.build import build_index, open_vector_index, open_vectors
-from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from wikidx.indexer.page_checks import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
 from wikidx.indexer.vectors.file import VECTORS
@@ -45,7 +45,7 @@ def flip(path: Path, place: int, bit: int = 3) -> None:
 
 def place_of_row(row: int) -> tuple[Path, int]:
     """Return where the vector of a row lies."""
-    path = index_path("made", ENCODER) / VECTORS
+    path = index_ref("made", ENCODER).path / VECTORS
     return path, path.stat().st_size + (row - N) * DIM * 4
 
 
@@ -183,7 +183,7 @@ def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageSt
 def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
     name = f"{ENCODER}-ivf"
     build_index("made", name, store)
-    path = index_path("made", name) / INDEX_FILE
+    path = index_ref("made", name).path / INDEX_FILE
     faiss = load_faiss()
     reference = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
     reference.nprobe = 1
@@ -210,7 +210,7 @@ def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
 def test_a_damaged_head_of_an_inverted_file_is_met_when_it_is_opened(store: PassageStore) -> None:
     name = f"{ENCODER}-ivf"
     build_index("made", name, store)
-    flip(index_path("made", name) / INDEX_FILE, 4_000)  # a centroid
+    flip(index_ref("made", name).path / INDEX_FILE, 4_000)  # a centroid
     with pytest.raises(ArtifactDamaged, match=f"{INDEX_FILE} or its checksums"):
         open_vector_index("made", name, store)
 
@@ -219,7 +219,7 @@ def test_a_damaged_head_of_an_inverted_file_is_met_when_it_is_opened(store: Pass
 def test_a_damaged_index_is_met_at_its_first_search(store: PassageStore, kind: str) -> None:
     name = f"{ENCODER}-{kind}"
     build_index("made", name, store)
-    path = index_path("made", name) / INDEX_FILE
+    path = index_ref("made", name).path / INDEX_FILE
     flip(path, path.stat().st_size - 20)  # of a vector
     index = open_vector_index("made", name, store)
     for _ in range(2):
@@ -228,7 +228,7 @@ def test_a_damaged_index_is_met_at_its_first_search(store: PassageStore, kind: s
 
 
 def test_too_few_checksums_are_named(store: PassageStore) -> None:
-    manifest, folder = index_manifest("made", ENCODER, store.fingerprint), index_path("made", ENCODER)
+    manifest, folder = index_ref("made", ENCODER).manifest(store.fingerprint), index_ref("made", ENCODER).path
     (folder / SUMS).write_bytes(bytes(8))
     with pytest.raises(ArtifactDamaged, match=r"has 1 checksums, \d+ are needed"):
         CheckedFiles(folder, manifest)

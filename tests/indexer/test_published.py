@@ -18,7 +18,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import open_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.exact.index import ExactIndex
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published import formats as embedding_formats
@@ -88,7 +88,7 @@ def opened(corpus: str = "made") -> ExactIndex:
 
 
 def stored(corpus: str = "made", n_rows: int = 3000) -> Vectors:
-    found: Vectors = np.load(index_path(corpus, "minilm") / VECTORS)[:n_rows].astype(np.float32)
+    found: Vectors = np.load(index_ref(corpus, "minilm").path / VECTORS)[:n_rows].astype(np.float32)
     return found
 
 
@@ -103,7 +103,7 @@ def test_each_vector_goes_to_the_row_of_its_id(store: PassageStore, made: Vector
     assert manifest.recipe.parameters["origin"] == "imported"
     assert manifest.recipe.parameters["dtype"] == "float16"
     assert [Path(manifest.sources[f"file {number}"]).name for number in range(3)] == ["passages_00", "passages_01", "passages_02"]
-    found = np.load(index_path("made", "minilm") / VECTORS)
+    found = np.load(index_ref("made", "minilm").path / VECTORS)
     np.testing.assert_array_equal(found, made.astype(np.float16))
     assert len(opened()) == 3000
 
@@ -122,8 +122,8 @@ def test_vectors_without_ids_must_be_as_many_as_the_passages(store: PassageStore
     }[n]
     with pytest.raises(InputError, match=message):
         run(path, allow_missing=True)
-    assert not index_path("made", "minilm").parent.exists()
-    assert not staging_path(index_path("made", "minilm")).exists()
+    assert not index_ref("made", "minilm").path.parent.exists()
+    assert not staging_path(index_ref("made", "minilm").path).exists()
 
 
 def test_ids_with_the_prefix_of_dprs_code_are_known(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_other_coverage_is_refused_with_numbers_and_names(
 ) -> None:
     with pytest.raises(InputError, match=message):
         run(pickled(tmp_path / "some.pkl", embeddings(store, made, rows, ids)))
-    assert not index_path("made", "minilm").parent.exists()
+    assert not index_ref("made", "minilm").path.parent.exists()
 
 
 @pytest.mark.parametrize(("ids", "message"), [(["0", "a", "b", "c"], FOREIGN), (["7", "7", "wiki:9"], DOUBLED)])
@@ -252,7 +252,7 @@ def test_a_component_that_is_not_finite_is_named(store: PassageStore, made: Vect
     made[1234, 3] = 1e5
     with pytest.raises(InputError, match="the vector of row 1234 has a component too large for float16"):
         run(pickled(tmp_path / "array.pkl", made), dtype="float16")
-    assert not index_path("made", "minilm").parent.exists()
+    assert not index_ref("made", "minilm").path.parent.exists()
 
 
 @pytest.mark.parametrize("n_other", [0, 1])
@@ -275,7 +275,7 @@ def test_verification_encodes_again(store: PassageStore, made: Vectors, tmp_path
 def test_shifted_vectors_do_not_pass_verification(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="of 10 passages that were encoded again 10 have another vector"):
         run(pickled(tmp_path / "array.pkl", np.roll(made, 1, axis=0)), verify=10)
-    assert not index_path("made", "minilm").parent.exists()
+    assert not index_ref("made", "minilm").path.parent.exists()
 
 
 def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
@@ -289,17 +289,17 @@ def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vect
         run(path, dtype="float16")
     run(other, force=True)
     np.testing.assert_array_equal(stored(), 2 * made)
-    with locked(index_path("made", "minilm")), pytest.raises(LockedError):
+    with locked(index_ref("made", "minilm").path), pytest.raises(LockedError):
         run(path, force=True)
 
 
 def test_an_interrupted_import_goes_on(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
     path = pickled(tmp_path / "array.pkl", made)
     run_interrupted(path)
-    assert (staging_path(index_path("made", "minilm")) / VECTORS).exists()
+    assert (staging_path(index_ref("made", "minilm").path) / VECTORS).exists()
     run(path)
     np.testing.assert_array_equal(stored(), made)
-    assert sorted(file.name for file in index_path("made", "minilm").iterdir()) == ["manifest.json", "sums", VECTORS]
+    assert sorted(file.name for file in index_ref("made", "minilm").path.iterdir()) == ["manifest.json", "sums", VECTORS]
 
 
 def test_types_that_are_not_stored_are_refused() -> None:

@@ -24,7 +24,7 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams, VectorIndex, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
-from wikidx.indexer.catalog import built_indexes, index_manifest, index_path
+from wikidx.indexer.catalog import built_indexes, index_ref
 from wikidx.indexer.recall.measuring import recall
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
@@ -180,7 +180,7 @@ def test_too_few_vectors_to_train_on_are_refused_and_leave_nothing(build: Callab
     put_vectors(store, clustered(15, 8, 0))
     with pytest.raises(InputError, match="ivfpq is trained on at least 16 vectors, here are 15"):
         build_index("made", "minilm-ivfpq", store)
-    assert list(index_path("made", "minilm-ivfpq").parent.glob("*")) == []
+    assert list(index_ref("made", "minilm-ivfpq").path.parent.glob("*")) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -294,8 +294,8 @@ def test_forked_processes_search(large_home: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_what_is_built_is_listed_and_as_its_manifest_says(large_home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("IDX_HOME", str(large_home))
-    manifest = index_manifest("made", name, open_store("made").fingerprint)
-    assert verify_files(index_path("made", name), manifest) == []
+    manifest = index_ref("made", name).manifest(open_store("made").fingerprint)
+    assert verify_files(index_ref("made", name).path, manifest) == []
     assert manifest.counts == {"rows": N, "vectors": N - len(MISSING), "dim": DIM, "missing": len(MISSING)}
     assert manifest.recipe.parameters["encoder"] == ENCODER
     assert set(NAMES) == set(built_indexes("made"))
@@ -329,7 +329,7 @@ def test_an_index_of_other_passages_or_vectors_is_refused(small: PassageStore, n
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_files_that_were_cut_or_overwritten_are_damaged(small: PassageStore, name: str) -> None:
-    path = index_path("made", name) / "index.faiss"
+    path = index_ref("made", name).path / "index.faiss"
     n_bytes = path.stat().st_size
     with path.open("r+b") as file:
         file.write(b"x" * 60)
@@ -369,7 +369,7 @@ def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], na
             build_index("made", name, store, progress=stop)
         with pytest.raises(ArtifactMissing):
             open_vector_index("made", name, store)
-        pieces = sorted(index_path("made", name).parent.rglob("pieces/*"))
+        pieces = sorted(index_ref("made", name).path.parent.rglob("pieces/*"))
         return {file.name: file.stat().st_mtime_ns for file in pieces}, reports
 
     first, _ = stopped_at(1024)
@@ -390,7 +390,7 @@ def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], na
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_without_its_vectors_an_index_is_searched_but_rescores_nothing(small: PassageStore, name: str) -> None:
-    shutil.rmtree(index_path("made", ENCODER))
+    shutil.rmtree(index_ref("made", ENCODER).path)
     index = open_vector_index("made", name, small)
     queries = clustered(2, 8, 1)
     if "refine" in index.parameters:

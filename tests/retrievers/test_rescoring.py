@@ -15,7 +15,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
 from wikidx.indexer.indexes.bm25.files import IndexFiles
 from wikidx.indexer.indexes.lucene.index import LuceneIndex
@@ -69,11 +69,11 @@ def test_bm25_over_several_blocks_of_rows(build: Callable[..., PassageStore]) ->
 
 def test_damage_of_bm25_is_noticed(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
     build_index("made", "bm25", build(made_passages))
-    path = index_path("made", "bm25")
+    path = index_ref("made", "bm25").path
     content = bytearray((path / "impacts").read_bytes())
     content[0] ^= 1
     (path / "impacts").write_bytes(content)
-    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_manifest("made", "bm25", None))))
+    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None))))
     everything = np.arange(len(made_passages))
     with pytest.raises(ArtifactDamaged, match="impacts"):
         retriever.rescore([" ".join(f"{n} {n + 1}" for n in range(0, 3000, 2))], [everything])

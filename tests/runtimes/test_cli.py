@@ -18,7 +18,7 @@ from tests.faults import commands
 from tests.faults.commands import Ended
 from wikidx.corpora.artifacts.building import locked
 from wikidx.corpora.build import skipped_records, store_path
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 
 IDX = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()"]
 
@@ -225,7 +225,7 @@ def test_a_damaged_corpus_is_mended_by_force(animals: Path) -> None:
 def test_a_damaged_index_is_built_again_without_the_store(animals: Path) -> None:
     idx("build", animals, "--limit", 2)
     before = (store_path("animals@2") / "manifest.json").read_bytes()
-    (index_path("animals@2", "bm25") / "lengths").write_bytes(b"")
+    (index_ref("animals@2", "bm25").path / "lengths").write_bytes(b"")
     assert "run 'idx build animals@2 --bm25 --force'" in error("search", "animals@2", "fox")
     animals.unlink()  # the index needs the store, not its source
     idx("build", "animals@2", "--bm25", "--force")

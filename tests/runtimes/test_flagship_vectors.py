@@ -26,7 +26,7 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.known import wiki2018
 from wikidx.indexer import ENCODERS
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders.checkpoints import HubCheckpoint
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published import addresses as published_addresses
@@ -86,7 +86,7 @@ def serve_checkpoint(encoder: str, source: Path, folder: Path) -> None:
 
 
 def vectors_of(encoder: str, corpus: str = "wiki2018", n_rows: int = N_ROWS) -> Vectors:
-    found: Vectors = np.load(index_path(corpus, encoder) / VECTORS)[:n_rows].astype(np.float32)
+    found: Vectors = np.load(index_ref(corpus, encoder).path / VECTORS)[:n_rows].astype(np.float32)
     return found
 
 
@@ -184,7 +184,7 @@ def test_build_with_vectors_encoded_and_published(
     assert not vectors_of(encoder)[n_there:].any()
     if expected["row"] < n_there:
         assert top(idx, encoder)["row"] == expected["row"]
-    manifest = index_manifest("wiki2018", encoder, None)
+    manifest = index_ref("wiki2018", encoder).manifest(None)
     assert manifest.recipe.parameters["origin"] == "imported"
     assert {file.url for file in published_addresses.PUBLISHED["wiki2018", encoder].files} <= set(manifest.sources.values())
 
@@ -215,7 +215,7 @@ def test_build_where_no_vectors_are_published(mirror: Path, idx: Command, encode
 
 def test_options_decide_what_is_stored(mirror: Path, idx: Command) -> None:
     idx("build", "wiki2018", "--encoder", "contriever", "--limit", "50", "--dtype", "float16", "--batch-tokens", "300", "--device", "cpu")
-    parameters = index_manifest("wiki2018@50", "contriever", None).recipe.parameters  # a subset is embedded unless one says otherwise
+    parameters = index_ref("wiki2018@50", "contriever").manifest(None).recipe.parameters  # a subset is embedded unless one says otherwise
     assert {name: parameters[name] for name in ("origin", "dtype", "computed")} == {
         "origin": "encoded",
         "dtype": "float16",
@@ -226,7 +226,7 @@ def test_options_decide_what_is_stored(mirror: Path, idx: Command) -> None:
     whole = vectors_of("contriever", "wiki2018@50", 50)
     np.testing.assert_array_equal(whole.astype(np.float16), half)
     idx("build", "wiki2018@50", "--encoder", "contriever", "--dtype", "bfloat16", "--force")
-    assert index_manifest("wiki2018@50", "contriever", None).recipe.parameters["computed"] == "bfloat16"
+    assert index_ref("wiki2018@50", "contriever").manifest(None).recipe.parameters["computed"] == "bfloat16"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store, store_pa
 from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.lucene.index import LuceneIndex
 from wikidx.indexer.indexes.lucene.jvm import in_java, java_class, run_java
 from wikidx.indexer.published import lucene as lucene_import
@@ -88,7 +88,7 @@ def refused(corpus: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(index: Path) -> str:
         idx(monkeypatch, "import", "lucene", index, "--corpus", corpus, status=2)
-        assert not index_path(corpus, "lucene").parent.exists()  # nothing is left
+        assert not index_ref(corpus, "lucene").path.parent.exists()  # nothing is left
         *_, last = capsys.readouterr().err.splitlines()
         return last.removeprefix("error: ")
 
@@ -106,7 +106,7 @@ def test_an_imported_index_answers_as_one_that_idx_builds(
     idx(monkeypatch, "import", "lucene", pyserinis, "--corpus", corpus, "--force")
     assert capsys.readouterr().out == f"imported 'lucene' into 'made': {len(passages):,} documents of {len(passages):,} passages\n"
     index = opened(corpus)
-    assert (np.diff(np.fromfile(index_path(corpus, "lucene") / "rows.i32", dtype="<i4")) < 0).any()
+    assert (np.diff(np.fromfile(index_ref(corpus, "lucene").path / "rows.i32", dtype="<i4")) < 0).any()
     for k, hits in expected.items():
         found = index.search(queries, k)
         assert found.rows.tolist() == hits.rows.tolist()
@@ -119,10 +119,10 @@ def test_the_files_are_linked_and_the_source_stays(
     before = {file.name: file.stat().st_size for file in pyserinis.iterdir()}
     idx(monkeypatch, "import", "lucene", pyserinis, "--corpus", corpus, "--json")
     assert {file.name: file.stat().st_size for file in pyserinis.iterdir()} == before
-    adopted = index_path(corpus, "lucene") / "index"
+    adopted = index_ref(corpus, "lucene").path / "index"
     assert {file.name for file in adopted.iterdir()} == before.keys() - {"write.lock"}
     assert all(os.path.samefile(file, pyserinis / file.name) for file in adopted.iterdir())
-    manifest = read_manifest(index_path(corpus, "lucene"), "lucene", 1, "")
+    manifest = read_manifest(index_ref(corpus, "lucene").path, "lucene", 1, "")
     assert manifest.recipe.parameters["origin"] == "imported"
     assert manifest.sources["index"] == str(pyserinis)
 
@@ -135,7 +135,7 @@ def test_without_links_the_files_are_copied(
 
     monkeypatch.setattr(os, "link", refuse)
     idx(monkeypatch, "import", "lucene", pyserinis, "--corpus", corpus, "--json")
-    copied = [file for file in (index_path(corpus, "lucene") / "index").iterdir() if not os.path.samefile(file, pyserinis / file.name)]
+    copied = [file for file in (index_ref(corpus, "lucene").path / "index").iterdir() if not os.path.samefile(file, pyserinis / file.name)]
     assert len(copied) > 5
     idx(monkeypatch, "check", corpus)
 
@@ -159,7 +159,7 @@ def test_the_commands_know_an_imported_index(
     with pytest.raises(ArtifactMismatch, match="'origin': 'imported'.*--force replaces it"):
         build_index(corpus, "lucene", open_store(corpus))
     idx(monkeypatch, "remove", corpus, "--index", "lucene", "--yes")
-    assert not index_path(corpus, "lucene").exists()
+    assert not index_ref(corpus, "lucene").path.exists()
     assert any(pyserinis.iterdir())
 
 

@@ -22,7 +22,7 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.reading.readers import read_tsv
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_vectors
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import contriever
 from wikidx.indexer.encoders.checkpoints import HubCheckpoint
@@ -57,12 +57,12 @@ def made(ids: list[str]) -> Vectors:
     """The vectors that the encoder gives; they are not kept."""
     build_vectors("made", encoder_spec("contriever"), open_store("made"), EmbedOptions(device="cpu"))
     vectors = stored()
-    shutil.rmtree(index_path("made", "contriever").parent)
+    shutil.rmtree(index_ref("made", "contriever").path.parent)
     return vectors
 
 
 def stored() -> Vectors:
-    found: Vectors = np.load(index_path("made", "contriever") / VECTORS).astype(np.float32)
+    found: Vectors = np.load(index_ref("made", "contriever").path / VECTORS).astype(np.float32)
     return found
 
 
@@ -92,7 +92,7 @@ def test_embeddings_are_imported_verified_and_searched(idx: Command, ids: list[s
     assert hit["id"] in ids
     assert "holds other vectors" in idx("import", "embeddings", path, *ARGUMENTS, "--dtype", "float32", status=2)
     idx("import", "embeddings", path, *ARGUMENTS, "--dtype", "float32", "--force")
-    assert np.load(index_path("made", "contriever") / VECTORS).dtype == np.float32
+    assert np.load(index_ref("made", "contriever").path / VECTORS).dtype == np.float32
 
 
 def test_a_partial_import_has_to_be_allowed_and_is_said(idx: Command, ids: list[str], made: Vectors, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_bad_embeddings_are_refused_and_leave_nothing(
     path = tmp_path / "made.pkl"
     path.write_bytes(make(ids, made))
     assert message in idx("import", "embeddings", path, *ARGUMENTS, "--verify", "5", status=2)
-    assert not index_path("made", "contriever").parent.exists()
+    assert not index_ref("made", "contriever").path.parent.exists()
     assert not (Path(os.environ["IDX_HOME"]) / "payload has run").exists()
     assert path.exists()
 

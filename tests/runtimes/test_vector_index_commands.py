@@ -14,7 +14,7 @@ from tests.indexer.made_vectors import clustered, put_vectors
 from tests.runtimes.command_line import Command
 from wikidx.corpora.build import open_store
 from wikidx.indexer import VECTOR_INDEXES
-from wikidx.indexer.catalog import index_manifest, index_path
+from wikidx.indexer.catalog import index_ref
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
@@ -79,19 +79,19 @@ def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, ind
 
 def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command, notes: str) -> None:
     idx("build", notes, "--encoder", "minilm", "--index", "flat")
-    vectors, index = (index_path(notes, name).stat().st_ino for name in ("minilm", "minilm-flat"))
+    vectors, index = (index_ref(notes, name).path.stat().st_ino for name in ("minilm", "minilm-flat"))
     idx("build", notes, "--encoder", "minilm", "--index", "flat", "--force")
-    assert index_path(notes, "minilm").stat().st_ino == vectors
-    assert index_path(notes, "minilm-flat").stat().st_ino != index
+    assert index_ref(notes, "minilm").path.stat().st_ino == vectors
+    assert index_ref(notes, "minilm-flat").path.stat().st_ino != index
     store = open_store(notes)
-    shutil.rmtree(index_path(notes, "minilm"))
+    shutil.rmtree(index_ref(notes, "minilm").path)
     put_vectors(store, clustered(N, 384, 0), corpus=notes)
     error = idx("search", notes, "rivers", "-r", "minilm-flat", status=2)
     assert "was built from other vectors of 'minilm'" in error
     assert error.endswith("run 'idx build notes --encoder minilm --index flat --force'")
     idx("check", notes, status=1)
     idx("build", notes, "--encoder", "minilm", "--index", "flat", "--force")
-    assert index_manifest(notes, "minilm-flat", store.fingerprint).counts["vectors"] == N
+    assert index_ref(notes, "minilm-flat").manifest(store.fingerprint).counts["vectors"] == N
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
     reports = json.loads(idx("check", indexed, "--recall", "--queries", questions, "--json"))["recall"]
     assert list(reports) == [f"minilm-{kind}" for kind in VECTOR_INDEXES]
     for name, report in reports.items():
-        assert json.loads((index_path(indexed, name) / "recall.json").read_text()) == report
+        assert json.loads((index_ref(indexed, name).path / "recall.json").read_text()) == report
         assert (report["queries"], report["queries_from"]) == (2, str(questions))
         assert list(report["points"][-1]["recall"]) == ["1", "10"]  # of forty passages
         assert report["points"][-1]["recall"]["10"] >= 0.95
@@ -150,7 +150,7 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
         {"recall": {"1": 1.0, "10": 1.0}, "queries_per_s": reports["minilm-flat"]["points"][0]["queries_per_s"]}
     ]
     if importlib.util.find_spec("matplotlib"):
-        assert (index_path(indexed, "minilm") / "recall.png").read_bytes().startswith(b"\x89PNG")
+        assert (index_ref(indexed, "minilm").path / "recall.png").read_bytes().startswith(b"\x89PNG")
     said = idx("check", indexed, "--recall")  # titles of its passages
     assert "minilm-ivf  (exact search: " in said
     assert idx("check", indexed).splitlines()[0] == "passages: as built"  # measured files are no part of an index

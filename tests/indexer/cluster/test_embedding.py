@@ -35,7 +35,7 @@ from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.cluster.nodes import connected
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources, Share
@@ -147,7 +147,7 @@ with connected(address):
 
 @pytest.mark.slow
 def test_a_build_whose_process_is_killed_goes_on(cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
-    staging = staging_path(index_path("made", "contriever"))
+    staging = staging_path(index_ref("made", "contriever").path)
     command = [sys.executable, "-c", SCRIPT, cluster.address, str(tiny.folder("passage"))]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         until = time.monotonic() + 120
@@ -159,7 +159,7 @@ def test_a_build_whose_process_is_killed_goes_on(cluster: Any, tiny: EncoderSpec
     before = np.load(staging / VECTORS)
     with connected(cluster.address):
         found = build_vectors("made", tiny, store, CLUSTER)
-    built = np.load(index_path("made", "contriever") / VECTORS)
+    built = np.load(index_ref("made", "contriever").path / VECTORS)
     assert all((built[rows.start : rows.stop] == before[rows.start : rows.stop]).all() for rows in kept)
     assert_same(found, alone("made", tiny, store))
 
@@ -189,7 +189,7 @@ def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, minilm: Enc
     assert need["time_s"] > 0
     assert not (home / "sample@16").exists()
     assert json.loads(idx("build", *options))["built"]["minilm"] == {"rows": 16, "dim": 384}
-    assert np.load(index_path("sample@16", "minilm") / VECTORS).shape == (16, 384)
+    assert np.load(index_ref("sample@16", "minilm").path / VECTORS).shape == (16, 384)
     assert not ray.is_initialized()
 
 

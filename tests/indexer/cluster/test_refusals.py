@@ -21,7 +21,7 @@ from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.cluster.embedding import Lost, check_cluster, measured_on_ray, translated
 from wikidx.indexer.embedding.cluster.nodes import check_versions
 from wikidx.indexer.embedding.embed import resources
@@ -50,7 +50,7 @@ def test_a_shard_that_no_encoder_survives_is_named(
     fatal = dataclasses.replace(tiny, passage_text=die)
     with pytest.raises(IdxError, match=r"3 encoders were lost over rows 0 to 2,999, the last one so: .* was lost \(.*the finished"):
         build_vectors("made", fatal, store, CLUSTER)
-    assert not index_path("made", "contriever").exists()
+    assert not index_ref("made", "contriever").path.exists()
 
 
 def die_of_one(passage: Passage) -> str:
@@ -107,7 +107,7 @@ def too_large(passage: Passage) -> str:
 def test_want_of_memory_on_a_node_is_said_with_its_name(on_cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
     with pytest.raises(IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: say --batch-tokens"):
         build_vectors("made", dataclasses.replace(tiny, passage_text=too_large), store, CLUSTER)
-    assert not index_path("made", "contriever").exists()
+    assert not index_ref("made", "contriever").path.exists()
 
 
 def test_a_process_that_ray_ends_for_want_of_memory_is_said_to_be() -> None:
@@ -138,7 +138,7 @@ def test_a_node_with_another_version_is_found_before_work_starts(
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1" if name == "numpy" else version(name))
     with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has numpy {re.escape(there)}, here is 0\.1: install the same"):
         build_vectors("made", tiny, store, CLUSTER)
-    assert not index_path("made", "contriever").exists()
+    assert not index_ref("made", "contriever").path.exists()
 
 
 def test_every_package_that_decides_what_is_computed_is_compared(on_cluster: Any) -> None:  # noqa: ANN401 - Ray's own type

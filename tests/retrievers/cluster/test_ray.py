@@ -35,7 +35,7 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_identity, index_path
+from wikidx.indexer.catalog import index_identity, index_ref
 from wikidx.indexer.embedding.cluster.nodes import check_versions, connected, nodes
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import NotSearched, Searcher
@@ -141,7 +141,7 @@ def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  
     def build(passages: list[Passage], options: StoreOptions) -> Found:
         build_store(corpus_of(passages, corpus), options)
         store = open_store(corpus)
-        shutil.rmtree(index_path(corpus, "minilm"), ignore_errors=True)
+        shutil.rmtree(index_ref(corpus, "minilm").path, ignore_errors=True)
         put_vectors(store, clustered(len(store), 384, seed=len(store)), corpus=corpus)
         build_index(corpus, "bm25", store, force=True)
         return found_by(open_searcher(corpus, "minilm"))

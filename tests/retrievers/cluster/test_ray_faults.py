@@ -26,7 +26,7 @@ from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits
-from wikidx.indexer.catalog import index_path
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.cluster.nodes import connected, nodes
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.cancellation import while_wanted
@@ -184,7 +184,7 @@ def test_a_call_that_is_given_up_does_not_take_the_place_of_another() -> None:
 
 
 def test_a_shard_that_could_not_be_opened_again_is_once_it_can_be() -> None:
-    place = index_path("made", "minilm")
+    place = index_ref("made", "minilm").path
     with serving_shards("minilm", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
         expected, process = found_by(remote), sharded.process(1)
         place.rename(place.with_name("away"))
