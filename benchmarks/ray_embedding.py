@@ -24,7 +24,7 @@ from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.build import open_store
 from wikidx.indexer.embedding.cluster.nodes import connected
 from wikidx.indexer.embedding.embed import EmbedProgress, embed, resources
-from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
+from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile
@@ -80,7 +80,7 @@ def measure(n: int, range_rows: int, nodes: list[int]) -> list[dict[str, Figure]
         rows = [{"nodes": "this process", **figures, "same bytes": "-"}]
         for n_nodes in nodes:
             with cluster_of(n_nodes) as address, connected(address):
-                options = EmbedOptions(device="cpu", cluster=ClusterOptions(cpus=1))
+                options = EmbedOptions(device="cpu", on_ray=True, ray_cpus=1)
                 figures, vectors = embedded(n, range_rows, options)
             rows.append({"nodes": str(n_nodes), **figures, "same bytes": "yes" if vectors == expected else "no"})
     return rows

@@ -19,7 +19,7 @@ from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.machine.workers import processes
 from wikidx.indexer.vectors.file import VectorFile
 
-from .options import ClusterOptions, EmbedOptions, Precision, Resources, Share
+from .options import EmbedOptions, Precision, Resources, Share
 from .pipeline import Job, Report, embed_ranges
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
         MissingExtraError: a cluster is named, and Ray is not installed.
     """
     share, n_encoders = None, 0
-    if options.cluster is not None:
-        share, n_encoders = _share(options.cluster, options.device)
+    if options.on_ray:
+        share, n_encoders = _share(options.ray_cpus, options.device)
     devices = _devices(options.device) if share is None else ("cuda" if share.n_gpus else "cpu",) * n_encoders
     on_gpu = devices[0] != "cpu"
     batch_tokens = options.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
@@ -178,7 +178,7 @@ def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
     return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing, share)
 
 
-def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
+def _share(cpus: int | None, device: str) -> tuple[Share, int]:
     """Return what each encoder gets on the cluster, and how many find room on its nodes."""
     from wikidx.indexer.embedding.cluster.nodes import nodes
 
@@ -192,7 +192,7 @@ def _share(options: ClusterOptions, device: str) -> tuple[Share, int]:
     sizes = [int(node.n_cpus) for node in found if node.n_cpus >= 1]
     if not sizes:
         raise InputError(f"none of the {len(found)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
-    n_cpus = options.cpus or min(sizes)
+    n_cpus = cpus or min(sizes)
     n_encoders = sum(size // n_cpus for size in sizes)
     if not n_encoders:
         raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")

@@ -14,21 +14,6 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """Options of embedding on the Ray cluster that this process is connected to (``cluster.nodes.connected``).
-
-    Attributes:
-        cpus: CPUs of each encoder where there are no GPUs; None: all CPUs of the smallest node.
-    """
-
-    cpus: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.cpus is not None and self.cpus < 1:
-            raise InputError(f"--ray-cpus {self.cpus}: an encoder needs at least one")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedOptions:
     """Options of embedding.
 
@@ -38,18 +23,24 @@ class EmbedOptions:
             CPU and on a GPU in the encoder's safe precision (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others).
             "bfloat16": computed on either, stored as float16. None: "float32" on a CPU, "float16" on a GPU.
         batch_tokens: tokens of a batch, padding included; None: the device's default.
-        cluster: on a Ray cluster, whose GPUs "auto" and "cuda" then mean; None: on this machine.
+        on_ray: on the Ray cluster that this process is connected to (``cluster.nodes.connected``), whose GPUs "auto" and "cuda" then mean.
+        ray_cpus: CPUs of each encoder there where there are no GPUs; None: all CPUs of the smallest node.
     """
 
     device: str = "auto"
     dtype: str | None = None
     batch_tokens: int | None = None
-    cluster: ClusterOptions | None = None
+    on_ray: bool = False
+    ray_cpus: int | None = None
 
     def __post_init__(self) -> None:
         check_devices(self.device)
-        if self.cluster is not None and self.device not in ("auto", "cpu", "cuda"):
+        if self.on_ray and self.device not in ("auto", "cpu", "cuda"):
             raise InputError(f"--device {self.device} with --ray: say auto, cpu or cuda; which GPU an encoder gets Ray decides")
+        if self.ray_cpus is not None and not self.on_ray:
+            raise InputError(f"--ray-cpus {self.ray_cpus} is for work on a Ray cluster: say --ray as well")
+        if self.ray_cpus is not None and self.ray_cpus < 1:
+            raise InputError(f"--ray-cpus {self.ray_cpus}: an encoder needs at least one")
         if self.dtype not in (None, *DTYPES):
             raise InputError(f"--dtype {self.dtype}: say one of {', '.join(DTYPES)}")
         if self.batch_tokens is not None and self.batch_tokens < 1:
@@ -64,7 +55,7 @@ class Precision(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Processors and GPUs that each encoder on a Ray cluster has; see ``ClusterOptions``."""
+    """Processors and GPUs that each encoder on a Ray cluster has; see ``EmbedOptions``."""
 
     n_cpus: int
     n_gpus: int

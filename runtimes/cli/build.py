@@ -17,7 +17,6 @@ from .screen import counted, coverage, duration, note, say, say_json, steps
 
 if TYPE_CHECKING:
     from wikidx.corpora.artifacts.manifest import Manifest
-    from wikidx.indexer.embedding.options import ClusterOptions
     from wikidx.indexer.planning import BuildPlan, BuildSpec
 
 _SHOWN_SKIPPED = 3
@@ -87,9 +86,10 @@ def build(
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: say fail or skip")
-    cluster = _cluster(ray, ray_cpus, encoder, vectors)
-    embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, cluster=cluster)
-    origin = VectorOptions(origin="encode" if cluster else vectors, allow_missing=allow_missing, verify=verify)
+    if ray is not None and (not encoder or vectors == "published"):
+        raise InputError("--ray is for embedding passages: say --encoder, and not --vectors published")
+    embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, on_ray=ray is not None, ray_cpus=ray_cpus)
+    origin = VectorOptions(origin="encode" if ray is not None else vectors, allow_missing=allow_missing, verify=verify)
     named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_vector_indexes(encoder or [], index or [])]
     # With indexes named, --force is for them, and for the store only if it is another one or damaged.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not named)
@@ -98,20 +98,6 @@ def build(
     resolved = resolve(corpus, name=name, options=options, reading=Reading(file_format=file_format, split=split, n_words=words))
     with _connected(ray) if ray is not None else contextlib.nullcontext():
         _run(BuildSpec(resolved, tuple(named or ["bm25"]), embedding, origin), dry_run=dry_run, as_json=as_json)
-
-
-def _cluster(address: str | None, cpus: int | None, encoders: list[str] | None, origin: str | None) -> ClusterOptions | None:
-    """Return how to embed on a cluster, where vectors are encoded also if some are published; None if none is named."""
-    from wikidx.corpora.errors import InputError
-    from wikidx.indexer.embedding.options import ClusterOptions
-
-    if address is None:
-        if cpus is not None:
-            raise InputError(f"--ray-cpus {cpus} is for work on a Ray cluster: say --ray as well")
-        return None
-    if not encoders or origin == "published":
-        raise InputError("--ray is for embedding passages: say --encoder, and not --vectors published")
-    return ClusterOptions(cpus=cpus)
 
 
 @contextlib.contextmanager

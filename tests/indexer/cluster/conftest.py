@@ -17,12 +17,12 @@ from tests.runtimes.command_line import Command
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.embedding.cluster.nodes import connected
-from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
+from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
 
 SHARD_ROWS = 8
-CLUSTER = EmbedOptions(cluster=ClusterOptions())
+CLUSTER = EmbedOptions(on_ray=True)
 
 
 @pytest.fixture(scope="package")

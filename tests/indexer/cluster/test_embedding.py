@@ -133,7 +133,7 @@ from pathlib import Path
 from tests.indexer.encoders.folders import with_checkpoint
 import wikidx.indexer.build
 from wikidx.corpora.build import open_store
-from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
+from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.embedding.cluster.nodes import connected
 
@@ -141,7 +141,7 @@ address, checkpoint = sys.argv[1:]
 wikidx.indexer.build.RANGE_ROWS = 250
 with connected(address):
     spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
-    wikidx.indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(cluster=ClusterOptions()))
+    wikidx.indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(on_ray=True))
 """
 
 

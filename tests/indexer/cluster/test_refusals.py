@@ -25,7 +25,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.cluster.embedding import Lost, check_cluster, measured_on_ray, translated
 from wikidx.indexer.embedding.cluster.nodes import check_versions
 from wikidx.indexer.embedding.embed import resources
-from wikidx.indexer.embedding.options import ClusterOptions, EmbedOptions
+from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
@@ -150,14 +150,14 @@ def test_every_package_that_decides_what_is_computed_is_compared(on_cluster: Any
 
 def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
     with pytest.raises(InputError, match="--ray-cpus 2: the largest node of the Ray cluster has 1"):
-        resources(EmbedOptions(cluster=ClusterOptions(cpus=2)), tiny)
+        resources(EmbedOptions(on_ray=True, ray_cpus=2), tiny)
     with pytest.raises(InputError, match="--device cuda: none of the 4 nodes of the Ray cluster has a GPU"):
-        resources(EmbedOptions(device="cuda", cluster=ClusterOptions()), tiny)
+        resources(EmbedOptions(device="cuda", on_ray=True), tiny)
     assert resources(CLUSTER, tiny).devices == ("cpu",) * 3
     with pytest.raises(InputError, match="--device cuda:1 with --ray: say auto, cpu or cuda"):
-        EmbedOptions(device="cuda:1", cluster=ClusterOptions())
+        EmbedOptions(device="cuda:1", on_ray=True)
     with pytest.raises(InputError, match="--ray-cpus 0: an encoder needs at least one"):
-        ClusterOptions(cpus=0)
+        EmbedOptions(on_ray=True, ray_cpus=0)
 
 
 def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.MonkeyPatch) -> None:
