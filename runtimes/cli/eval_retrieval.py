@@ -19,6 +19,7 @@ from .question_options import QuestionOptions, Questions
 from .screen import steps
 
 if TYPE_CHECKING:
+    from wikidx.corpora.progress import Progress
     from wikidx.corpora.store import PassageStore
     from wikidx.retrievers.base import Ranking, Searcher
     from wikidx.retrievers.options import SearchOptions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from wikidx.runtimes.questions import Question
 
 _BATCH = 512  # questions searched at a time
+_FIRST_BATCH = 32  # its time, in which models and files are loaded, is not counted
 
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
@@ -143,17 +145,24 @@ def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) 
     if task.groups is not None:
         asked[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
     for kind, groups in asked.items():
-        rankings: list[Ranking] = []
-        seconds = 0.0
         with steps() as step:
-            progress = step(f"{name}, {kind}", "questions")
-            for start in range(0, len(groups), _BATCH):
-                started = time.perf_counter()
-                rankings += searcher.search_groups(groups[start : start + _BATCH], options)
-                seconds += time.perf_counter() - started
-                progress(len(rankings), len(groups))
+            rankings, speed = _searched(searcher, groups, options, step(f"{name}, {kind}", "questions"))
         _write_run(f"{name}.groups" if kind == GROUP else name, rankings, task)
-        yield Scored(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), len(groups) / seconds)
+        yield Scored(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), speed)
+
+
+def _searched(
+    searcher: Searcher, groups: list[list[str]], options: SearchOptions, progress: Progress
+) -> tuple[list[Ranking], tuple[float, float] | None]:
+    """Return rankings, groups a second and CPU seconds a group; without speed if there is only the first batch."""
+    rankings = searcher.search_groups(groups[:_FIRST_BATCH], options)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    for start in range(_FIRST_BATCH, len(groups), _BATCH):
+        progress(len(rankings), len(groups))
+        rankings += searcher.search_groups(groups[start : start + _BATCH], options)
+    progress(len(rankings), len(groups))
+    n = len(rankings) - _FIRST_BATCH
+    return rankings, (n / (time.perf_counter() - started), (time.process_time() - cpu_started) / n) if n > 0 else None
 
 
 def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import ir_measures
 import pytest
 
 from tests.runtimes.command_line import Command
 from wikidx.corpora.known import sample
+from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer
@@ -55,6 +57,21 @@ def test_a_run_and_qrels_of_others_are_scored_as_a_search_is(idx: Command, tmp_p
     assert read["AP"] == searched["AP"]
     assert read["answer@100"] == searched["answer@100"]
     assert [one["asked"] for one in json.loads(printed)["retrievers"]] == ["question", "run"]
+
+
+def test_speed_is_that_of_the_searches_after_the_first(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher, clock = open_searcher("sample"), [0.0]
+
+    def search_groups(groups: list[list[str]], options: SearchOptions) -> list[Ranking]:
+        clock[0] += 0.01 * len(groups) if clock[0] else 100.0
+        return searcher.search_groups(groups, options)
+
+    monkeypatch.setattr("wikidx.retrievers.opening.open_searcher", lambda *_, **__: SimpleNamespace(search_groups=search_groups))
+    times = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0] / 2)
+    monkeypatch.setattr("wikidx.runtimes.cli.eval_retrieval.time", times)
+    many, few = (json.loads(idx(*SAMPLE, "--sample", n, "--json"))["retrievers"][0] for n in (40, 30))
+    assert (many["questions_per_s"], many["cpu_s_per_question"]) == pytest.approx((100, 0.005))
+    assert (few["questions_per_s"], few["cpu_s_per_question"]) == (None, None)
 
 
 def test_groups_are_asked_beside_single_questions(idx: Command, tmp_path: Path) -> None:

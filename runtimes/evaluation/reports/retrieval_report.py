@@ -12,7 +12,7 @@ from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interv
 from wikidx.runtimes.questions import Question
 
 from .report import Drawing, Report, Section
-from .tables import Cell, Column, Table, json_value, p_value, percent, records, shown, signed_percent
+from .tables import Cell, Column, Table, brief, json_value, p_value, percent, records, shown, signed_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,12 +21,16 @@ QUESTION, GROUP, RUN = "question", "group", "run"  # what a retriever was asked:
 
 
 class Scored(NamedTuple):
-    """A retriever and the values of its figures, one a question; ``questions_per_s`` is None where nothing was searched."""
+    """A retriever and the values of its figures, one a question.
+
+    Attributes:
+        speed: questions a second, and CPU seconds of this process a question; None: not measured.
+    """
 
     retriever: str
     asked: str
     values: Mapping[str, FloatArray]
-    questions_per_s: float | None = None
+    speed: tuple[float, float] | None = None
 
     @property
     def name(self) -> str:
@@ -71,9 +75,9 @@ def retrieval_report(found: Evaluation) -> Report:
     there = found.scored[0].values
     tables = [_table(title, names, show, found) for title, names, show in drawn if names and names[0] in there]
     compared = differences(found)
-    speeds = [(one.retriever, one.asked, one.questions_per_s) for one in found.scored if one.questions_per_s is not None]
+    speeds = [(one.retriever, one.asked, *one.speed) for one in found.scored if one.speed]
     facts = [("corpus", found.corpus), ("questions", f"{len(found.questions):,}"), ("in brackets", found.bootstrap.note())]
-    columns = (Column("retriever"), Column("asked"), Column("questions/s"))
+    columns = (Column("retriever"), Column("asked"), Column("questions/s"), Column("CPU s/question", brief))
     sections = [
         Section("Figures", tables, _plots(found)),
         Section("Differences", [compared] if compared else []),
@@ -115,7 +119,7 @@ def retrieval_json(found: Evaluation) -> dict[str, Any]:
             {
                 "retriever": one.retriever,
                 "asked": one.asked,
-                "questions_per_s": one.questions_per_s,
+                **dict(zip(("questions_per_s", "cpu_s_per_question"), one.speed or (None, None), strict=True)),
                 "figures": {name: json_value(found.mean(one, name)) for name in one.values},
             }
             for one in found.scored
