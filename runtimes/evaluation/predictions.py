@@ -113,8 +113,10 @@ def _gathered(path: Path, found: Iterator[tuple[str, Any]]) -> Predictions:
     """Return the rows of records, each with its place in the file."""
     rows, told, kinds = dict[str, PredictionRow](), dict[str, Question](), dict[str, list[str]]()
     odd: dict[str, list[str]] = {DUPLICATE: [], WITHOUT_ID: []}
+    first: Any = None
     for place, record in found:
         name = _id(record)
+        first = record if first is None else first
         if name is None:
             odd[WITHOUT_ID].append(place)
             continue
@@ -124,7 +126,10 @@ def _gathered(path: Path, found: Iterator[tuple[str, Any]]) -> Predictions:
         if _has_gold(record):
             told[name] = Question(name, record["question"], tuple(record["golden_answers"]))
     if not rows:
-        raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read')
+        there = (
+            f"; an id is looked for in {', '.join(ID_FIELDS)}, its first record has {', '.join(first)}" if isinstance(first, dict) else ""
+        )
+        raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read{there:.300}')
     for name, some in kinds.items():
         for kind in some:
             odd.setdefault(kind, []).append(name)

@@ -14,7 +14,7 @@ from .claims import fever
 from .kilt import kilt
 from .long_form import asqa, begin, halluqa
 from .multi_hop import hotpotqa, strategyqa, strategyqa_bigbench, twowiki, with_aliases
-from .open_domain import dpr, dpr_table, plain, popqa, topic, triviaqa, written_list
+from .open_domain import dpr, dpr_table, plain, popqa, squad, topic, triviaqa, written_list
 from .records import Record
 
 
@@ -64,6 +64,17 @@ def _is_nq_open(record: Record) -> bool:
 
 def _is_triviaqa(record: Record) -> bool:
     return _has("Question", "QuestionId")(record) or (_has("question", "answer")(record) and isinstance(record.value["answer"], dict))
+
+
+def _is_squad(record: Record) -> bool:
+    if not _has("question", "answers")(record):
+        return False
+    answers = record.value["answers"]
+    return (
+        "is_impossible" in record.value
+        or isinstance(answers, dict)
+        or (isinstance(answers, list) and isinstance(next(iter(answers), None), dict))
+    )
 
 
 def _is_halluqa(record: Record) -> bool:
@@ -125,6 +136,7 @@ _ALL = (
     Format(
         "begin", "BEGIN's table of Wizard of Wikipedia: message, knowledge, response with a header", _has("message", "knowledge"), begin
     ),
+    Format("squad", "SQuAD 1.1 and 2.0: data: [{title, paragraphs: [{qas: [{id, question, answers: [{text}]}]}]}]", _is_squad, squad),
     Format("dpr", "DPR's JSON, NQ and TriviaQA: [{question, answers, positive_ctxs}]", _has("question", "answers", "positive_ctxs"), dpr),
     Format(
         "dpr-tsv", "DPR's TSV, topics.dpr.*: question, tab, ['answer', …]", _either(_is_answered_row, _is_table_with_answers), dpr_table
@@ -134,6 +146,7 @@ _ALL = (
     Format("fid", "FiD: {id, question, answers, ctxs}", _has("question", "answers", "ctxs"), plain),
     Format("self-reasoning", "Self-Reasoning's samples: {question, answers, passages}", _has("question", "answers", "passages"), plain),
     Format("nq-open", "NQ-open: {question, answer: […]}", _is_nq_open, plain),
+    Format("ottqa", "OTT-QA, HybridQA: [{question_id, question, answer-text}]", _has("question", "answer-text"), plain),
     Format("questions", "any other: {question}, with id and answers or not", lambda record: not isinstance(record.value, tuple), plain),
 )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wikidx.corpora.artifacts.durable import json_value
 from wikidx.corpora.errors import InputError
 
 from .base import FEVER_LABELS, Question, gold
-from .fields import id_from, identifier, objects_of, once, text_from, text_of, texts_from, texts_of
+from .fields import id_from, identifier, objects_from, objects_of, once, text_from, text_of, texts_from, texts_of
 from .multi_hop import supporting_facts
 from .records import Record
 
@@ -27,9 +27,9 @@ def plain(record: Record) -> Question:
 
 
 def _answers(record: Record) -> tuple[str, ...]:
-    value = record.value.get("answer")
-    if isinstance(value, str) and not any(name in record.value for name in _ANSWERS[:2]):
-        return (text_from(record, value, "answer"),)
+    one = next((name for name in ("answer", "answer-text") if name in record.value), "")  # the second is OTT-QA's and HybridQA's
+    if isinstance(record.value.get(one), str) and not any(name in record.value for name in _ANSWERS[:2]):
+        return (text_from(record, record.value[one], one),)
     return texts_of(record, *_ANSWERS)
 
 
@@ -81,6 +81,27 @@ def triviaqa(record: Record) -> Question:
     value = (text_of(about, "value"),) if about.value.get("value") else ()
     answers = once((*value, *texts_of(about, "aliases"), *texts_of(about, "humananswers")))
     return Question(identifier(record), text_of(record, "Question", "question"), answers)
+
+
+def of_article(record: Record) -> Iterator[Record]:
+    """Yield the questions of an article of SQuAD, each with its title; any other record is one question."""
+    if not isinstance(record.value, dict) or "paragraphs" not in record.value:
+        yield record
+        return
+    for paragraph in objects_of(record, "paragraphs"):
+        for asked in objects_from(record, paragraph.get("qas"), "qas"):
+            yield record._replace(value={**asked, "title": record.value.get("title")})
+
+
+def squad(record: Record) -> Question:
+    """Read a question of SQuAD, or as the hub has them; one that its passage does not answer has no answers."""
+    given, title = record.value.get("answers"), record.value.get("title")
+    if isinstance(given, dict):
+        answers = texts_of(record._replace(value=given), "text")
+    else:
+        answers = tuple(text_from(record, one.get("text"), "text") for one in objects_of(record, "answers"))
+    titles = [text_from(record, title, "title")] if title else []
+    return Question(identifier(record), text_of(record, "question"), once(answers), gold(titles=titles))
 
 
 def popqa(record: Record) -> Question:

@@ -11,6 +11,7 @@ from wikidx.corpora.registry import near_names
 
 from .base import Question, gold
 from .formats import FORMATS, Format
+from .open_domain import of_article
 from .records import Record, read_records
 
 SAMPLE = "sample"
@@ -70,7 +71,7 @@ def _opened(path: Path, name: str | None) -> tuple[Format, Iterator[Record]]:
     """Return a file's format, and the records that it wants of it."""
     if name is not None and name not in FORMATS:
         raise near_names("format", name, FORMATS)
-    records = read_records(path)
+    records = itertools.chain.from_iterable(map(of_article, read_records(path)))
     first = next(records, None)
     if first is None:
         raise InputError(f"{path} has no questions")

@@ -21,10 +21,10 @@ from .json_text import JsonText
 
 _HEAD = 1 << 16  # bytes that decide what a file is
 _HOLDERS = frozenset(
-    {"Data", "examples", "train", "dev", "test"}
-)  # names under which an object of TriviaQA, BIG-bench, ASQA has its records
+    {"Data", "data", "examples", "train", "dev", "test"}
+)  # names under which an object of TriviaQA, SQuAD, BIG-bench, ASQA has its records
 _ASKED = frozenset({"question", "Question", "input", "claim"})  # an object with one of them is a record itself
-_BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|examples|canary|train|dev|test)"\s*:|$)')
+_BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
 _COLUMNS = frozenset({"question", "message", "claim"})  # one of them in the first row makes it a header
 

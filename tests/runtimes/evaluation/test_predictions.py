@@ -150,6 +150,7 @@ def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
         ('{"id": 1.5, "answer": "x"}\n{"answer": "y"}', "has no predictions"),
         ("5", "holds 5, no predictions"),
         ('{"data": [], "version": "1.1"}', "has no predictions"),
+        ('{"data": [{"question": "q", "output": "y"}]}', "an id is looked for in id, .*, sample_id, its first record has question, output"),
         ('{"data": [{"title": "T", "paragraphs": []}], "version": "1.1"}', "has no predictions"),
         ('{"a": "x", "b": ["y"]}', r"has \['y'\] for an answer under 'b'"),
         ('{"a": {"text": "x"}}', "for an answer under 'a'"),

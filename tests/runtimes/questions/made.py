@@ -59,6 +59,20 @@ _ASQA_GOLD = {"answer_groups": [["Uruguay", "URU"], ["Italy", "URU"]], "long_ans
 _PAGE = {"wikipedia_id": "290", "title": "Lima", "start_paragraph_id": 1, "end_paragraph_id": 1}
 _BIG_BENCH = {"input": "Can a nut float?", "target_scores": {"Yes": 1, "No": 0}, "target": "Yes. It is light."}
 
+_SQUAD = [
+    {
+        "title": "Nile",
+        "paragraphs": [
+            {
+                "context": "In Egypt.",
+                "qas": [{"id": "a", "question": "Whose?", "answers": [{"text": "Egypt", "answer_start": 3}] * 2, "is_impossible": False}],
+            },
+            {"context": "Long.", "qas": [{"id": "b", "question": "Why?", "answers": [], "is_impossible": True}]},
+        ],
+    }
+]
+_SQUAD_QUESTIONS = [one("Whose?", "Egypt", id="a", titles=["Nile"]), one("Why?", id="b", titles=["Nile"])]
+
 MADE = (
     Made("flashrag", "", lines({"id": "test_0", "question": "Who?", "golden_answers": ["A", "B"]}), [one("Who?", "A", "B", id="test_0")]),
     Made(
@@ -154,6 +168,15 @@ MADE = (
         ),
         [one("What?", "Lima", "LIMA", id="tc_2")],
     ),
+    Made("squad", "", json.dumps({"version": "v2.0", "data": _SQUAD}), _SQUAD_QUESTIONS),
+    Made("squad", "data first", json.dumps({"data": _SQUAD, "version": "v2.0"}, indent=1), _SQUAD_QUESTIONS),
+    Made(
+        "squad",
+        "hub",
+        lines({"id": "a", "title": "Nile", "question": "Whose?", "answers": {"text": ["Egypt"], "answer_start": [4]}}),
+        _SQUAD_QUESTIONS[:1],
+    ),
+    Made("ottqa", "", array({"question_id": "x", "question": "Who?", "table_id": "t", "answer-text": "A"}), [one("Who?", "A", id="x")]),
     Made(
         "popqa",
         "",
