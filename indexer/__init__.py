@@ -1,12 +1,12 @@
 """Indexes over a corpus: lexical, and dense over vectors that an encoder made. May import ``corpora``.
 
-base       Hits, Encoder, VectorIndex, LexicalIndex, array aliases    naming     bm25, contriever, contriever-ivfpq -> IndexName
-analysis/  text -> terms, as Lucene's                                 encoders/  one family a file over one forward pass
+base       Hits, Encoder, VectorIndex, LexicalIndex, array types      naming     bm25, contriever, contriever-ivfpq -> IndexName
+analysis/  text -> terms, equal to Lucene's                           encoders/  one family a file over one forward pass
 embedding/ passages -> vectors, on one device, several or a cluster   vectors/   vectors of a corpus on disk
-indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of others
-catalog    paths and manifests of indexes, and which are usable       build      build_index() and open_index()
-planning   a whole build: what it needs, and its steps                estimate   disk, memory and time of each step
-page_checks  checksums of pages, compared before they are read
+indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
+catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
+planning   a whole build: its estimate and its steps                  estimate   disk, memory and time of each step
+page_checks  checksums of pages, verified before first use
 recall/    recall of indexes against exact search                     machine/   memory, threads, processes, devices, compiling
 """
 
@@ -34,7 +34,7 @@ INDEXES = {
     "bm25": "wikidx.indexer.indexes.bm25:KIND",
     "lucene": "wikidx.indexer.indexes.lucene.index:KIND",
 }
-VECTOR_INDEXES = {  # over an encoder's vectors: an index of them is named <encoder>-<kind>
+VECTOR_INDEXES = {  # over an encoder's vectors; such an index is named <encoder>-<kind>
     "flat": "wikidx.indexer.indexes.faiss.flat:FLAT",
     "flat-fp16": "wikidx.indexer.indexes.faiss.flat:FLAT_FP16",
     "sq8": "wikidx.indexer.indexes.faiss.flat:SQ8",

@@ -1,4 +1,4 @@
-"""The types that every index and encoder speaks: arrays, ``Hits`` and three protocols."""
+"""Types shared by all indexes and encoders: arrays, ``Hits`` and three protocols."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Hits(NamedTuple):
 
 
 def no_hits(n_queries: int, k: int) -> Hits:
-    """Return what a search has before it finds anything, shape (n_queries, k): every place is empty."""
+    """Return empty results, shape (n_queries, k): the start of a search."""
     return Hits(np.full((n_queries, k), NO_ROW, dtype=np.int64), np.full((n_queries, k), -np.inf, dtype=np.float32))
 
 
@@ -55,10 +55,10 @@ class Encoder(Protocol):
 
 @options
 class SearchParams:
-    """Search parameters that a request sets, for indexes that are not exact; None leaves one to the index.
+    """Per-request parameters of an approximate search; None means the index's default.
 
     Attributes:
-        nprobe: lists that are searched (inverted file).
+        nprobe: number of lists to search (inverted file).
         ef_search: candidates kept while walking the graph (HNSW); at least k are kept.
         refine: candidates for each result that are rescored exactly from the vectors; 0 for none.
     """
@@ -77,14 +77,14 @@ DEFAULT_PARAMS = SearchParams()
 
 
 class SearchParam(NamedTuple):
-    """A search parameter of an index: its value unless a request sets it, and the largest that can be set."""
+    """A search parameter of an index: its default and its largest value."""
 
     default: int
     largest: int
 
 
 class Placement(NamedTuple):
-    """The devices that hold vectors, torch's names, and why, in one line for the user."""
+    """Devices that hold the vectors, by torch's names, and the reason in one line for the user."""
 
     devices: tuple[str, ...]
     reason: str
@@ -98,7 +98,7 @@ class VectorIndex(Protocol):
 
     Attributes:
         dim: components of a vector.
-        placement: the devices it is searched on, and why these.
+        placement: its devices, and the reason for them.
     """
 
     dim: int
@@ -106,15 +106,15 @@ class VectorIndex(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, SearchParam]:
-        """Its search parameters by name; none if it is exact."""
+        """Search parameters by name; empty for exact search."""
         ...
 
     def __len__(self) -> int:
-        """The number of rows of the corpus."""
+        """Number of rows of the corpus."""
         ...
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows for each of the (Q, dim) query vectors; parameters that it does not have are passed over."""
+        """Return the k best rows for each of the (Q, dim) query vectors; parameters that it lacks are ignored."""
         ...
 
 
@@ -126,16 +126,16 @@ class LexicalIndex(Protocol):
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return for each query the scores of some rows, ascending, as a search gives them; -inf for a row that none would find.
+        """Return, for each query, the scores of given rows, ascending, as in a search; -inf for a row that no search would return.
 
         Raises:
-            InputError: this kind of index cannot.
+            InputError: this kind of index does not support it.
         """
         ...
 
 
 def check_k(k: int) -> None:
-    """Raise ``ValueError`` unless ``k`` results can be asked for."""
+    """Raise ``ValueError`` unless ``k`` is a valid number of results."""
     if k < 1:
         raise ValueError(f"k is {k}: ask for at least one result")
 

@@ -1,7 +1,7 @@
 """Builds and opens indexes: the only writer and reader of index directories.
 
-An index is named ``bm25`` or ``lucene``; after an encoder: then it is exact search over that encoder's vectors, which are kept as
-``<corpus>/vectors/<encoder>``; or ``<encoder>-<kind>``: made of these vectors, as ``<corpus>/indexes/<encoder>-<kind>``.
+An index is named ``bm25`` or ``lucene``; by an encoder: then it is exact search over that encoder's vectors, stored as
+``<corpus>/vectors/<encoder>``; or ``<encoder>-<kind>``: built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ AnyIndex = LexicalIndex | VectorIndex
 
 
 def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
-    """Build an index of a corpus, unless the same one is there already; a build that was interrupted goes on.
+    """Build an index of a corpus, unless the same one exists already; an interrupted build resumes.
 
     Args:
         corpus: the corpus's name.
-        name: "bm25", an encoder, which embeds on the CPU, or an encoder and a kind of index over its vectors.
+        name: "bm25", an encoder (embedding on the CPU), or an encoder and a kind of index over its vectors.
         store: the corpus's store.
         force: replace what is there.
         progress: called with (rows done, rows).
 
     Raises:
         ArtifactMismatch: another index is there.
-        ArtifactMissing: the vectors that it is to be made of are not there.
+        ArtifactMissing: the vectors to build it from are missing.
         UnknownNameError, MissingExtraError, StorageError, LockedError: see there.
     """
     ref = index_ref(corpus, name)
@@ -70,7 +70,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
 
 def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
-    """Return what decides an index, and what it is made of; raises ``ArtifactMissing`` if it is made of vectors that are not there."""
+    """Return the recipe of an index and its inputs; raises ``ArtifactMissing`` if the vectors to build it from are missing."""
     inputs = {"passages": store.fingerprint}
     if not ref.name.encoder:
         parameters = ref.kind.parameters(Size(len(store)))
@@ -90,9 +90,9 @@ def build_vectors(
     force: bool = False,
     progress: EmbedProgress = EmbedProgress(),  # noqa: B008 - it cannot be changed
 ) -> Manifest:
-    """Embed a corpus, unless the encoder has its vectors already, embedded or imported; an interrupted build goes on.
+    """Embed a corpus, unless the encoder has its vectors already, embedded or imported; an interrupted build resumes.
 
-    Finished vectors are kept as they are whatever device and batch size made them; with the same ones they are the same bits.
+    Finished vectors are kept regardless of device and batch size; with the same device and batch size they are bit-identical.
 
     Args:
         corpus: the corpus's name.
@@ -103,7 +103,7 @@ def build_vectors(
         progress: see ``EmbedProgress``.
 
     Raises:
-        ArtifactMismatch: the encoder has vectors of another type than was asked for, or a stopped build with other options, or another
+        ArtifactMismatch: the encoder has vectors of another type than requested, or an interrupted build with other options, or another
             checkpoint, has left vectors.
         IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished vectors stay.
     """
@@ -133,7 +133,7 @@ def build_vectors(
 
 
 def _same_store(corpus: str, fingerprint: str) -> PassageStore:
-    """Open the store of a corpus once more; raises ``ArtifactMismatch`` if it has been replaced by another one."""
+    """Reopen the store of a corpus; raises ``ArtifactMismatch`` if it has been replaced."""
     store = open_store(corpus)
     if store.fingerprint != fingerprint:
         raise ArtifactMismatch(f"the passages of '{corpus}' have been replaced meanwhile: run the same command again")
@@ -148,7 +148,7 @@ def open_index(corpus: str, name: str, store: PassageStore, *, device: str = "cp
 
 
 def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIndex:
-    """Open a built index that is searched by words; raises as ``IndexRef.manifest`` does."""
+    """Open a built lexical index; raises as ``IndexRef.manifest`` does."""
     ref = index_ref(corpus, name)
     index: LexicalIndex = ref.kind.open(ref.path, ref.manifest(store.fingerprint), OpenOptions(name=name))
     return index
@@ -157,18 +157,18 @@ def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIn
 def open_vector_index(
     corpus: str, name: str, store: PassageStore | IndexIdentity, *, device: str = "cpu", rows: range | None = None
 ) -> VectorIndex:
-    """Open a built index that is searched by vectors: exact search for an encoder's name, or an index made of its vectors.
+    """Open a built vector index: exact search for an encoder's name, or an index built from its vectors.
 
     Args:
         corpus: the corpus's name.
         name: the index's.
-        store: the corpus's store, or what tells the index of it.
-        device: where it is searched; see ``devices.check_devices``.
-        rows: search these alone, copied into memory but for exact search on a CPU; rows and scores are those of the whole index. None: all.
+        store: the corpus's store, or the facts about it that the index needs.
+        device: device of the searches; see ``devices.check_devices``.
+        rows: search only these, copied into memory except for exact search on a CPU; numbers and scores are the whole index's. None: all.
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
-        InputError: the device cannot be used, or the index does not fit there, or cannot be searched in parts.
+        InputError: the device cannot be used, the index does not fit there, or it cannot be sharded.
         MissingExtraError: a package that it needs is not installed.
     """
     ref = index_ref(corpus, name)
@@ -182,7 +182,7 @@ def open_vector_index(
 
 
 def open_vectors(corpus: str, name: str, store: PassageStore | IndexIdentity) -> CorpusVectors | None:
-    """Map the vectors that an index searches or was made of; None if they are not there any more.
+    """Map the vectors that an index searches or was built from; None if they no longer exist.
 
     Raises:
         ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
@@ -196,9 +196,9 @@ def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:
 
 
 def refuse_other_weights(corpus: str, spec: EncoderSpec) -> None:
-    """Raise ``ArtifactMismatch`` if a corpus was embedded with other weights, or another tokenizer, than questions would be.
+    """Raise ``ArtifactMismatch`` if a corpus was embedded with another checkpoint or tokenizer than the local one for queries.
 
-    Where only an index made of the vectors is left, nothing can be said.
+    Nothing is checked if only an index built from the vectors is left.
     """
     ref = IndexRef(corpus, IndexName(spec.name, ""))
     if not ref.is_built:

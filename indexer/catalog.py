@@ -1,4 +1,4 @@
-"""Indexes of a corpus on disk: their paths, their manifests, and which of them are built and usable."""
+"""Indexes of a corpus on disk: their paths, manifests, and state."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class IndexRef(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Its directory; an encoder's vectors are what exact search reads."""
+        """Directory of the index; for exact search that of the encoder's vectors."""
         return corpus_path(self.corpus) / ("indexes" if self.name.kind else "vectors") / str(self.name)
 
     @property
     def vectors(self) -> IndexRef:
-        """The vectors of its encoder."""
+        """Vectors of its encoder."""
         return IndexRef(self.corpus, IndexName(self.name.encoder, ""))
 
     @property
     def rebuild(self) -> str:
-        """The command that builds it."""
+        """Command that builds it."""
         encoder, kind = self.name
         return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else f"--{kind}")
 
@@ -51,11 +51,11 @@ class IndexRef(NamedTuple):
         return is_finished(self.path)
 
     def manifest(self, fingerprint: str | None) -> Manifest:
-        """Return its manifest, over the store with that fingerprint; None if that is not known.
+        """Return its manifest, checked against the store's fingerprint; None skips that check.
 
         Raises:
             ArtifactMissing: it is not built.
-            ArtifactMismatch, ArtifactDamaged: it belongs to another store, other vectors or another version of idx, or is damaged.
+            ArtifactMismatch, ArtifactDamaged: it belongs to another store, other vectors or another version of idx, or is corrupt.
         """
         kind, version = (KIND, FORMAT_VERSION) if not self.name.kind else (self.kind.name, self.kind.format_version)
         manifest = read_manifest(self.path, kind, version, self.rebuild)
@@ -67,7 +67,7 @@ class IndexRef(NamedTuple):
 
     @property
     def kind(self) -> IndexKind[Any, Any]:
-        """Its kind; exact search has none."""
+        """Kind of the index; exact search has none."""
         kind: IndexKind[Any, Any] = load("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
         return kind
 
@@ -82,10 +82,10 @@ def index_ref(corpus: str, name: str) -> IndexRef:
 
 
 def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
-    """Raise ``ArtifactMismatch`` if a stopped build by another recipe has left vectors of the same passages: hours may have gone into them.
+    """Raise ``ArtifactMismatch`` if an interrupted build by another recipe has left vectors of the same passages, perhaps hours of work.
 
-    On another device other parameters are the default, and a checkpoint may be found in another place, with other files: a command that
-    is given again may mean them without saying so.
+    Parameters default to other values on another device, and a checkpoint may be found in another place, with other files: repeating a
+    command may change the recipe unintentionally.
     """
     staged = staged_recipe(ref.path)
     if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:
@@ -102,10 +102,10 @@ def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
 
 
 def kept_index(ref: IndexRef, store: PassageStore, wanted: Parameters, *, force: bool) -> Manifest | None:
-    """Return the manifest of the index that is there and stays, None if it has to be built, by ``force`` or because there is none.
+    """Return the manifest of an existing index to keep; None if it must be built, by ``force`` or because there is none.
 
     Raises:
-        ArtifactMismatch: it has another value of one of the parameters that are wanted, or belongs to other passages.
+        ArtifactMismatch: it has another value of a requested parameter, or belongs to other passages.
         ArtifactDamaged: it cannot be read.
     """
     if store_manifest(ref.corpus).fingerprint != store.fingerprint:
@@ -123,7 +123,7 @@ def kept_index(ref: IndexRef, store: PassageStore, wanted: Parameters, *, force:
 
 
 def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None:
-    """Raise ``ArtifactMismatch`` unless an index was built from the vectors that are there."""
+    """Raise ``ArtifactMismatch`` unless an index was built from the current vectors."""
     found, wanted = manifest.recipe.inputs.get("vectors", ""), vectors_identity(vectors)
     if found != wanted:
         raise ArtifactMismatch(
@@ -154,7 +154,7 @@ class IndexIdentity(NamedTuple):
 
 
 def index_identity(corpus: str, name: str) -> IndexIdentity:
-    """Return what index is there.
+    """Return the identity of the index on disk.
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
@@ -166,7 +166,7 @@ def index_identity(corpus: str, name: str) -> IndexIdentity:
 
 
 def check_identity(corpus: str, name: str, expected: IndexIdentity) -> None:
-    """Raise ``ArtifactMismatch`` unless the index that is here is the one that was expected."""
+    """Raise ``ArtifactMismatch`` unless the index on disk is the expected one."""
     path, found = index_ref(corpus, name).path, index_identity(corpus, name)
     for what, here, there in zip(("passages", "files", "vectors", "rows"), found, expected, strict=True):
         if here != there:

@@ -25,10 +25,10 @@ from .vectors.file import RANGE_ROWS
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # share of a passage's bytes after compression, and bytes of arrays per passage
 _IMPORT_BYTES_PER_S = 150e6  # read and written
-_TOKENIZING_BYTES = 0.4e9  # of the processes beside a GPU, each
-_RANGES_HELD = 2  # the vectors of the one that is being made, and a copy while it is written
+_TOKENIZING_BYTES = 0.4e9  # of each process that tokenises for a GPU
+_RANGES_HELD = 2  # the vectors being computed, and a copy being written
 
-SAMPLE_PASSAGES = 200  # that an encoder is timed on
+SAMPLE_PASSAGES = 200  # to time an encoder on
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Need:
 
 
 def store_need(n_passages: int, passage_bytes: float) -> Need:
-    """Return what the store of that many passages of that many bytes needs."""
+    """Return the estimate for a store of that many passages of that many bytes."""
     share, array_bytes = _STORE_BYTES
     return Need("passages", n_passages * (share * passage_bytes + array_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
 
 
 def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, options: EmbedOptions) -> Need:
-    """Return what one encoder's vectors need, timed on up to 200 sample passages; time goes by bytes of text.
+    """Return the estimate for one encoder's vectors, timed on up to 200 sample passages; time is proportional to bytes of text.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
@@ -64,7 +64,7 @@ def vectors_need(n_passages: int, passage_bytes: float, sample: Sequence[Passage
 
 
 def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_bytes: float) -> Need:
-    """Return what an encoder's vectors of that many passages, of so many bytes of text together, need on the devices that are found."""
+    """Return the estimate for an encoder's vectors of that many passages, of that many bytes of text in total, on the current devices."""
     disk_bytes = n_passages * measured.dim * np.dtype(found.precision.stored).itemsize
     range_bytes = RANGE_ROWS * measured.dim * np.dtype(np.float32).itemsize
     a_device = measured.peak_bytes + _RANGES_HELD * range_bytes + found.n_tokenizing * _TOKENIZING_BYTES
@@ -72,23 +72,23 @@ def need_of(name: str, found: Resources, measured: Measured, n_passages: int, n_
 
 
 def index_need(ref: IndexRef, n_passages: int, passage_bytes: float) -> Need:
-    """Return what an index of passages, or one made of an encoder's vectors, needs.
+    """Return the estimate for an index of passages, or one built from an encoder's vectors.
 
     Raises:
-        MissingExtraError: a package that building it needs is not installed.
+        MissingExtraError: a package that the build needs is not installed.
     """
     dim = encoder_spec(ref.name.encoder).dim if ref.name.encoder else 0
     return Need(str(ref.name), *ref.kind.cost(Size(n_passages, dim, passage_bytes)))
 
 
 def import_need(n_passages: int, spec: EncoderSpec, published: PublishedVectors, options: ImportOptions) -> Need:
-    """Return what importing published vectors needs, besides the download itself."""
+    """Return the estimate for importing published vectors, without the download."""
     n_bytes = n_passages * spec.dim * (np.dtype(options.dtype).itemsize if options.dtype else published.stored_bytes)
     return Need(spec.name, n_bytes, 0.5e9 + 100 * n_passages, (n_bytes + published.about_bytes) / _IMPORT_BYTES_PER_S)
 
 
 def disk_shortage(needs: Sequence[Need], download_bytes: int) -> str | None:
-    """Return what to tell the user if the disk of the data home has not enough space for all steps together, None if it has."""
+    """Return the message for the user if the data home's disk lacks space for all steps together; None if it suffices."""
     folder = home()
     while not folder.exists():
         folder = folder.parent

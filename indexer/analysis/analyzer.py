@@ -1,4 +1,4 @@
-"""Texts -> terms, and texts -> term numbers: the front of the kernels."""
+"""Texts -> terms, and texts -> term numbers: the Python interface of the kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _rules = functools.cache(read_rules)
 
 
 class TermTable(NamedTuple):
-    """The terms by number: term i is ``bytes(pool[ends[i - 1]:ends[i]])`` in UTF-8, where the first begins at 0."""
+    """Terms by number: term i is ``bytes(pool[ends[i - 1]:ends[i]])`` in UTF-8, the first starting at 0."""
 
     pool: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -32,15 +32,14 @@ class TermTable(NamedTuple):
 class TermNumbers:
     """Numbers the distinct terms of many texts, from 0 in order of their first appearance.
 
-    Memory grows with the vocabulary, and for the time of a call with its texts: by 12 bytes a character. Not for use by several threads at
-    once; one object in each thread run in parallel.
+    Memory grows with the vocabulary and, during a call, with its texts: 12 bytes a character. Not thread-safe; use one object per thread.
     """
 
     def __init__(self) -> None:
         self._table = empty_table()
 
     def __len__(self) -> int:
-        """Return how many distinct terms there are."""
+        """Return the number of distinct terms."""
         return int(self._table.size[0])
 
     def add(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -49,8 +48,7 @@ class TermNumbers:
         Any string is analysed; a lone surrogate separates words.
 
         Returns:
-            The numbers, int32, those of all texts one after another, each text's in the order of its terms; and where each text's numbers
-            end, int64, shape (len(texts),).
+            The numbers of all texts' terms in order, int32, concatenated; and the end of each text's numbers, int64, shape (len(texts),).
         """
         bounds = np.zeros(len(texts) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)), out=bounds[1:])
@@ -76,6 +74,6 @@ def english(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return where each word of a text begins and ends, in code points; stop words are among them."""
+    """Return the start and end of each word of a text, stop words included, in code points."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return [(begin, end) for begin, end in token_bounds(points, _rules().token).tolist()]

@@ -1,8 +1,8 @@
-"""A pattern over character classes -> a deterministic automaton, as tables that a kernel walks through.
+"""Compile a pattern over character classes to a deterministic automaton, as tables for a kernel.
 
 Patterns are regular expressions with ``|``, ``*``, ``+``, ``?``, ``( )`` and ``[ ]`` over one-letter codes. Each occurrence of a code in
-the pattern is a *position*. Which positions can come first, last, and after which other is read off the pattern; a state of the automaton
-is the set of the positions where a match can have arrived (Glushkov, The abstract theory of automata, 1961).
+the pattern is a *position*. The pattern determines the positions that can come first, last, and after each other; a state of the automaton
+is a set of positions that a match can have reached (Glushkov, The abstract theory of automata, 1961).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ DEAD, START = 0, 1  # states
 
 
 class Automaton(NamedTuple):
-    """``moves[state, code]`` is the next state, DEAD when nothing can match any more; ``accepting[state]``, whether a match may end."""
+    """Transition table: ``moves[state, code]`` is the next state, or DEAD; a match may end in a state that is ``accepting``."""
 
     moves: NDArray[np.uint8]  # (states, codes)
     accepting: NDArray[np.bool_]  # (states,)
 
 
 class _Part(NamedTuple):
-    """A part of a pattern: the positions that a match of it can begin and end with, and whether it matches nothing as well."""
+    """A part of a pattern: the possible first and last positions of a match, and whether it matches the empty string."""
 
     first: frozenset[int]
     last: frozenset[int]
@@ -35,7 +35,7 @@ _NOTHING = _Part(frozenset(), frozenset(), True)
 
 
 class _Pattern:
-    """A pattern, read. ``codes[p]`` are the codes that position p stands for, ``after[p]`` the positions that can follow it."""
+    """A parsed pattern. ``codes[p]`` are the codes of position p, ``after[p]`` the positions that can follow it."""
 
     def __init__(self, pattern: str) -> None:
         self._rest = list(reversed(pattern))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 N_CODE_POINTS = 0x110000
 
-# The classes of word_breaks.txt, each with the letter that stands for it in the grammar's patterns; a class's place is its number.
+# The classes of word_breaks.txt, each with its letter in the grammar's patterns; a class's index is its number.
 CLASSES = {
     "Other": " ",
     "ALetter": "a",
@@ -55,10 +55,10 @@ def class_table() -> NDArray[np.uint8]:
 
 
 def lower_case_table(classes: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the lower case of the first code points, shape (_LAST_CASED + 1,); those after them are their own.
+    """Return the lower case of the first code points, shape (_LAST_CASED + 1,); later ones have none but themselves.
 
-    Each has one code point as its lower case, as in Java's ``Character.toLowerCase``: of i with a dot above, which Python makes of U+0130,
-    it is the i. Only letters are asked for, all of them of a Unicode older than any supported Python's, so that no Python differs.
+    The lower case of a code point is one code point, as in Java's ``Character.toLowerCase``: U+0130, in Python an i with a dot
+    above, becomes i. Only letters are looked up, all in older Unicode versions than any supported Python's, so that Python versions agree.
     """
     table = np.arange(_LAST_CASED + 1, dtype=np.uint32)
     is_letter = (classes[: len(table)] == LETTER) | (classes[: len(table)] == PICTOGRAPHIC_LETTER)

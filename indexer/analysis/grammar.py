@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-# WB4: what extends a character belongs to it.
+# WB4: extending characters belong to the character before them.
 _EXTENDING = "[xdzmtso]*"
 
 # WB5-7, 9, 10: letters and digits stay together, with one . : ' between two letters, as in can't and example.com.
@@ -23,7 +23,7 @@ _SOUTH_EAST_ASIAN = "[cd]+"  # not split into words, which would need a dictiona
 _IDEOGRAPH = "i"  # WB999: each a word
 _FLAG = "rr"  # WB15, 16
 
-# WB3c: a joiner takes a pictograph on, and even stands before the first; what extends a pictograph is no style, but for one at its end.
+# WB3c: a joiner connects pictographs, and may precede the first; extending characters exclude styles, except for one at the end.
 _DECORATION = "[xdzmo]*"
 _PICTOGRAPH = f"[pl]{_DECORATION}s?"
 _EMOJI = f"(z*{_PICTOGRAPH}|m{_DECORATION})(z+{_PICTOGRAPH}|zm{_DECORATION})*"
@@ -31,7 +31,7 @@ _KEYCAP = f"#{_DECORATION}s?o{_DECORATION}"
 
 
 def _extended(pattern: str) -> str:
-    """Let each character of the pattern be extended."""
+    """Allow extending characters after each character of the pattern."""
     return re.sub(r"\[[^]]*\]|[^()|*+?]", rf"(\g<0>{_EXTENDING})", pattern)
 
 

@@ -23,8 +23,8 @@ _LONGEST_RECENT = 8
 class Table(NamedTuple):
     """Terms by number and numbers by term: open addressing, linear probing, at most half full. Replaced by a larger copy when full.
 
-    Tokens of up to 8 ASCII characters, which most are, are remembered as they stand in a text: ``recent_tokens[p]`` is the last one met of
-    those whose hash is p, packed into an integer, and ``recent_numbers[p]`` the number that its term has.
+    Tokens of up to 8 ASCII characters, the most frequent ones, are cached: ``recent_tokens[p]`` is the latest token with hash p, packed
+    into an integer, and ``recent_numbers[p]`` the number of its term.
     """
 
     slots: NDArray[np.int32]  # a power of two of them: a number, or _FREE
@@ -57,12 +57,12 @@ def number_terms(
         points: the code points of all texts, one after another.
         bounds: text i is ``points[bounds[i]:bounds[i + 1]]``.
         rules: of the analysis.
-        table: the terms that have a number already; it is changed, or copied when it grows.
-        numbers: filled with the numbers, those of all texts one after another; at least as long as ``points``.
-        ends: filled with where each text's numbers end.
+        table: already numbered terms; modified in place, or copied when it grows.
+        numbers: output, the numbers of all texts one after another; at least as long as ``points``.
+        ends: output, the end of each text's numbers.
 
     Returns:
-        The table from then on.
+        The updated table.
     """
     units = np.empty(MAX_TOKEN_UNITS, dtype=np.uint16)
     n = np.int64(0)
@@ -82,7 +82,7 @@ def number_terms(
 def _number_while_room(
     points: NDArray[np.uint32], rules: Rules, table: Table, units: Units, numbers: NDArray[np.int32]
 ) -> tuple[np.int64, int]:
-    """Number the terms of a text until it ends or the table is full; return how many code points were read and numbers written."""
+    """Number the terms of a text until it ends or the table is full; return the numbers of code points read and of numbers written."""
     at, n, stop = np.int64(0), 0, len(points)
     while at < stop and _has_room(table):
         begin, at = next_token(points, at, stop, rules.token)
@@ -124,7 +124,7 @@ def _hash(packed: np.int64) -> np.int64:
 
 @kernel
 def _number_of(units: Units, n: int, table: Table) -> np.int64:
-    """Return the number of a term, a new one if it has none; the table has room."""
+    """Return the number of a term, a new one if it has none; the table must have room."""
     new = table.size[0]
     begin = table.starts[new]
     end = write_utf8(units, n, table.pool, begin)  # where it stays if it is new
@@ -138,7 +138,7 @@ def _number_of(units: Units, n: int, table: Table) -> np.int64:
 
 @kernel
 def _slot_of(begin: int, end: int, slots: NDArray[np.int32], starts: NDArray[np.int64], pool: NDArray[np.uint8]) -> np.int64:
-    """Return the slot of the term ``pool[begin:end]``: the one that holds its number, or the free one where that would go."""
+    """Return the slot of the term ``pool[begin:end]``: the one with its number, or the free one for it."""
     hashed = np.int64(0x811C9DC5)  # FNV-1a, 32 bits
     for i in range(begin, end):
         hashed = (hashed ^ np.int64(pool[i])) * 0x01000193 & 0xFFFFFFFF
@@ -166,7 +166,7 @@ def _has_room(table: Table) -> bool:
 
 @kernel
 def _enlarged(table: Table) -> Table:
-    """Return a copy with twice the room."""
+    """Return a copy of twice the capacity."""
     n = table.size[0]
     pool = np.empty(2 * len(table.pool), dtype=np.uint8)
     for i in range(table.starts[n]):

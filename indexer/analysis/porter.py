@@ -19,8 +19,8 @@ from wikidx.indexer.machine.compiled import kernel
 _A, _D, _E, _G, _I, _L, _N, _O, _S, _U, _W, _X, _Y, _Z = b"adegilnosuwxyz"
 _N_LETTERS = 26
 
-# For each step, the measure that the word must surpass without the suffix, and what suffixes are replaced by. Letters before a dash must
-# stand before the suffix. Of two suffixes that can end the same word, the longer one stands first.
+# For each step, the measure that the word without the suffix must exceed, and the suffixes' replacements. Letters before a dash must
+# precede the suffix. Of two suffixes that can end the same word, the longer one comes first.
 _RULES = [
     (-1, "sses:ss ies:i"),
     (-1, "at:ate bl:ble iz:ize"),
@@ -32,15 +32,15 @@ _RULES = [
     (0, "icate:ic ative: alize:al iciti:ic ical:ic ful: ness:"),
     (1, "al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: s-ion: t-ion: ou: ism: ate: iti: ous: ive: ize:"),
 ]
-_STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # for each of Python's int, numba would compile anew
+_STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # numpy integers: numba would compile again for each Python int
 
 
 class _Rule(NamedTuple):
     """A suffix rule. Rules of a step with the same last letter but one form a group, and the first that fits is used."""
 
     group: int
-    suffix: int  # with the letters that must stand before it; the last letter in the lowest byte
-    n_before: int  # how many letters those are
+    suffix: int  # with the letters that must precede it; the last letter in the lowest byte
+    n_before: int  # number of these letters
     replacement: int  # the first letter in the lowest byte
 
 
@@ -74,7 +74,7 @@ def stem(word: Units, n: int) -> int:
 
 @kernel
 def _replace(word: Units, n: int, step: int) -> int:
-    """Replace the suffix that fits, if the measure of what stands before it allows."""
+    """Replace the matching suffix if the measure of the rest allows it."""
     if n < 2 or word[n - 2] < _A or word[n - 2] > _Z:
         return n
     group = step * _N_LETTERS + word[n - 2] - _A
@@ -98,7 +98,7 @@ def _replace(word: Units, n: int, step: int) -> int:
 
 @kernel
 def _step_1a(word: Units, n: int) -> int:
-    """Take off a plural."""
+    """Remove a plural."""
     if word[n - 1] != _S:
         return n
     shorter = _replace(word, n, _STEP_1A)
@@ -107,7 +107,7 @@ def _step_1a(word: Units, n: int) -> int:
 
 @kernel
 def _step_1b(word: Units, n: int) -> int:
-    """Take off a past tense or a present participle."""
+    """Remove a past tense or a present participle."""
     before = n
     if n >= 2 and word[n - 2] == _E and word[n - 1] == _D:
         if n >= 3 and word[n - 3] == _E:
@@ -123,7 +123,7 @@ def _step_1b(word: Units, n: int) -> int:
 
 @kernel
 def _repair(word: Units, n: int) -> int:
-    """Give back an e, or take off one of two consonants, where step 1b has left no word."""
+    """Restore an e, or remove one of two consonants, where step 1b has left no word."""
     longer: int = _replace(word, n, _END_OF_1B)
     if longer > n:
         return longer
@@ -137,7 +137,7 @@ def _repair(word: Units, n: int) -> int:
 
 @kernel
 def _step_5(word: Units, n: int) -> int:
-    """Take off a last e, and one of two last l."""
+    """Remove a final e, and one of two final l."""
     if word[n - 1] == _E:
         measure = _measure(word, n - 1)
         if measure > 1 or (measure == 1 and not _ends_in_short_syllable(word, n - 1)):
@@ -149,7 +149,7 @@ def _step_5(word: Units, n: int) -> int:
 
 @kernel
 def _is_vowel(word: Units, i: int) -> bool:
-    """A y is a vowel after a consonant, be that another y."""
+    """Return whether a unit is a vowel: a y is one after a consonant, even after another y."""
     is_turned = False
     while word[i] == _Y and i > 0:
         is_turned = not is_turned
@@ -167,7 +167,7 @@ def _has_vowel(word: Units, n: int) -> bool:
 
 @kernel
 def _measure(word: Units, n: int) -> int:
-    """Return the paper's m of ``word[:n]``: how often a consonant follows a vowel."""
+    """Return the paper's m of ``word[:n]``: the number of consonants that follow a vowel."""
     measure = 0
     for i in range(1, n):
         if not _is_vowel(word, i) and _is_vowel(word, i - 1):
@@ -182,7 +182,7 @@ def _ends_in_double_consonant(word: Units, n: int) -> bool:
 
 @kernel
 def _ends_in_short_syllable(word: Units, n: int) -> bool:
-    """Consonant, vowel, consonant, the last not w, x or y: the paper's *o."""
+    """Return whether the word ends in consonant, vowel, consonant, the last not w, x or y: the paper's *o."""
     if n < 3 or word[n - 1] in (_W, _X, _Y):
         return False
     return not _is_vowel(word, n - 1) and _is_vowel(word, n - 2) and not _is_vowel(word, n - 3)

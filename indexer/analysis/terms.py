@@ -1,4 +1,4 @@
-"""A token -> its term: Lucene's filters for English. Possessive 's goes, letters become small, stop words go, the rest is stemmed."""
+"""Token -> term: Lucene's English filters: possessive 's, lower case, stop words, stemming."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Rules(NamedTuple):
     """The tables of the analysis."""
 
     token: TokenRules
-    lower: NDArray[np.uint32]  # of the first code points; those after them are their own lower case
-    stop_words: NDArray[np.int64]  # packed, each at its remainder by the table's length; free places hold -1
+    lower: NDArray[np.uint32]  # of the first code points; later ones are their own lower case
+    stop_words: NDArray[np.int64]  # packed, each at its value modulo the table's length; free slots hold -1
 
 
 def read_rules() -> Rules:
-    """Read and compile what the analysis goes by, in about ten milliseconds."""
+    """Load and compile the tables of the analysis, in about ten milliseconds."""
     token = token_rules()
     return Rules(token, characters.lower_case_table(token.classes), _stop_word_table())
 
 
 def _stop_word_table() -> NDArray[np.int64]:
-    """Return a table just long enough that no two stop words fall on one place."""
+    """Return the smallest table without collisions of stop words."""
     packed = [int.from_bytes(word.encode("ascii")) for word in STOP_WORDS]
     length = next(length for length in itertools.count(len(packed)) if len({word % length for word in packed}) == len(packed))
     table = np.full(length, -1, dtype=np.int64)
@@ -58,7 +58,7 @@ def write_term(points: NDArray[np.uint32], begin: int, end: int, rules: Rules, u
 
 @kernel
 def _end_without_possessive(points: NDArray[np.uint32], begin: int, end: int) -> int:
-    """Return where the token ends without a final 's."""
+    """Return the end of the token without a final 's."""
     if end - begin < 2 or points[end - 1] not in (_S, _CAPITAL_S):
         return end
     return end - 2 if points[end - 2] in (_APOSTROPHE, _RIGHT_QUOTE, _WIDE_APOSTROPHE) else end

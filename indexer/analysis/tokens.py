@@ -1,4 +1,4 @@
-"""Text -> words: the longest match of the grammar from where the last one ended, as Lucene's StandardTokenizer finds them."""
+"""Text -> words by longest match of the grammar, equal to Lucene's StandardTokenizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from wikidx.indexer.analysis import automaton, characters, grammar
 from wikidx.indexer.machine.compiled import kernel
 
-MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; no match looks further either, so that a longer word is cut
+MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; a match stops there, so that a longer word is split
 
 _DEAD, _START = automaton.DEAD, automaton.START
 _LAST_OF_ONE_UNIT = 0xFFFF
@@ -25,16 +25,16 @@ class TokenRules(NamedTuple):
 
 
 def token_rules() -> TokenRules:
-    """Read the character classes and compile the grammar, in a few milliseconds."""
+    """Load the character classes and compile the grammar, in a few milliseconds."""
     words = automaton.compile_pattern(grammar.PATTERN, characters.CLASSES.values())
     return TokenRules(characters.class_table(), words.moves, words.accepting)
 
 
 @kernel
 def next_token(points: NDArray[np.uint32], start: int, stop: int, rules: TokenRules) -> tuple[int, int]:
-    """Return where the first token of ``points[start:stop]`` begins and ends; (stop, stop) if there is none.
+    """Return the start and end of the first token of ``points[start:stop]``; (stop, stop) if there is none.
 
-    A code point at which nothing can match is passed over, and the search begins again after it.
+    A code point at which nothing can match is skipped.
     """
     for begin in range(start, stop):
         end = begin
@@ -54,7 +54,7 @@ def next_token(points: NDArray[np.uint32], start: int, stop: int, rules: TokenRu
 
 @kernel
 def token_bounds(points: NDArray[np.uint32], rules: TokenRules) -> NDArray[np.int64]:
-    """Return where each token of ``points`` begins and ends, int64, shape (n, 2)."""
+    """Return the start and end of each token of ``points``, int64, shape (n, 2)."""
     bounds = np.empty((len(points), 2), dtype=np.int64)
     n = 0
     begin, end = next_token(points, 0, len(points), rules)

@@ -1,4 +1,4 @@
-"""UTF-16, whose units Lucene counts and stems by, and UTF-8, in which terms are kept."""
+"""UTF-16, the units of Lucene's lengths and stemmer, and UTF-8, the stored form of terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_OF_THREE_BYTES = 0x800
 
 @kernel
 def write_utf8(units: Units, n: int, pool: NDArray[np.uint8], at: int) -> int:
-    """Write ``units[:n]``, in which surrogates are paired, as UTF-8 to ``pool`` from ``at`` on, and return where it ends."""
+    """Write ``units[:n]``, with paired surrogates, as UTF-8 to ``pool`` from ``at`` on, and return its end."""
     i = 0
     while i < n:
         point = np.int64(units[i])

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE_ROWS = 1024  # of a range, what one process tokenises at a time
+PIECE_ROWS = 1024  # of a range, that one process tokenises at a time
 
 
 def pieces(rows: range) -> Iterator[range]:
-    """Yield the consecutive parts of a range that are tokenised at a time."""
+    """Yield the consecutive parts of a range that are tokenised together."""
     for first in range(rows.start, rows.stop, PIECE_ROWS):
         yield range(first, min(first + PIECE_ROWS, rows.stop))
 
 
 def batches(lengths: NDArray[np.int64], budget: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of the texts of each batch, longest first, so that too large a budget shows at once.
+    """Yield the numbers of the texts of each batch, longest first, so that too large a budget fails at once.
 
     Args:
         lengths: tokens of each text, shape (n,).
-        budget: tokens of a batch, padding included; a text that is longer than that is a batch of its own.
+        budget: tokens of a batch, padding included; a longer text is a batch of its own.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0

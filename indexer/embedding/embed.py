@@ -1,4 +1,4 @@
-"""Store -> encoder -> vectors, on one device, several, or a cluster; a build that was interrupted resumes behind the finished ranges."""
+"""Store -> encoder -> vectors, on one device, several, or a cluster; an interrupted build resumes after the finished ranges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _MAX_TOKENIZING = 12  # processes beside one GPU
-_CPU_BATCH_TOKENS = 1_024  # what stays in the caches
+_CPU_BATCH_TOKENS = 1_024  # fits into the caches
 _GPU_BATCH_TOKENS = 32_768
 
 
@@ -47,16 +47,16 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
     """Encode the passages of a store whose vectors are not in a file yet.
 
     Args:
-        job: what to do; it writes to the file.
-        file: where the vectors go.
+        job: the embedding job; it writes to the file.
+        file: output file of the vectors.
         progress: see ``EmbedProgress``.
 
     Raises:
         IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory.
-        InputError, MissingExtraError: the checkpoint, a device or a package is not there.
-        OSError: the disk refuses.
+        InputError, MissingExtraError: the checkpoint, a device or a package is missing.
+        OSError: a disk error.
 
-    If one of several devices fails, the others stop as well. Each loses the range that it is busy with, as after a kill.
+    If one of several devices fails, the others stop as well. Each loses its current range, as after an interruption.
     """
     todo = file.unfinished()
     meter = _Meter(file.n_rows, file.n_rows - sum(map(len, todo)), progress)
@@ -71,7 +71,7 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
 
 
 class _Meter:
-    """Adds up what the devices report."""
+    """Sums the progress of the devices."""
 
     def __init__(self, n_rows: int, n_done: int, progress: EmbedProgress) -> None:
         self._n_rows, self._n_done, self._n_tokens = n_rows, n_done, 0
@@ -86,7 +86,7 @@ class _Meter:
 
 
 class _Stopped(Exception):
-    """Another device has failed, or the user wants no more."""
+    """Another device has failed, or the user has interrupted."""
 
 
 class _Share(NamedTuple):
@@ -121,7 +121,7 @@ class _Share(NamedTuple):
         self.reports.put((n_passages, n_tokens))
 
     def stop(self) -> None:
-        """Have every device stop after the batch that it is busy with: its range may take minutes."""
+        """Stop every device after its current batch: its range may take minutes."""
         self.is_stopped.value = True
 
 
@@ -135,14 +135,14 @@ def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
             while running:
                 done, running = wait(running, timeout=0)
                 for future in done:
-                    future.result()  # raises what stopped the device
+                    future.result()  # raises the device's exception
                 _hand_on(share.reports, report)
         finally:
             share.stop()
 
 
 def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
-    """Hand on the reports of the next fraction of a second."""
+    """Forward the progress of the next fraction of a second."""
     until = time.monotonic() + _POLL_S
     with contextlib.suppress(queue.Empty):
         while (seconds := until - time.monotonic()) > 0:
@@ -150,8 +150,8 @@ def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
 
 
 def _start_embedding(share: _Share) -> Callable[[str], None]:
-    """Return what a device's process does, given the device."""
-    share.reports.cancel_join_thread()  # reports that nobody takes any more must not keep this process from ending
+    """Return the main function of a device's process, given the device."""
+    share.reports.cancel_join_thread()  # unread reports must not keep this process from exiting
 
     def embed_on(device: str) -> None:
         with contextlib.suppress(_Stopped):
@@ -161,10 +161,10 @@ def _start_embedding(share: _Share) -> Callable[[str], None]:
 
 
 def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
-    """Return what the options come to on this machine, or on the cluster that it is connected to.
+    """Resolve the options on this machine, or on the connected cluster.
 
     Raises:
-        InputError: "all" GPUs, or more processors, are named than there are.
+        InputError: "all" GPUs, or more CPUs, are named than there are.
         MissingExtraError: a cluster is named, and Ray is not installed.
     """
     share, n_encoders = None, 0
@@ -179,7 +179,7 @@ def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
 
 
 def _share(cpus: int | None, device: str) -> tuple[Share, int]:
-    """Return what each encoder gets on the cluster, and how many find room on its nodes."""
+    """Return the resources of each encoder on the cluster, and the number of encoders that fit on its nodes."""
     from wikidx.indexer.embedding.cluster.nodes import nodes
 
     found = nodes()
@@ -200,7 +200,7 @@ def _share(cpus: int | None, device: str) -> tuple[Share, int]:
 
 
 def _devices(device: str) -> tuple[str, ...]:
-    if device in ("cpu", "mps", "cuda"):  # which of the GPUs "cuda" is torch decides
+    if device in ("cpu", "mps", "cuda"):  # torch decides which GPU "cuda" means
         return (device,)
     numbers = gpus_of(device, n_gpus_seen()) if device in ("auto", "all") else gpu_numbers(device, 0)
     return tuple(f"cuda:{number}" for number in numbers) or ("cpu",)

@@ -1,4 +1,4 @@
-"""Options of embedding, and the devices, precision and batch size that they come to on this machine or on a Ray cluster."""
+"""Options of embedding, and their resolution to devices, precision and batch size on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class EmbedOptions:
 
 
 class Precision(NamedTuple):
-    """The numbers of the forward pass (pooling is always in float32) and those of the stored vectors."""
+    """Precision of the forward pass (pooling is always in float32) and of the stored vectors."""
 
     computed: Dtype
     stored: Stored
 
 
 class Share(NamedTuple):
-    """Processors and GPUs that each encoder on a Ray cluster has; see ``EmbedOptions``."""
+    """CPUs and GPUs of each encoder on a Ray cluster; see ``EmbedOptions``."""
 
     n_cpus: int
     n_gpus: int

@@ -1,11 +1,10 @@
-"""One device's share of an embedding: pieces of a range of rows -> tokens -> batches -> vectors -> the file, each ahead of the next.
+"""One device's share of an embedding: pieces of a range of rows -> tokens -> batches -> vectors -> the file, each step ahead of the next.
 
-Pieces are tokenised, beside a GPU by other processes, and joined to ranges; a range's texts are batched by length and padded into pinned
-memory in a thread; batches go through the model. What is under way is bounded: the tokens and the vectors of a few ranges, whatever the
-size of the corpus.
+Pieces are tokenised (with a GPU in other processes) and joined to ranges; a range's texts are batched by length and padded into pinned
+memory in a thread; batches go through the model. Memory is bounded: tokens and vectors of a few ranges, whatever the size of the corpus.
 
-An interruption costs one range, that which is being made or written: it is on the disk before more of the next one is computed than the
-batch that the device has begun. Writing 4,096 vectors of 768 components takes some 50 ms; to compute them takes a second on a GPU, a minute
+An interruption costs at most one range, the one being computed or written: it is on the disk before the next one is computed beyond the
+device's current batch. Writing 4,096 vectors of 768 components takes some 50 ms; computing them takes a second on a GPU, a minute
 on a CPU.
 """
 
@@ -40,7 +39,7 @@ from .options import Resources
 if TYPE_CHECKING:
     import torch
 
-_PIECES_AHEAD = 3 * RANGE_ROWS // PIECE_ROWS  # that may be tokenised, and no more, because others may want to make those ranges
+_PIECES_AHEAD = 3 * RANGE_ROWS // PIECE_ROWS  # limit of tokenised pieces, which leaves later ranges to other devices
 
 Report = Callable[[int, int], None]
 """Called with the numbers of passages and of tokens encoded since the last call."""
@@ -53,7 +52,7 @@ class Job(NamedTuple):
         spec: the encoder.
         reopen: opens the store.
         write: called with the rows and vectors of each finished range.
-        resources: devices, precision and batch size; several devices share the ranges.
+        resources: devices, precision and batch size; the devices share the ranges.
     """
 
     spec: EncoderSpec
@@ -63,7 +62,7 @@ class Job(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The tokens of some consecutive rows of a range that is written together."""
+    """The tokens of consecutive rows of a range that is written together."""
 
     target: range
     rows: range
@@ -71,7 +70,7 @@ class Part(NamedTuple):
 
 
 class Padded(NamedTuple):
-    """A batch on its way to the model: the texts of a range with these numbers."""
+    """A padded batch for the model: the texts of a range with these numbers."""
 
     target: Part
     which: Rows
@@ -83,8 +82,8 @@ def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -
 
     Raises:
         IdxError: a vector is not finite, or has another dimension; a tokenising process was killed; the device fails.
-        InputError, MissingExtraError: the checkpoint, the device or a package is not there.
-        OSError: the disk refuses.
+        InputError, MissingExtraError: the checkpoint, the device or a package is missing.
+        OSError: a disk error.
     """
     first = next(todo, None)
     if first is not None:
@@ -94,7 +93,7 @@ def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -
 
 
 def run_pipeline(job: Job, model: Model, todo: Iterable[range], report: Report) -> None:
-    """Encode ranges of rows with a model that is loaded; raises as ``embed_ranges`` does."""
+    """Encode ranges of rows with a loaded model; raises as ``embed_ranges`` does."""
     parts = ((target, rows) for target in todo for rows in pieces(target))
     with _tokenising(job, parts) as tokenised:
         for rows, vectors in encoded_ranges(model, _joined(tokenised), job.resources.batch_tokens, report):
@@ -109,18 +108,18 @@ def encoded_ranges(model: Model, targets: Iterable[Part], batch_tokens: int, rep
 
 
 def explain_device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
-    """Translate what torch raises when a device fails; see ``device_errors``."""
+    """Translate torch's exceptions for a failing device; see ``device_errors``."""
     task = f"batches of {found.batch_tokens:,} tokens"
     return device_errors(device, task, "say --batch-tokens with a smaller number", aftermath=aftermath)
 
 
 @contextlib.contextmanager
 def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iterator[Part]]:
-    """Give the tokens of each piece of the ranges, in order."""
+    """Yield the tokens of each piece of the ranges, in order."""
     if not job.resources.n_tokenizing:
         yield map(_Tokenising(job.spec, job.reopen), parts)
         return
-    _Tokenising(job.spec, job.reopen)  # what is wrong with it is said better by this process
+    _Tokenising(job.spec, job.reopen)  # errors are reported better from this process
     n_processes = job.resources.n_tokenizing
     with processes(n_processes, "tokenises", _start_tokenising, job.spec, job.reopen) as tokenise:
         yield ahead(tokenise, parts, min(n_processes + 1, _PIECES_AHEAD))
@@ -139,7 +138,7 @@ class _Tokenising:
 
 
 def _start_tokenising(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> _Tokenising:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
     return _Tokenising(spec, reopen)
 
 
@@ -165,7 +164,7 @@ def _pad(model: Model, part: tuple[Part, Rows]) -> Padded:
 
 
 def _encoded(model: Model, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
-    """Yield each batch with its vectors, while the device is busy with the next one already."""
+    """Yield each batch with its vectors, while the device computes the next one."""
     before: tuple[Padded, _Copy] | None = None
     for item in padded:
         current = (item, _Copy(model.forward(item.batch)))
@@ -212,11 +211,11 @@ def _filled(encoded: Iterable[tuple[Padded, Vectors]], dim: int, report: Report)
 
 
 class PassageEncoder:
-    """Encodes a handful of passages in this process, as a build would: for samples and checks. ``name`` is the encoder's.
+    """Encodes a few passages in this process, as a build would: for samples and checks. ``name`` is the encoder's.
 
     Raises:
         IdxError: the device has too little memory, or fails.
-        InputError, MissingExtraError: the checkpoint, the device or a package is not there.
+        InputError, MissingExtraError: the checkpoint, the device or a package is missing.
     """
 
     def __init__(self, spec: EncoderSpec, found: Resources) -> None:
@@ -258,14 +257,14 @@ class Measured(NamedTuple):
 
 
 def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
-    """Time an encoder on some passages, once it has warmed up."""
+    """Time an encoder on some passages after a warm-up."""
     n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
-    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call also sets things up
+    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call includes initialisation
     started = time.perf_counter()
     vectors = encoder.encode(passages)
     return Measured((time.perf_counter() - started) / n_bytes, vectors.shape[1], _peak_bytes())
 
 
 def _peak_bytes() -> int:
-    """Return the most memory that this process has had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,6 +1,6 @@
-"""BGE-base-en-v1.5 (Xiao et al., 2024): the first token of a BERT, normalised, with an instruction before queries.
+"""BGE-base-en-v1.5 (Xiao et al., 2024): BERT, CLS pooling, L2-normalised, with an instruction before queries.
 
-The model card of BAAI/bge-base-en-v1.5. It says nothing about titles; passages are written as for ``e5``.
+Source: the model card of BAAI/bge-base-en-v1.5. It does not mention titles; passages are formatted as for ``e5``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _INSTRUCTION = "Represent this sentence for searching relevant passages: "
 
 
 def instructed_query(query: str) -> str:
-    """Return the query behind the instruction that BGE was trained with."""
+    """Return the query with BGE's training instruction before it."""
     return _INSTRUCTION + query
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint's files: in a directory, in a package, in Hugging Face's cache, or downloaded from its hub when first used."""
+"""Files of a checkpoint: in a directory, in a package, in Hugging Face's cache, or downloaded from its hub on first use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WEIGHTS = (
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
-)  # as transformers looks
+)  # in transformers' order of preference
 PROJECTION_CONFIG = "2_Dense/config.json"
 PROJECTION = ("2_Dense/model.safetensors", "2_Dense/pytorch_model.bin")
 
 _HUB = "https://huggingface.co"
-_SETTLED_S = 2.0  # a file that changed later than that ago may change again without a new time
+_SETTLED_S = 2.0  # a file changed more recently may change again with the same time stamp
 
 Wanted = tuple[tuple[str, ...], ...]
 """The files that a checkpoint must have: of each group one, the first that is there."""
@@ -44,7 +44,7 @@ class HubCheckpoint:
 
     Attributes:
         repository: owner and name.
-        revision: a commit; a branch where no commit is known to be what the authors' results were made with.
+        revision: a commit; a branch if no commit is known to have produced the authors' results.
     """
 
     repository: str
@@ -73,23 +73,23 @@ Checkpoint = HubCheckpoint | PackagedCheckpoint | Path
 
 
 def wanted_files(*, has_projection: bool) -> Wanted:
-    """Return the files that an encoder needs of a checkpoint."""
+    """Return the files of a checkpoint that an encoder needs."""
     groups: Wanted = ((CONFIG,), TOKENIZER, WEIGHTS)
     return (*groups, (PROJECTION_CONFIG,), PROJECTION) if has_projection else groups
 
 
 def located(checkpoint: Checkpoint, encoder: str, wanted: Wanted) -> Path:
-    """Return the directory with a checkpoint's files, downloaded if they are nowhere on this machine.
+    """Return the directory with a checkpoint's files, downloaded if they are not on this machine.
 
     Args:
-        checkpoint: what is looked for.
-        encoder: for whom, for the messages.
-        wanted: the files it must have.
+        checkpoint: the checkpoint.
+        encoder: the encoder's name, for messages.
+        wanted: required files.
 
     Raises:
-        InputError: a directory that the user named has not all of them.
+        InputError: a directory named by the user lacks some of them.
         MissingExtraError: the package is not installed.
-        DownloadError: they are not here and cannot be had.
+        DownloadError: they are missing and cannot be downloaded.
         LockedError: another process is downloading them.
     """
     if isinstance(checkpoint, PackagedCheckpoint):
@@ -121,10 +121,10 @@ def present(folder: Path, group: tuple[str, ...]) -> Path | None:
 
 
 def read_object(path: Path, name: str) -> Mapping[str, Any]:
-    """Return the object that a file of JSON holds; ``name`` is the encoder's, for the message.
+    """Return the object in a JSON file; ``name`` is the encoder's, for the message.
 
     Raises:
-        ArtifactDamaged: it cannot be read, or holds something else than an object.
+        ArtifactDamaged: it cannot be read, or is not an object.
     """
     try:
         values = json_value(path.read_bytes())
@@ -136,10 +136,10 @@ def read_object(path: Path, name: str) -> Mapping[str, Any]:
 
 
 def shards(index: Path, name: str) -> list[Path]:
-    """Return the files with weights that an index of shards lists, which lie beside it.
+    """Return the weight files that an index of shards lists; they are in its folder.
 
     Raises:
-        ArtifactDamaged: it lists none, or something else.
+        ArtifactDamaged: the list is empty or invalid.
     """
     listed = read_object(index, name).get("weight_map")
     files = set(listed.values()) if isinstance(listed, dict) and all(isinstance(file, str) for file in listed.values()) else set()
@@ -150,14 +150,14 @@ def shards(index: Path, name: str) -> list[Path]:
 
 
 def checksums(folder: Path, wanted: Wanted, name: str) -> dict[str, str]:
-    """Return the sha256 of each file that decides the vectors, shards of weights included, by its name in the directory."""
+    """Return the sha256 of each file that affects the vectors, shards of weights included, by its name in the directory."""
     files = [file for group in wanted if (file := present(folder, group))]
     files += [shard for file in files if file.name.endswith(".index.json") for shard in shards(file, name)]
     return {file.relative_to(folder).as_posix(): checksum(file) for file in files}
 
 
 def checksum(file: Path) -> str:
-    """Return the sha256 of a file, remembered in the data home until its size or time changes: some have gigabytes.
+    """Return the sha256 of a file, cached in the data home until its size or time changes: some files have gigabytes.
 
     Raises:
         ArtifactDamaged: it cannot be read.
@@ -174,14 +174,14 @@ def checksum(file: Path) -> str:
     except OSError as error:
         raise ArtifactDamaged(f"{file} cannot be read ({first_line(error)}): get the checkpoint again") from error
     if time.time() - status.st_mtime > _SETTLED_S:
-        with contextlib.suppress(OSError):  # a home that cannot be written to
+        with contextlib.suppress(OSError):  # the home is not writable
             record.parent.mkdir(parents=True, exist_ok=True)
             write_durably(record, json.dumps({"file": state, "sha256": sha256}).encode())
     return sha256
 
 
 def _missing(folder: Path, wanted: Wanted, name: str) -> Wanted:
-    """Return the groups of which a directory has no file, and the shards that an index in it lists and that are not there."""
+    """Return the groups of which a directory has no file, and the missing shards of an index in it."""
     files = [present(folder, group) for group in wanted]
     listed = [shard for file in files if file is not None and file.name.endswith(".index.json") for shard in shards(file, name)]
     absent = [group for group, file in zip(wanted, files, strict=True) if file is None]
@@ -189,7 +189,7 @@ def _missing(folder: Path, wanted: Wanted, name: str) -> Wanted:
 
 
 def _listed(groups: Wanted) -> str:
-    """Return file names for a message; of weights those that are in one file."""
+    """Return file names for a message; of weights only the single-file ones."""
     single = [[name for name in group if not name.endswith(".index.json")] for group in groups]
     return ", ".join(names[0] + (f" (or {names[1]})" if len(names) > 1 else "") for names in single)
 
@@ -198,12 +198,12 @@ def _downloaded(checkpoint: HubCheckpoint, encoder: str, wanted: Wanted) -> Path
     folder, mirror = checkpoint.folder, mirrored(_HUB) if os.environ.get("IDX_MIRROR") else None
     with locked(folder):
         try:
-            for _ in range(2):  # shards are known when their index is there
+            for _ in range(2):  # shards are known only after their index is downloaded
                 for group in _missing(folder, wanted, encoder):
                     _download_one_of(checkpoint, group, folder, mirror)
         except ArtifactDamaged:
             raise
-        except Exception as error:  # the library's own, its HTTP library's, and the disk's
+        except Exception as error:  # exceptions of the library, its HTTP library, and the disk
             reason = first_line(error.__cause__ or error)
             raise DownloadError(
                 f"the checkpoint of '{encoder}' is not on this machine and cannot be downloaded ({reason}): put {_listed(wanted)} "
@@ -213,7 +213,7 @@ def _downloaded(checkpoint: HubCheckpoint, encoder: str, wanted: Wanted) -> Path
 
 
 def _download_one_of(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, mirror: str | None) -> None:
-    """Download the first of some files that the repository has; which of them an author has uploaded differs."""
+    """Download the first of several files that the repository has; authors upload different ones."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 

@@ -1,7 +1,7 @@
-"""Contriever (Izacard et al., 2022): masked mean of a BERT, not normalised, compared by inner product.
+"""Contriever (Izacard et al., 2022): BERT, mean pooling over non-padding tokens, not normalised, compared by inner product.
 
 facebookresearch/contriever: ``src/contriever.py``, ``generate_passage_embeddings.py``, ``passage_retrieval.py`` with the lengths of their
-scripts. What its users know as Contriever is mostly the checkpoint fine-tuned on MS MARCO; the published one without it is the base.
+scripts. "Contriever" usually means the checkpoint fine-tuned on MS MARCO; the published one without fine-tuning is the base.
 """
 
 from __future__ import annotations

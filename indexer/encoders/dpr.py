@@ -1,10 +1,10 @@
-"""DPR (Karpukhin et al., 2020): two BERTs, one for questions and one for passages; the first token, not normalised, inner product.
+"""DPR (Karpukhin et al., 2020): two BERTs, for questions and for passages; CLS pooling, not normalised, compared by inner product.
 
 facebookresearch/DPR as it was when the checkpoints and the published vectors were made (2020): ``dpr/models/hf_models.py``,
 ``dpr/utils/data_utils.py``, ``generate_dense_embeddings.py``. All token types are 0, and a passage without a title is its text alone.
-Questions have U+2019 replaced, as in training. ``as_since_2021`` is what the code has done after its commits of March 2021 and February
-2022. No commit of the repositories on the hub is recorded with the authors' results; those of single-nq are the ones that others' published
-code pins (of the passages several, of the questions at least two projects of their own).
+Questions have U+2019 replaced, as in training. ``as_since_2021`` follows the code after its commits of March 2021 and February 2022.
+The authors' results do not record commits of the repositories on the hub; those of single-nq are the ones that third parties'
+published code pins (for passages several projects, for questions at least two independent ones).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def title_then_unquoted_text(passage: Passage) -> str | Pair:
 
 
 def as_since_2021(spec: EncoderSpec) -> EncoderSpec:
-    """Return an encoder as the authors' later code computes it; its vectors are not those that are published.
+    """Return an encoder in the authors' later code; its vectors differ from the published ones.
 
-    A text shorter than 256 tokens gets one more separator at position 255, which all its tokens look at, and double quotes at the edges
-    of a passage are dropped.
+    A text shorter than 256 tokens gets an additional separator at position 255, which all its tokens attend to, and double quotes at the
+    edges of a passage are dropped.
     """
     return replace(spec, name=f"{spec.name}-since-2021", passage_text=title_then_unquoted_text, last_position=spec.max_passage_tokens - 1)
 

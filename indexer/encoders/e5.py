@@ -1,7 +1,7 @@
-"""E5-base-v2 (Wang et al., 2022): masked mean of a BERT, normalised, with a word before each text that says what it is.
+"""E5-base-v2 (Wang et al., 2022): BERT, mean pooling over non-padding tokens, L2-normalised, with a prefix that labels each text.
 
-The model card of intfloat/e5-base-v2. It says nothing about titles; passages are written as in FlashRAG's and Search-R1's corpora, so that
-their published indexes are ours: the title in double quotes on a line of its own.
+Source: the model card of intfloat/e5-base-v2. It does not mention titles; passages are formatted as in FlashRAG's and Search-R1's corpora,
+so that their published indexes match: the title in double quotes on a line of its own.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _BASE_V2 = HubCheckpoint("intfloat/e5-base-v2", "f52bf8ec8c7124536f0efb74aca902b
 
 
 def contents(passage: Passage) -> str:
-    """Return the passage as FlashRAG and Search-R1 write it, or the text alone if there is no title."""
+    """Return the passage in FlashRAG's and Search-R1's format, or the text alone if there is no title."""
     return f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
 
 
 def labelled_query(query: str) -> str:
-    """Return the query as E5 was trained on it."""
+    """Return the query with E5's prefix for queries."""
     return f"query: {query}"
 
 
 def labelled_passage(passage: Passage) -> str:
-    """Return the passage as E5 was trained on it."""
+    """Return the passage with E5's prefix for passages."""
     return f"passage: {contents(passage)}"
 
 

@@ -1,7 +1,7 @@
-"""GTR (Ni et al., 2022): T5 encoder, mean pooling over all tokens but padding, linear projection, L2-normalised.
+"""GTR (Ni et al., 2022): T5 encoder, mean pooling over non-padding tokens, linear projection, L2-normalised.
 
-The files of sentence-transformers/gtr-t5-*, and princeton-nlp/ALCE, ``retrieval.py``, for how passages of Wikipedia are written. The
-weights are stored in float16, but a T5 can leave the range of float16 when it computes: on a GPU bfloat16 is safe.
+Sources: the files of sentence-transformers/gtr-t5-*, and princeton-nlp/ALCE, ``retrieval.py``, for the format of Wikipedia passages. The
+weights are stored in float16, but a T5 can overflow float16 in computation: on a GPU bfloat16 is safe.
 """
 
 from __future__ import annotations

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     import torch
 
 
-_ALIGNED = 8  # numbers of a row of the mask
-# oneDNN, which multiplies for torch on a CPU, keeps what it made for each shape of a batch, about a MB a piece: by default 1,024 pieces,
-# which fill the memory of a server for hours. With these few, or none, encoding is as fast.
+_ALIGNED = 8  # alignment of the mask's rows, in elements
+# oneDNN, torch's matrix library on CPUs, caches a primitive for each shape of a batch, about 1 MB each: by default up to 1,024,
+# which fill a server's memory over hours. With this small cache, or none, encoding is as fast.
 _KEPT_PIECES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 class Batch(NamedTuple):
-    """Some texts' tokens padded to the longest of them or a little more, in the host's memory, pinned if the model is on a GPU.
+    """Tokens of several texts, padded to the longest or slightly more, in host memory; pinned if the model is on a GPU.
 
     Attributes:
         ids: int32, (n, tokens).
         types: int32, (n, tokens); None: all 0.
-        lengths: int64, (n,); None: all are equally long, so that nothing has to be masked.
+        lengths: int64, (n,); None: all equal, so that no mask is needed.
     """
 
     ids: torch.Tensor
@@ -47,18 +47,18 @@ class Model:
 
     Args:
         spec: the encoder.
-        side: which side.
+        side: query or passage.
         device: "auto" (the first GPU, else the CPU) or a device that torch knows.
-        dtype: of the forward pass, whatever the checkpoint is stored in; pooling and what follows are in float32.
+        dtype: precision of the forward pass, whatever the checkpoint's; pooling and later steps are in float32.
 
     Attributes:
         dim: components of a vector.
 
     Raises:
         MissingExtraError: torch is not installed.
-        InputError: the device is not there.
+        InputError: the device does not exist.
         IdxError: it has too little memory, or fails.
-        ArtifactMismatch: the checkpoint has other weights than its network, or than the encoder's.
+        ArtifactMismatch: the checkpoint's weights do not match its network or the encoder.
         ArtifactDamaged: its files cannot be read.
         DownloadError: see ``checkpoints.located``.
     """
@@ -71,7 +71,7 @@ class Model:
             import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-        os.environ.setdefault(*_KEPT_PIECES)  # read when torch multiplies for the first time
+        os.environ.setdefault(*_KEPT_PIECES)  # read at torch's first matrix product
         self._spec, self._max_tokens, folder = spec, spec.max_tokens(side), spec.folder(side)
         self._device = torch.device(chosen_device(device))
         _check_checksum(spec, folder)
@@ -91,7 +91,7 @@ class Model:
         return vectors
 
     def pad(self, tokens: Tokens, which: NDArray[np.int64] | None = None) -> Batch:
-        """Return the texts numbered ``which`` (None: all), at least one, as a batch. Touches no device: can run beside ``forward``."""
+        """Return the texts numbered ``which`` (None: all), at least one, as a batch. Uses no device: can run during ``forward``."""
         import torch
 
         all_lengths = tokens.lengths()
@@ -109,7 +109,7 @@ class Model:
         return Batch(padded(tokens.ids, self._padding), types, None if inside.all() else self._pinned(torch.from_numpy(lengths)))
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Return float32 vectors, shape (n, dim), on the device; on a GPU without waiting until they are computed."""
+        """Return float32 vectors, shape (n, dim), on the device; on a GPU asynchronously."""
         import torch
         from torch.nn import functional
 
@@ -127,14 +127,14 @@ class Model:
     def _hidden(
         self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor | None, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """Return the last hidden states; of positions and types those that are None are left to the network, and no mask masks nothing."""
+        """Return the last hidden states; positions and types of None are the network's defaults, a mask of None masks nothing."""
         given = {"token_type_ids": types, "position_ids": positions, "attention_mask": mask}
         arguments: dict[str, Any] = {name: tensor for name, tensor in given.items() if tensor is not None}
         hidden: torch.Tensor = self._network(input_ids=ids, **arguments).last_hidden_state
         return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
-        """Return how many tokens wide a batch is; a mask on a GPU is aligned for its attention, as far as the positions go."""
+        """Return the width of a batch in tokens; a GPU's attention wants the mask aligned, within the number of positions."""
         longest = int(lengths.max())
         if self._device.type != "cuda" or lengths.min() == longest:
             return longest
@@ -144,7 +144,7 @@ class Model:
         return tensor.pin_memory() if self._device.type == "cuda" else tensor
 
     def _positions(self, column: torch.Tensor, lengths: torch.Tensor | None, ids: torch.Tensor) -> torch.Tensor | None:
-        """Return the tokens' positions, (n, tokens), where they are not simply counted."""
+        """Return the tokens' positions, (n, tokens), where they are not consecutive."""
         import torch
 
         last = self._spec.last_position
@@ -169,10 +169,10 @@ def _check_checksum(spec: EncoderSpec, folder: Path) -> None:
 
 
 def _projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
-    """Return the matrix by which pooled vectors are multiplied, (dim, hidden), float32.
+    """Return the matrix of the linear projection, (dim, hidden), float32.
 
     Raises:
-        ArtifactMismatch: the checkpoint has something else there than a matrix of plain numbers.
+        ArtifactMismatch: the checkpoint has something other than a plain linear matrix there.
         ArtifactDamaged: its files cannot be read.
     """
     import torch
@@ -185,7 +185,7 @@ def _projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
     try:
         stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
-    except Exception as error:  # for bytes that are no checkpoint it is of any class; torch's message advises to run what they ask for
+    except Exception as error:  # invalid bytes raise any class, and torch's message advises to allow running code in them
         reason = first_line(error) if path.suffix == ".safetensors" else "it is damaged, or holds more than tensors; nothing of it was run"
         raise ArtifactDamaged(f"{path} cannot be read ({reason}): get the checkpoint of '{spec.name}' again") from error
     if list(stored) != ["linear.weight"] or len(shapes.get("linear.weight", ())) != 2 or shapes["linear.weight"][1] != hidden:

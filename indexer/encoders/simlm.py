@@ -1,8 +1,8 @@
-"""SimLM (Wang et al., 2023): the first token of a BERT, normalised; title and text as a pair with token types 0 and 1.
+"""SimLM (Wang et al., 2023): BERT, CLS pooling, L2-normalised; title and text as a pair with token types 0 and 1.
 
 microsoft/unilm, ``simlm/src/models/biencoder_model.py``, ``simlm/src/inference``, with the lengths of ``simlm/scripts/dpr/encode_wiki.sh``.
-The one public retriever is trained on MS MARCO; ``simlm-base-wiki100w`` is pre-trained only and finds nothing. No commit of its
-repository on the hub is recorded with published results: what its main branch has is used.
+The only public retriever is trained on MS MARCO; ``simlm-base-wiki100w`` is pre-trained only and useless for retrieval. No commit of its
+repository on the hub is recorded with published results: its main branch is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FINE_TUNED = HubCheckpoint("intfloat/simlm-base-msmarco-finetuned", "main")
 
 
 def title_then_text(passage: Passage) -> Pair:
-    """Return title and text; also an empty title is followed by a separator."""
+    """Return title and text; an empty title is also followed by a separator."""
     return passage.title, passage.text
 
 

@@ -20,12 +20,12 @@ Pair = tuple[str, str]
 
 
 class Tokens(NamedTuple):
-    """The tokens of n texts, special tokens included, one text after the other.
+    """The tokens of n texts, special tokens included, concatenated.
 
     Attributes:
         ids: int32, one a token.
-        ends: int64, shape (n,): text i is ``ids[ends[i - 1]:ends[i]]``, text 0 begins at 0.
-        types: uint8, one a token: the segment, 0 or 1. None where all are 0.
+        ends: int64, shape (n,): text i is ``ids[ends[i - 1]:ends[i]]``, text 0 starts at 0.
+        types: uint8, one a token: the segment, 0 or 1. None: all 0.
     """
 
     ids: NDArray[np.int32]
@@ -38,7 +38,7 @@ class Tokens(NamedTuple):
 
 
 def as_it_stands(query: str) -> str:
-    """Return a query without any change."""
+    """Return a query unchanged."""
     return query
 
 
@@ -92,11 +92,11 @@ class EncoderSpec:
         return located(self.checkpoint(side), self.name, wanted_files(has_projection=self.has_projection))
 
     def checkpoint(self, side: Side) -> Checkpoint:
-        """Return where one side's weights and tokenizer are."""
+        """Return the checkpoint of one side."""
         return self.query_checkpoint if side == "query" else self.passage_checkpoint
 
     def max_tokens(self, side: Side) -> int:
-        """Return where one side's texts are cut."""
+        """Return the maximum length of one side's texts."""
         return self.max_query_tokens if side == "query" else self.max_passage_tokens
 
     def model_class(self, side: Side) -> str:
@@ -105,12 +105,12 @@ class EncoderSpec:
 
 
 def weights_of(spec: EncoderSpec) -> dict[str, str]:
-    """Return the sha256 of each file that decides the vectors, by side and name; raises as ``EncoderSpec.folder`` does."""
+    """Return the sha256 of each file that affects the vectors, by side and name; raises as ``EncoderSpec.folder`` does."""
     return _weights_of(spec, "passage") | ({} if _has_one_checkpoint(spec) else _weights_of(spec, "query"))
 
 
 def other_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]:
-    """Return which files of the query side are not those that ``weights_of`` gave when passages were embedded.
+    """Return the files of the query side that differ from the recorded checksums of ``weights_of`` at embedding time.
 
     Only files of the same name are compared: the same weights are published in several formats.
     """

@@ -1,8 +1,8 @@
 """Texts -> token ids, without torch, so that it can run in other processes ahead of the model.
 
-Titles and texts are split into tokens by the checkpoint's own tokenizer. They are cut, joined and given special tokens here, because the
-libraries that the encoders were published with do it differently; which special tokens those are its tokenizer says. Unpaired surrogates,
-which are no text, become U+FFFD.
+Titles and texts are split into tokens by the checkpoint's own tokenizer. Truncation, pairs and special tokens are done here, because the
+libraries of the published encoders differ in them; the special tokens come from the tokenizer. Unpaired surrogates, which are no text,
+become U+FFFD.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 Ids = list[int]
 
-_SPARE_ROWS = 1024  # embeddings may have rows for no token, up to a round number: T5 has 28, others some hundreds
-_SLICE_TEXTS = 256  # that are split at a time: what the splitter says of a token takes many times the memory of its number
+_SPARE_ROWS = 1024  # embedding rows without a token, as padding to a round number: T5 has 28, others some hundreds
+_SLICE_TEXTS = 256  # that are tokenised at a time: the tokenizer's output takes many times the memory of the token ids
 _SLICE_CHARACTERS = 1 << 20
 
 
 class Tokenizer:
-    """The tokenizer of one side of an encoder; another process makes its own from the same arguments.
+    """The tokenizer of one side of an encoder; other processes create theirs from the same arguments.
 
     Raises:
-        ArtifactMismatch: the tokenizer is not that of the checkpoint's weights, or the network takes fewer tokens or types.
+        ArtifactMismatch: the tokenizer does not match the checkpoint's weights, or the network has fewer token ids or types.
         ArtifactDamaged: its files cannot be read.
         InputError, DownloadError, MissingExtraError: see ``checkpoints.located``.
     """
@@ -54,7 +54,7 @@ class Tokenizer:
         return self._tokens(self._spec.query_text(query) for query in queries)
 
     def passages(self, passages: Iterable[Passage]) -> Tokens:
-        """Return the tokens of each passage; of a stream no more is held than is split at a time."""
+        """Return the tokens of each passage; a stream is consumed one slice at a time."""
         return self._tokens(self._spec.passage_text(passage) for passage in passages)
 
     def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
@@ -70,13 +70,13 @@ class Tokenizer:
         return Tokens(flat, ends, types)
 
     def _single(self, ids: Ids) -> tuple[Ids, int]:
-        """Return the tokens of one text, cut and with special tokens, and how many of them have type 0."""
+        """Return the tokens of one text, truncated and with special tokens, and the number of them with type 0."""
         budget = self._max_tokens - len(self._start) - len(self._end)
         whole = self._lengthened([*self._start, *ids[:budget], *self._end])
         return whole, len(whole)
 
     def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
-        """Return the same of two texts."""
+        """Return the same for two texts."""
         budget = self._max_tokens - len(self._start) - len(self._middle) - len(self._end)
         n_first, n_second = kept(len(first), len(second), budget, to_first=self._spec.odd_token_to == "first")
         before = [*self._start, *first[:n_first], *self._middle]
@@ -87,7 +87,7 @@ class Tokenizer:
         return ids if last is None or len(ids) > last else [*ids, *self._end]
 
     def _split(self, texts: list[str]) -> list[Ids]:
-        """Return the tokens of texts without special ones."""
+        """Return the tokens of texts without special tokens."""
         try:
             encodings = self._splitter.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:  # Rust's strings cannot hold surrogates
@@ -96,13 +96,13 @@ class Tokenizer:
 
 
 def kept(n_first: int, n_second: int, budget: int, *, to_first: bool) -> tuple[int, int]:
-    """Return how many tokens of two texts are kept: of the longer one as many as fit, or of both equally many.
+    """Return the number of tokens kept of each of two texts: the longer one is truncated first, then both equally.
 
     Args:
         n_first: tokens of the first text.
         n_second: tokens of the second text.
-        budget: tokens that may be kept.
-        to_first: the odd token of a cut in both texts goes to the first, not to the longer one (or the second, if they are equally long).
+        budget: maximum number of tokens.
+        to_first: with an odd budget for two truncated texts, the first keeps the extra token, not the longer (or the second, if equal).
     """
     if n_first + n_second <= budget:
         return n_first, n_second
@@ -113,14 +113,14 @@ def kept(n_first: int, n_second: int, budget: int, *, to_first: bool) -> tuple[i
 
 
 def joined(parts: Sequence[Tokens]) -> Tokens:
-    """Return the tokens of all parts, at least one, as those of one sequence of texts."""
+    """Return the tokens of all parts, at least one, as one sequence of texts."""
     types = [part.types for part in parts if part.types is not None]
     ends = np.cumsum(np.concatenate([part.lengths() for part in parts]))
     return Tokens(np.concatenate([part.ids for part in parts]), ends, np.concatenate(types) if types else None)
 
 
 def _slices(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
-    """Yield the texts some at a time, many short ones or few long ones."""
+    """Yield slices of the texts, with many short ones or few long ones."""
     some, n_characters = list[str | Pair](), 0
     for text in texts:
         some.append(text)
@@ -133,13 +133,13 @@ def _slices(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
 
 
 def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the token types of all texts: 0 for the first tokens of each, 1 for the others."""
+    """Return the token types of all texts: 0 for the first tokens of each, 1 for the rest."""
     position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return (position >= np.repeat(n_first, lengths)).astype(np.uint8)
 
 
 def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
-    """Return the checkpoint's own tokenizer, which here only splits texts into tokens."""
+    """Return the checkpoint's own tokenizer, used here only to split texts into tokens."""
     try:
         import tokenizers
     except ImportError as error:
@@ -147,18 +147,18 @@ def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
     splitter = checkpoint_tokenizer(folder, spec.name)
     splitter.no_truncation()
     splitter.no_padding()
-    if spec.splits_white_space:  # so that white space at the edges, or what becomes it, makes no token
+    if spec.splits_white_space:  # so that white space at the edges, also after normalisation, makes no token
         words, marks = tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always")
         splitter.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
     return splitter
 
 
 def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
-    """Return the tokenizer of a checkpoint, as its authors set it; BERT's uncased one where there is only a list of word pieces.
+    """Return the tokenizer of a checkpoint with its authors' settings; BERT's uncased one if there is only a WordPiece vocabulary.
 
     Args:
-        folder: where the checkpoint is.
-        name: whose it is, for the message.
+        folder: the checkpoint's folder.
+        name: its owner's name, for messages.
 
     Raises:
         ArtifactDamaged: its file cannot be read.
@@ -170,7 +170,7 @@ def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
         if path.suffix == ".json":
             return Tokenizer.from_file(str(path))
         return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
-    except Exception as error:  # the library has no classes of errors: everything that can be wrong with a file is this one
+    except Exception as error:  # the library raises this one class for every error in a file
         raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
 
 
@@ -192,10 +192,10 @@ def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec
 
 
 def _special_tokens(splitter: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, Ids, Ids]:
-    """Return the special tokens before a text, between two, and behind the last.
+    """Return the special tokens before a text, between two, and after the last.
 
     Raises:
-        ArtifactMismatch: the tokenizer gives texts none.
+        ArtifactMismatch: the tokenizer adds none.
     """
     n_first = len(splitter.encode("a", add_special_tokens=False).ids)
     pair = splitter.encode("a", "a")
@@ -206,5 +206,5 @@ def _special_tokens(splitter: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, 
 
 
 def _without_surrogates(text: str) -> str:
-    """Return the text with pairs of surrogates joined to the character that they stand for, and single ones replaced."""
+    """Return the text with surrogate pairs combined, and lone surrogates replaced."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""``Tokenizer`` and ``Model`` as one ``Encoder``, for queries and a few passages; a corpus is embedded by ``indexer.embedding.embed``."""
+"""``Tokenizer`` and ``Model`` as one ``Encoder``, for queries and a few passages; ``indexer.embedding.embed`` embeds whole corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH = 32  # texts a forward pass; larger batches gain nothing on a CPU
 
 
 class TransformerEncoder:
-    """An encoder for both sides. DPR's other side, a network of its own, is loaded when it is first used.
+    """An encoder for both sides. DPR's second network is loaded on first use.
 
     Args:
         spec: the encoder.
@@ -61,7 +61,7 @@ class TransformerEncoder:
 
 
 def _encoded(model: Model, tokens: Tokens) -> Vectors:
-    """Encode in batches of texts of like length, so that little of a batch is padding."""
+    """Encode in batches of texts of similar length, to minimise padding."""
     lengths = tokens.lengths()
     vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
     order = np.argsort(-lengths, kind="stable")

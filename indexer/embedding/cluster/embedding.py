@@ -1,9 +1,9 @@
-"""Embedding on a Ray cluster: passages go to encoders on its nodes, one a GPU or a share of the processors, and vectors come back.
+"""Embedding on a Ray cluster: passages go to encoders on its nodes, one per GPU or share of the CPUs, and vectors come back.
 
-This process, which must be connected to the cluster (``nodes.connected``), compares the nodes before any work starts, reads passages and
-writes vectors as a job on one machine does. Ray starts a lost encoder again, where there is room; others make what it had in hand.
+This process, which must be connected to the cluster (``nodes.connected``), checks the nodes before any work starts, reads passages and
+writes vectors as a job on one machine does. Ray restarts a lost encoder where there is room; others redo its pending ranges.
 
-The bytes are those of one machine of the same kind whose torch has as many threads as each encoder has processors.
+The bytes are those of one machine of the same kind whose torch has as many threads as each encoder has CPUs.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from .nodes import check_versions, load_ray, nodes, on_each_node
 
 logger = logging.getLogger(__name__)
 
-TRIES = 3  # encoders that may be lost over one range
+TRIES = 3  # lost encoders before a range is given up
 
-_AHEAD = 2  # ranges that an encoder has in hand: one is tokenised, or travels, while the other one is encoded
-_LOOK_S = 10.0  # without an answer, after which nodes are asked whether there is room for an encoder
-_TIMED_S = 300.0  # in which a node must have become free, and have loaded and timed an encoder
+_AHEAD = 2  # pending ranges per encoder: one is tokenised or transferred while the other is encoded
+_LOOK_S = 10.0  # without an answer, before checking whether nodes have room for an encoder
+_TIMED_S = 300.0  # for a node to become free, and to load and time an encoder
 _OUT_OF_MEMORY = ("OutOfMemory", "low on memory", "(OOM)")
 
-_checked = set[frozenset[str]]()  # nodes, by ids that Ray uses once, that were found to have the same versions
+_checked = set[frozenset[str]]()  # sets of nodes with equal versions, by Ray's unique ids
 
 
 class Lost(IdxError):
-    """A process on the cluster, or its node, is gone."""
+    """A process on the cluster, or its node, is lost."""
 
 
 def check_cluster() -> None:
-    """Raise ``IdxError`` if a node has other versions, before any work starts; the message names it. The same nodes are asked once."""
+    """Raise ``IdxError`` if a node has other versions, before any work starts; the message names it. The same nodes are checked once."""
     these = frozenset(node.id for node in nodes())
     if these not in _checked:
         check_versions()
@@ -50,17 +50,17 @@ def check_cluster() -> None:
 
 
 def embed_on_ray(job: Job, todo: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
-    """Encode ranges of rows on the cluster; ``job.resources.share`` says what each encoder gets.
+    """Encode ranges of rows on the cluster, with ``job.resources.share`` for each encoder.
 
     Args:
-        job: what to do.
-        todo: the ranges that are to be made.
-        report: called with the passages and tokens of each range that is written.
+        job: the embedding job.
+        todo: ranges to embed.
+        report: called with the passages and tokens of each written range.
         node_progress: see ``EmbedProgress.node``.
 
     Raises:
         IdxError: a node has other versions or weights, found before work starts; an encoder failed; or too many were lost over one range.
-        OSError: the disk refuses.
+        OSError: a disk error.
     """
     check_cluster()
     if todo:
@@ -73,7 +73,7 @@ def embed_on_ray(job: Job, todo: Sequence[range], report: Report, node_progress:
 
 
 def measured_on_ray(spec: EncoderSpec, found: Resources, passages: Sequence[Passage]) -> Measured:
-    """Time an encoder on a node of the cluster; raises ``IdxError`` if that cannot be done there, or none has room for it for minutes."""
+    """Time an encoder on a node of the cluster; raises ``IdxError`` if that fails, or no node has room for it for minutes."""
     ray, share = load_ray(), _share(found)
     timing = ray.remote(num_cpus=share.n_cpus, num_gpus=share.n_gpus, max_retries=0)(time_sample)
     answer = timing.remote(spec, found, home(), list(passages))
@@ -89,7 +89,7 @@ def measured_on_ray(spec: EncoderSpec, found: Resources, passages: Sequence[Pass
 
 
 class _Remote:
-    """An encoder on a node, and what it has in hand; ``address`` is None until Ray has started it."""
+    """An encoder on a node, and its pending ranges; ``address`` is None until Ray has started it."""
 
     def __init__(self, actor: Any) -> None:  # noqa: ANN401 - Ray's
         self.actor = actor
@@ -97,13 +97,13 @@ class _Remote:
         self.await_start()
 
     def await_start(self) -> None:
-        """Ask for its node, which Ray does again and again until it has started it."""
+        """Request its node; Ray retries the call until the encoder has started."""
         self.address: str | None = None
         self.started = self.actor.node.options(max_task_retries=-1).remote()
 
 
 class _Work:
-    """The encoders of a job, and the ranges that nobody has in hand."""
+    """The encoders of a job, and the ranges not assigned to any."""
 
     def __init__(self, job: Job, todo: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
         self._ray, self._job, self._store, self._share = load_ray(), job, job.reopen(), _share(job.resources)
@@ -121,7 +121,7 @@ class _Work:
         self._encoders = [_Remote(remote.remote(job.spec, job.resources, home())) for _ in job.resources.devices[: len(todo)]]
 
     def do(self) -> None:
-        """Hand out ranges and write what comes back until there is no more."""
+        """Assign ranges and write the results until none is left."""
         while self._todo or any(encoder.calls for encoder in self._encoders):
             for encoder in self._encoders:
                 self._hand_out(encoder)
@@ -139,7 +139,7 @@ class _Work:
             self._ray.kill(encoder.actor)
 
     def _hand_out(self, encoder: _Remote) -> None:
-        """Give an encoder what it has room for; a range that was lost before goes alone, so that it is clear which one ends encoders."""
+        """Assign ranges to an encoder with room; a range that was lost before goes alone, to show which range crashes encoders."""
         while self._todo and encoder.address is not None:
             rows = self._todo[0]
             if len(encoder.calls) >= (1 if any(self._n_lost[one] for one in (rows, *encoder.calls.values())) else _AHEAD):
@@ -148,13 +148,13 @@ class _Work:
             encoder.calls[encoder.actor.encode.remote(rows, list(self._store.read(rows.start, rows.stop)))] = rows
 
     def _take(self, encoder: _Remote, call: Any) -> None:  # noqa: ANN401 - Ray's
-        """Take an answer: that an encoder has started, or vectors; the first loss that is heard of is that of all it had in hand."""
+        """Process an answer: a started encoder, or vectors. The first loss reported for an encoder counts for all its pending ranges."""
         address = encoder.address
         try:
             with translated(f"node {address}" if address else "an encoder that could not start"):
                 answer = self._ray.get(call)
         except Lost as lost:
-            if address is None:  # Ray has given it up
+            if address is None:  # Ray has given up restarting it
                 raise
             self._lose(encoder, str(lost))
             return
@@ -170,7 +170,7 @@ class _Work:
         self._progress[address](self._by_node[address], None)
 
     def _lose(self, encoder: _Remote, reason: str) -> None:
-        """Have others make what a lost encoder had in hand."""
+        """Return a lost encoder's pending ranges to the queue."""
         logger.info("%s", reason)
         in_hand = list(encoder.calls.values())
         encoder.calls.clear()
@@ -185,7 +185,7 @@ class _Work:
                 )
 
     def _check_room(self) -> None:
-        """Check that there is a node with room for an encoder: Ray would wait for one for ever."""
+        """Check that a node has room for an encoder: Ray would wait for one for ever."""
         share, found = self._share, nodes()
         if not any(node.n_cpus >= share.n_cpus and node.n_gpus >= share.n_gpus for node in found):
             raise IdxError(
@@ -201,7 +201,7 @@ def _share(found: Resources) -> Share:
 
 
 def _check_weights(spec: EncoderSpec) -> None:
-    """Check that every node has the weights that this machine has."""
+    """Check that every node has the weights of this machine."""
     here, there = weights_of(spec), home()
 
     def found() -> dict[str, str]:
@@ -219,11 +219,11 @@ def _check_weights(spec: EncoderSpec) -> None:
 
 @contextlib.contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Translate what Ray raises for work that was done elsewhere.
+    """Translate Ray's exceptions for remote work.
 
     Raises:
-        Lost: the process, or its node, is gone.
-        IdxError: what the work raised, with where it was done.
+        Lost: the process, or its node, is lost.
+        IdxError: an exception of the work, with its location.
     """
     ray = load_ray()
     try:

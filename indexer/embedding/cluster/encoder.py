@@ -1,4 +1,4 @@
-"""An encoder on a node of a Ray cluster: it is given the passages of ranges of rows, and returns their vectors."""
+"""An encoder on a node of a Ray cluster: it receives the passages of ranges of rows, and returns their vectors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .nodes import load_ray
 
 
 class Encoder:
-    """A plain class, of which ``embedding`` makes actors. ``encode`` may be called in several threads: one has the model, others tokenise.
+    """A plain class, made an actor by ``embedding``. ``encode`` may be called from several threads: one uses the model, others tokenise.
 
     Args:
         spec: the encoder.
-        found: what it has.
-        home: the data home of the process that gave the job, used here where there is such a folder.
+        found: its resources.
+        home: the data home of the calling process, used here if that folder exists.
     """
 
     def __init__(self, spec: EncoderSpec, found: Resources, home: Path) -> None:
@@ -36,14 +36,14 @@ class Encoder:
         self._loading, self._computing = threading.Lock(), threading.Lock()
         self._loaded: tuple[Tokenizer, Model] | None = None
         self._tokenise: Callable[[Sequence[Passage]], Future[Tokens]] | None = None
-        self._until_killed = contextlib.ExitStack()  # the processes that tokenise live as long as this one
+        self._until_killed = contextlib.ExitStack()  # tokenising processes live as long as this one
 
     def node(self) -> str:
         """Return Ray's id for its node."""
         return str(load_ray().get_runtime_context().get_node_id())
 
     def encode(self, rows: range, passages: Sequence[Passage]) -> tuple[Vectors, int]:
-        """Return the vectors of a range, float32 of shape (len(rows), dim), and how many tokens it has; raises as ``embed_ranges`` does."""
+        """Return the vectors of a range, float32 of shape (len(rows), dim), and its number of tokens; raises as ``embed_ranges`` does."""
         with explain_device_errors(self._found.devices[0], self._found, aftermath="; the finished vectors are kept"):
             tokenizer, model = self._load()
             if self._tokenise is None:
@@ -56,7 +56,7 @@ class Encoder:
         return vectors, int(tokens.lengths().sum())
 
     def _load(self) -> tuple[Tokenizer, Model]:
-        """Load the model, the first time: an encoder that cannot says so when it is given work."""
+        """Load the model on first use, so that an error in loading is reported to the caller of the work."""
         with self._loading:
             if self._loaded is None:
                 set_up(self._home, self._found.share)
@@ -70,14 +70,14 @@ class Encoder:
 
 
 def _start_tokenising(spec: EncoderSpec) -> Callable[[Sequence[Passage]], Tokens]:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as processors
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
     return Tokenizer(spec, "passage").passages
 
 
 def set_up(home: Path, share: Share | None) -> None:
-    """Look for checkpoints in a data home, where this node has it, and have torch use the processors that an encoder has for its own.
+    """Use a data home for checkpoints, if this node has it, and limit torch to the encoder's CPUs.
 
-    With another number of threads sums are rounded differently.
+    The number of threads changes the rounding of sums.
     """
     if home.is_dir():
         os.environ["IDX_HOME"] = str(home)

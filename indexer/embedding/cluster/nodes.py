@@ -1,4 +1,4 @@
-"""A Ray cluster: connecting to it, its nodes, and whether they can do the work, found before any begins. Ray is imported here where used.
+"""A Ray cluster: connecting to it, its nodes, and checks of them before any work starts. Ray is imported on first use.
 
 A command runs on one of the cluster's machines (where ``ray start`` was run); without an address Ray is started on this machine alone.
 """
@@ -27,13 +27,13 @@ CODE = "code"
 """Stands beside them for what idx itself is made of: two checkouts of one version may differ."""
 
 _REACHED_S = 5.0
-_NODE_S = 120.0  # in which a node must have started a process and answered
+_NODE_S = 120.0  # for a node to start a process and answer
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
 
 
 class Node(NamedTuple):
-    """A living node: Ray's id for it, its address, and what it has."""
+    """A live node: Ray's id for it, its address, and its resources."""
 
     id: str
     address: str
@@ -42,14 +42,14 @@ class Node(NamedTuple):
 
 
 def load_ray() -> ModuleType:
-    """Import and return Ray, which sends nothing about its use anywhere unless told to.
+    """Import and return Ray, with its usage statistics off by default.
 
     Raises:
         MissingExtraError: it is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after the end is an error, and starts no cluster
-    os.environ.setdefault("RAY_worker_niceness", "0")  # what is started from here waits for nothing else: Ray's own is 15
+    os.environ.setdefault("RAY_worker_niceness", "0")  # workers have normal priority; Ray's default is 15
     try:
         import ray
     except ImportError as error:
@@ -60,10 +60,10 @@ def load_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def connected(address: str | None = None) -> Iterator[ModuleType]:
-    """Be connected to a cluster, and give Ray itself; at the end what was started in it ends.
+    """Connect to a cluster and yield Ray itself; on exit the actors started in it end.
 
     Args:
-        address: HOST:PORT of the cluster's head, "auto" for the cluster that this machine is in, None or "local" to start Ray here.
+        address: HOST:PORT of the cluster's head, "auto" for the cluster of this machine, None or "local" to start Ray here.
 
     Raises:
         InputError: nothing answers there, or this machine is not in that cluster.
@@ -89,7 +89,7 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
 
 @contextlib.contextmanager
 def _fault_handlers_kept() -> Iterator[None]:
-    """Keep what the process does on faults: Ray sets its own, and would so end Java in the same process, whose null checks are faults."""
+    """Preserve the process's fault handlers: Ray's own would end a JVM in the same process, whose null checks are faults."""
     libc = ctypes.CDLL(None)
     before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
     for number, action in before.items():
@@ -102,7 +102,7 @@ def _fault_handlers_kept() -> Iterator[None]:
 
 
 def _checked_address(address: str | None) -> str | None:
-    """Return the address as Ray takes it, if something listens there: Ray itself would try for a minute, or end the process."""
+    """Return the address in Ray's form if something listens there: Ray itself would retry for a minute, or end the process."""
     if address in (None, "", "local"):
         return None
     if address == "auto":
@@ -118,7 +118,7 @@ def _checked_address(address: str | None) -> str | None:
 
 
 def _refusal(where: str | None, said: str) -> IdxError:
-    """Return the error for what Ray says when it does not let a process in."""
+    """Return the error for Ray's refusal of a connection."""
     line = next((line.strip() for line in said.splitlines() if line.strip()), "no reason given")
     place = "on this machine" if where is None else f"at {where}"
     if "ersion mismatch" in said:
@@ -129,7 +129,7 @@ def _refusal(where: str | None, said: str) -> IdxError:
 
 
 def nodes() -> list[Node]:
-    """Return the living nodes of the cluster that this process is connected to, by address."""
+    """Return the live nodes of the connected cluster, by address."""
     found = [
         Node(str(about["NodeID"]), _named(about), about["Resources"].get("CPU", 0.0), about["Resources"].get("GPU", 0.0))
         for about in load_ray().nodes()
@@ -153,10 +153,10 @@ def on_each_node(task: Callable[[], Result]) -> dict[Node, Result]:
     """Call a function once on every node.
 
     Args:
-        task: without arguments. A function within another one is sent as it is; one of a module is imported on the node, from there.
+        task: without arguments. A nested function is sent by value; a module's function is imported on the node.
 
     Raises:
-        IdxError: a node does not answer; or what the function raises; the message names the node.
+        IdxError: a node does not answer, or the function raises; the message names the node.
     """
     ray = load_ray()
     remote = ray.remote(num_cpus=0, max_retries=0)(task)
@@ -190,7 +190,7 @@ def check_versions(expected: Versions | None = None) -> None:
     """
     names, code = COMPARED, CODE
 
-    def versions() -> dict[str, str | None]:  # sent as it is: a node may lack idx altogether
+    def versions() -> dict[str, str | None]:  # nested, so that it is sent by value: a node may lack idx
         import importlib.metadata
         import platform
 
