@@ -1,8 +1,8 @@
 """BM25 that equals Lucene, without Lucene.
 
 similarity  the arithmetic of scores           inversion   rows -> pieces, resumable     merging  pieces -> the files
-files       contents of the files              bounds      rows that may be among the best
-scoring     scores of given rows               search      the two together, and the k best
+files       contents of the files              bounds      candidates from upper bounds
+scoring     scores of given rows               search      both passes, and the k best
 dictionary  distinct terms, numbered           index       BM25Index, and the kind for the table
 """
 

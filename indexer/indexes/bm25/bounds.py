@@ -1,9 +1,9 @@
-"""The filter: which rows may be among the k best of a query, from upper bounds in 16 bits. Kernels on plain arrays.
+"""Candidate filter: rows that may be among the k best of a query, from upper bounds in 16 bits. Kernels on plain arrays.
 
-A row's bound is the sum of its terms' impacts times integer weights, each product rounded up, over a block of 65,536 rows at a time; the
-dense terms, which are in many rows and weigh little, are added only where the others leave a row a chance. In the bounds' unit, 255/256 of
-the integer weights', a row's score is at most its bound, and less than ``slack`` below it, for all that is rounded. So a row whose bound is
-more than ``slack`` below the k-th highest is not among the k best. Hardly more than k rows are left.
+A row's bound is the sum of its terms' impacts times integer weights, each product rounded up, computed for a block of 65,536 rows at a
+time. In the bounds' unit, 255/256 of the integer weights', ``bound - slack < score <= bound``; the slack covers all rounding. So a row
+whose bound is more than ``slack`` below the k-th highest is not among the k best. Hardly more than k rows remain. Frequent ("dense")
+terms, which are in many rows and weigh little, are added only to rows that the other terms leave a chance.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from wikidx.indexer.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 
-_CHUNK = 64  # rows whose highest bound is looked at first
-_GROUPS = 4096  # of the rows of a block, whose highest bounds give a first idea of the k-th highest
-_FEW_CHUNKS = 1 / 4  # share of a block's chunks, up to which looking up dense impacts row by row is faster than adding all
+_CHUNK = 64  # rows that share one block maximum
+_GROUPS = 4096  # of rows in a block; their maxima give a first threshold
+_FEW_CHUNKS = 1 / 4  # share of a block's chunks up to which looking up dense impacts row by row is faster than adding all
 
 
 class Terms(NamedTuple):
-    """The distinct terms of one query or, one after the other, of several: number, place among the dense terms or -1, and weight."""
+    """Distinct terms of one or several queries, concatenated: number, place among the dense terms or -1, and weight."""
 
     numbers: NDArray[np.int64]
     dense: NDArray[np.int64]
@@ -31,14 +31,14 @@ class Terms(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The integer weights of a query's terms, and how far below its bound a score may be."""
+    """Quantized weights of a query's terms, and the slack: the largest distance of a score below its bound."""
 
     weights: NDArray[np.int64]
     slack: int
 
 
 class Cursors(NamedTuple):
-    """For each term of a query: the next segment, the posting it begins with, and its size if it is of the present block, else 0."""
+    """For each term of a query: its next segment, the first posting of that, and its size if it is in the current block, else 0."""
 
     segments: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Cursors(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Rows that may be among the best, ascending, and their bounds."""
+    """Rows that may be among the k best, ascending, and their upper bounds."""
 
     rows: NDArray[np.int64]
     bounds: NDArray[np.uint16]
@@ -54,16 +54,17 @@ class Candidates(NamedTuple):
 
 @kernel
 def _steps(terms: Terms) -> Steps:
-    """Return how the scores of a query's rows become bounds.
+    """Return the quantized weights of a query, and their slack.
 
-    Weights add up to 65,535 less one for each at most: so no sum of products impact * weight / 256, each rounded up, overflows 16 bits.
+    Weights add up to at most 65,535 minus one for each term, so that no sum of products impact * weight / 256, each rounded up, overflows
+    16 bits.
     """
     total = terms.weights.astype(np.float64).sum()
     weights = np.empty(len(terms.weights), np.int64)
     slack = 1  # for the rounding of float32
     for t in range(len(weights)):
         weights[t] = np.int64(np.ceil(np.float64(terms.weights[t]) * (65535 - 2 * len(weights)) / total))
-        slack += (weights[t] >> 8) + 3  # an impact is rounded up by less than 1; the weight, and the product, too
+        slack += (weights[t] >> 8) + 3  # impact, weight and product are each rounded up by less than 1
     return Steps(weights, slack)
 
 
@@ -75,7 +76,7 @@ def first_segments(segment_starts: NDArray[np.int64], posting_starts: NDArray[np
 
 @kernel
 def enter(postings: Postings, terms: Terms, cursors: Cursors, block: int) -> None:
-    """Move the cursors of all terms that are not dense to a block; blocks come in ascending order."""
+    """Move the cursors of all non-dense terms to a block; blocks come in ascending order."""
     for t in range(len(terms.numbers)):
         if terms.dense[t] >= 0:
             continue
@@ -100,7 +101,7 @@ def candidates(postings: Postings, terms: Terms, k: int, bounds: NDArray[np.uint
     kept, n_kept, n_at_cut, floor = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)), 0, 0, 1
     for first_row in range(0, n_rows, BLOCK_ROWS):
         enter(postings, terms, cursors, first_row // BLOCK_ROWS)
-        missing = steps.weights[dense].sum()  # what the dense terms, which are not yet added, can add to a bound
+        missing = steps.weights[dense].sum()  # the most that the dense terms, not yet added, can add to a bound
         if missing + steps.weights[cursors.sizes > 0].sum() < floor:
             continue
         block = bounds[: min(BLOCK_ROWS, n_rows - first_row)]
@@ -124,7 +125,7 @@ def candidates(postings: Postings, terms: Terms, k: int, bounds: NDArray[np.uint
                     postings.dense_impacts[start : start + n_rows], steps.weights[d], kept.rows[n_kept:n_new], kept.bounds[n_kept:n_new]
                 )
         n_kept = n_new
-        if n_kept > max(k + k // 2, n_at_cut + n_at_cut // 2):  # seldom enough that very many equal rows cost no quadratic time
+        if n_kept > max(k + k // 2, n_at_cut + n_at_cut // 2):  # rarely enough that many equal rows do not cost quadratic time
             floor = _raised(floor, kept.bounds[:n_kept], k, steps)
             n_kept = n_at_cut = _drop_below(floor, kept, n_kept)
     floor = _raised(floor, kept.bounds[:n_kept], k, steps)
@@ -136,7 +137,7 @@ def _add_segment(rows: NDArray[np.uint16], impacts: NDArray[np.uint8], weight: i
     """Add impact * weight / 256, rounded up, to the bounds of rows."""
     factor = np.uint32(weight)
     for p in range(len(rows)):
-        row = np.intp(rows[p])  # a signed index, and all casts told: twice as fast
+        row = np.intp(rows[p])  # a signed index and explicit casts: twice as fast
         bounds[row] = np.uint16(bounds[row] + np.uint16((np.uint32(impacts[p]) * factor + np.uint32(255)) >> np.uint32(8)))
 
 
@@ -151,7 +152,7 @@ def _add_dense(impacts: NDArray[np.uint8], weight: int, bounds: NDArray[np.uint1
 
 @kernel
 def _look_up_dense(impacts: NDArray[np.uint8], weight: int, rows: NDArray[np.int64], bounds: NDArray[np.uint16]) -> None:
-    """Add what ``_add_dense`` adds to the bounds of a few rows, given the impacts of all."""
+    """Add the same as ``_add_dense`` to the bounds of a few rows, given the impacts of all."""
     factor = np.uint32(weight)
     for i in range(len(rows)):
         impact = np.uint32(impacts[rows[i]])
@@ -160,7 +161,7 @@ def _look_up_dense(impacts: NDArray[np.uint8], weight: int, rows: NDArray[np.int
 
 @kernel
 def _peaks(bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Return the highest bound of every chunk."""
+    """Return the block maximum of every chunk."""
     peaks = np.empty((len(bounds) + _CHUNK - 1) // _CHUNK, dtype=np.uint16)
     for chunk in range(len(peaks)):
         peak = np.uint16(0)
@@ -173,7 +174,7 @@ def _peaks(bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 @kernel
 def _tops(bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Return the highest bound of each group: the rows that lie ``_GROUPS`` apart."""
+    """Return the highest bound of each group, the rows ``_GROUPS`` apart."""
     tops = np.zeros(_GROUPS, dtype=np.uint16)
     for start in range(0, len(bounds), _GROUPS):
         part = bounds[start : start + _GROUPS]
@@ -186,7 +187,7 @@ def _tops(bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
 def _keep(
     bounds: NDArray[np.uint16], peaks: NDArray[np.uint16], first_row: int, lowest: int, kept: Candidates, n_kept: int
 ) -> tuple[Candidates, int]:
-    """Add the rows of a block whose bounds are at least ``lowest`` to those kept; return what is kept then, and how many."""
+    """Append the rows of a block with bounds of at least ``lowest`` to the kept ones; return these, and their number."""
     limit = np.uint16(lowest)
     n_at_most = n_kept + _CHUNK * np.count_nonzero(peaks >= limit)
     if n_at_most > len(kept.rows):
@@ -205,7 +206,7 @@ def _keep(
 
 @kernel
 def _raised_by_block(floor: int, bounds: NDArray[np.uint16], peaks: NDArray[np.uint16], k: int, steps: Steps) -> int:
-    """Return ``_raised`` for the bounds of a block, if the peaks give a hope that it is higher: often they are enough to tell it."""
+    """Return ``_raised`` for the bounds of a block, computed only if the block maxima allow a higher threshold."""
     if np.count_nonzero(peaks >= np.uint16(floor)) <= min(k, len(peaks) // 2):
         return floor
     raised: int = _raised(floor, peaks if k <= len(peaks) // 8 else _tops(bounds), k, steps)
@@ -214,7 +215,7 @@ def _raised_by_block(floor: int, bounds: NDArray[np.uint16], peaks: NDArray[np.u
 
 @kernel
 def _raised(floor: int, bounds: NDArray[np.uint16], k: int, steps: Steps) -> int:
-    """Return the lowest bound that one of the k best rows can have, given bounds of different rows."""
+    """Return the threshold: the lowest possible bound of a row among the k best, given bounds of distinct rows."""
     if np.count_nonzero(bounds >= np.uint16(floor)) <= k:
         return floor
     kth: int = _kth_highest(bounds, k)
@@ -223,7 +224,7 @@ def _raised(floor: int, bounds: NDArray[np.uint16], k: int, steps: Steps) -> int
 
 @kernel
 def _drop_below(floor: int, kept: Candidates, n_kept: int) -> np.int64:
-    """Drop candidates below the floor; return how many stay."""
+    """Drop candidates below the threshold; return the number of the rest."""
     n = np.int64(0)
     for i in range(n_kept):
         kept.rows[n], kept.bounds[n] = kept.rows[i], kept.bounds[i]
@@ -233,7 +234,7 @@ def _drop_below(floor: int, kept: Candidates, n_kept: int) -> np.int64:
 
 @kernel
 def _kth_highest(values: NDArray[np.uint16], k: int) -> int:
-    """Return the k-th highest value, 1 <= k <= len(values): by the high bytes, then by the low bytes of those that share it."""
+    """Return the k-th highest value, 1 <= k <= len(values): by the high bytes, then by the low bytes of values that share it."""
     counts = np.zeros(256, dtype=np.int64)
     for value in values:
         counts[value >> 8] += 1

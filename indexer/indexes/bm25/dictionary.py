@@ -1,7 +1,7 @@
 """Distinct terms, numbered: an open-addressing hash table in plain arrays, so that kernels use it, in memory or memory-mapped.
 
-Term ``i`` is the UTF-8 bytes ``pool[ends[i - 1] : ends[i]]``. A slot holds a term's number + 1, or 0 if it is free; a term stands in the
-first free slot from the one its hash names.
+Term ``i`` is the UTF-8 bytes ``pool[ends[i - 1] : ends[i]]``. A slot holds a term's number + 1, or 0 if it is free; a term is in the
+first slot that was free from its hash on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(10995116282
 
 
 class HashedTerms(NamedTuple):
-    """Terms in the order of their numbers, and the slots that find them."""
+    """Terms in the order of their numbers, and their hash slots."""
 
     pool: NDArray[np.uint8]
     ends: NDArray[np.uint32]
@@ -26,7 +26,7 @@ class HashedTerms(NamedTuple):
 
 
 class Dictionary:
-    """A growing table: numbers terms in the order in which they first come. Not for several threads at once."""
+    """A growing table that numbers terms in the order of their first appearance. Not thread-safe."""
 
     def __init__(self) -> None:
         self._terms = HashedTerms(np.empty(1 << 16, np.uint8), np.empty(1 << 12, np.uint32), np.zeros(1 << 14, np.uint32))
@@ -36,14 +36,14 @@ class Dictionary:
         return self._n_terms
 
     def add(self, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the numbers of terms, int32, shape (len(ends),); a term that is new gets the next one."""
+        """Return the numbers of terms, int32, shape (len(ends),); a new term gets the next number."""
         numbers = np.empty(len(ends), dtype=np.int32)
         self._make_room(len(ends), len(pool))
         self._n_terms = _add_all(pool, ends, self._terms, self._n_terms, numbers)
         return numbers
 
     def table(self) -> HashedTerms:
-        """Return the terms so far, the arrays cut to them; the slots with as many as a finished table needs."""
+        """Return the terms so far, with arrays cut to them and the slots of a finished table."""
         pool, ends, _ = self._terms
         n_bytes = int(ends[self._n_terms - 1]) if self._n_terms else 0
         slots = np.zeros(_SLOTS_PER_TERM * self._n_terms + 1, np.uint32)
@@ -52,7 +52,7 @@ class Dictionary:
         return table
 
     def terms_from(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-        """Return the terms from number ``first`` on: pool and ends, as ``add`` takes them."""
+        """Return the terms from number ``first`` on: pool and ends, in the form of ``add``."""
         pool, ends, _ = self._terms
         before = ends[first - 1] if first else np.uint32(0)
         return pool[before : ends[self._n_terms - 1] if self._n_terms else 0], ends[first : self._n_terms] - before
@@ -74,7 +74,7 @@ class Dictionary:
 
 
 def _grown(array: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return a copy with room for twice ``n`` elements."""
+    """Return a copy with twice the capacity for ``n`` elements."""
     larger = np.empty(2 * n, dtype=array.dtype)
     larger[: len(array)] = array
     return larger
@@ -82,11 +82,11 @@ def _grown(array: NDArray[Any], n: int) -> NDArray[Any]:
 
 @kernel
 def find(table: HashedTerms, text: NDArray[np.uint8]) -> np.int64:
-    """Return the number of the term with these bytes; if there is none, -1 - (the slot it would take)."""
+    """Return the number of the term with these bytes; if there is none, -1 - (the slot for it)."""
     hashed = _FNV_OFFSET
     for byte in text:
         hashed = (hashed ^ np.uint64(byte)) * _FNV_PRIME
-    hashed ^= hashed >> np.uint64(29)  # the low bits that FNV mixes well also decide the high ones, which are used
+    hashed ^= hashed >> np.uint64(29)  # mix FNV's good low bits into the high ones, which are used
     n_slots = len(table.slots)
     slot = np.int64(((hashed & np.uint64(0xFFFFFFFF)) * np.uint64(n_slots)) >> np.uint64(32))
     while table.slots[slot] != 0:
@@ -110,7 +110,7 @@ def _is_term(table: HashedTerms, number: int, text: NDArray[np.uint8]) -> bool:
 
 @kernel
 def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_terms: int, numbers: NDArray[np.int32]) -> int:
-    """Number terms, adding the new ones behind the first ``n_terms`` of the table, which has room; return how many it then has."""
+    """Number terms, appending new ones to the ``n_terms`` of a table with room; return the new number of terms."""
     start = np.int64(0)
     for i in range(len(ends)):
         text = pool[start : np.int64(ends[i])]
@@ -129,7 +129,7 @@ def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_
 
 @kernel
 def _fill_slots(table: HashedTerms) -> None:
-    """Enter all terms into free slots."""
+    """Insert all terms into free slots."""
     start = np.int64(0)
     for number in range(len(table.ends)):
         end = np.int64(table.ends[number])

@@ -1,10 +1,10 @@
-"""The files of a built index: what each holds, how they are memory-mapped, and what a search checks of them.
+"""The files of a built index: contents, memory mapping, and checksums verified by a search.
 
 A row is 65,536 * block + row within the block. The postings of a term are its segments, one for each block that has the term, in ascending
-order; a segment is the rows within the block, ascending, and an impact for each (see ``similarity``). A term in more than 1/8 of all rows
-has no segments: it is *dense*, one impact for every row, 0 where the row lacks it.
+order; a segment is the rows within the block, ascending, and an impact for each (see ``similarity``). A frequent term, in more than 1/8 of
+all rows, has no segments: it is *dense*, with one impact for every row, 0 where the row lacks it.
 
-All files are little-endian. What a search reads for the first time in a process is compared with its checksums before (``page_checks``).
+All files are little-endian. A process verifies the checksums of everything that it reads for the first time (``page_checks``).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ BLOCK_ROWS = 65_536
 
 
 class Postings(NamedTuple):
-    """All arrays of an index; each stands in the file of its name.
+    """All arrays of an index; each is in the file of its name.
 
     Attributes:
         pool, ends, slots: the dictionary; see ``HashedTerms``.
-        posting_starts: (terms + 1): where each term's postings begin in ``rows`` and ``impacts``.
-        segment_starts: (terms + 1): where each term's segments begin in ``segment_blocks`` and ``segment_sizes``.
+        posting_starts: (terms + 1): start of each term's postings in ``rows`` and ``impacts``.
+        segment_starts: (terms + 1): start of each term's segments in ``segment_blocks`` and ``segment_sizes``.
         segment_blocks: the block of each segment.
-        segment_sizes: postings of each segment, less one.
+        segment_sizes: postings of each segment, minus one.
         rows: row within the block, (postings).
         impacts: see ``similarity``, (postings).
         lengths: length code of each row; see ``similarity``.
         dense_terms: the dense terms, ascending, and ...
-        dense_frequencies: ... how many rows each is in.
+        dense_frequencies: ... their document frequencies.
         dense_impacts: (dense terms * rows): term by term.
-        high_postings: term * rows of the corpus + row, ascending, of postings whose tf the impact does not tell, and ...
-        high_frequencies: ... that tf.
-        totals: rows that have a term, and the tokens of all rows.
+        high_postings: exceptions, the postings whose tf the impact cannot represent: term * rows of the corpus + row, ascending, and ...
+        high_frequencies: ... their tf.
+        totals: number of rows with a term, and of tokens in all rows.
     """
 
     pool: NDArray[np.uint8]
@@ -63,7 +63,7 @@ class Postings(NamedTuple):
 
 
 DTYPES = {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in get_type_hints(Postings).items()}  # of each file
-_OF_SEGMENTS = ("segment_blocks", "segment_sizes")  # read as far as a query needs them: a term's segments, ...
+_OF_SEGMENTS = ("segment_blocks", "segment_sizes")  # read only for a query's terms: a term's segments, ...
 _OF_POSTINGS = ("rows", "impacts")  # ... its postings, ...
 _DENSE = "dense_impacts"  # ... and, if it is dense, its impacts; all other files are read whole
 
@@ -72,22 +72,22 @@ class IndexFiles:
     """The mapped files of an index.
 
     Attributes:
-        postings: their arrays; what a search reads of them is to be checked first.
+        postings: their arrays; call ``check`` before reading them.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        """Map the files; nothing is read yet.
+        """Map the files, without reading them.
 
         Raises:
             ArtifactDamaged: a file's size does not fit its content.
         """
         self._files = CheckedFiles(path, manifest)
         self.postings = Postings(**{name: self._array(path, name) for name in DTYPES})
-        self._is_seen = np.zeros(len(self.postings.ends), dtype=np.bool_)  # terms of which all has been compared
+        self._is_seen = np.zeros(len(self.postings.ends), dtype=np.bool_)  # terms whose data is verified
         self._is_begun = False
 
     def check(self, numbers: NDArray[np.int64], dense: NDArray[np.int64]) -> None:
-        """Compare what a search for some terms reads, the first time; given the terms' numbers and places among the dense ones or -1.
+        """Verify what a search for some terms reads, once; given the terms' numbers and places among the dense ones or -1.
 
         Raises:
             ArtifactDamaged: a checksum differs.
@@ -102,7 +102,7 @@ class IndexFiles:
         self._is_seen[numbers] = True
 
     def check_tables(self) -> None:
-        """Compare the files that every search needs whole, the first time; raises as ``check`` does."""
+        """Verify the files that every search reads whole, once; raises as ``check`` does."""
         if not self._is_begun:
             for name in DTYPES:
                 if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _DENSE):
@@ -121,6 +121,6 @@ class IndexFiles:
 
 
 def check_byte_order() -> None:
-    """Raise ``StorageError`` on a machine whose arrays would be written the other way round."""
+    """Raise ``StorageError`` on a big-endian machine."""
     if sys.byteorder != "little":
         raise StorageError("a bm25 index can be built and read on little-endian machines only")

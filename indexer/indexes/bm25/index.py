@@ -1,4 +1,4 @@
-"""BM25 that returns what Lucene returns, on numba: ``similarity`` is the arithmetic, ``files`` the format, ``search`` the kernels."""
+"""BM25 with Lucene's results, on numba: ``similarity`` has the arithmetic, ``files`` the format, ``search`` the kernels."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ B = 0.4
 FORMAT_VERSION = 5
 PARAMETERS: Parameters = {"analyzer": ANALYZER, "k1": K1, "b": B}
 
-_TEXT_BYTES_PER_S = 10e6  # indexed, on two cores (2026)
+_TEXT_BYTES_PER_S = 10e6  # indexing speed on two cores (2026)
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
-_POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few milliseconds, as long as it can take until other threads have started
+_POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few milliseconds of work, about the time to start threads
 
 
 class BM25Index:
-    """A memory-mapped BM25 index; searches may run at once in any number of threads and processes."""
+    """A memory-mapped BM25 index; safe for threads and processes."""
 
     def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
-        """Take over the files of an index.
+        """Wrap the files of an index.
 
         Args:
             files: the mapped files.
-            max_filtered_terms: up to how many terms of a query the filter is used.
+            max_filtered_terms: maximum number of query terms for which the filter is used.
         """
         self._files = files
         self._n_filled, n_tokens = files.postings.totals.tolist()
-        self._spaces = deque[Space]()  # not in use; a deque may be shared by threads
+        self._spaces = deque[Space]()  # unused ones; a deque is thread-safe
         inverse = inverse_norms(K1, B, mean_length(n_tokens, self._n_filled))
         self._tables = Tables(self._files.postings, denominators(inverse), max_filtered_terms)
 
@@ -62,12 +62,12 @@ class BM25Index:
     def search(self, queries: Sequence[str], k: int) -> Hits:
         """Return the k rows with the highest scores above 0 for each query.
 
-        Scores are those of Lucene's BM25Similarity, bit by bit; a term that the query repeats counts each time. They do not depend on the
-        batch. Queries are spread over the processors if there is enough to do.
+        Scores equal those of Lucene's BM25Similarity bit by bit; a repeated query term counts each time. They do not depend on the
+        batch. Queries are spread over the CPUs if there is enough work.
 
         Raises:
             ValueError: k < 1.
-            ArtifactDamaged: what the queries need of the files is damaged.
+            ArtifactDamaged: a part of the files that the queries need is corrupt.
         """
         check_k(k)
         hits = no_hits(len(queries), k)
@@ -82,10 +82,10 @@ class BM25Index:
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of given rows, ascending, for each query: those of a search, bit by bit; -inf for a row that has no term of it.
+        """Return the scores of given rows, ascending, for each query: those of a search, bit by bit; -inf for a row with none of its terms.
 
         Raises:
-            ArtifactDamaged: what the queries need of the files is damaged.
+            ArtifactDamaged: a part of the files that the queries need is corrupt.
         """
         scores = [np.empty(len(of_query), dtype=np.float32) for of_query in rows]
 
@@ -98,11 +98,11 @@ class BM25Index:
         return scores
 
     def _spread(self, queries: Sequence[str], work: Callable[[slice, Terms, NDArray[np.int64], Space], None]) -> None:
-        """Do some work for all queries, a part of them at a time, on all processors.
+        """Run work over batches of queries on a thread pool.
 
         Args:
             queries: the queries.
-            work: called with which of the queries, the terms of all, where those of these begin, and working memory.
+            work: called with a range of queries, the terms of all queries, the start of each query's terms, and working memory.
         """
         if not queries:
             return
@@ -126,7 +126,7 @@ class BM25Index:
                 list(pool.map(task, tasks))
 
     def _n_postings(self, terms: Terms) -> int:
-        """Return about how many postings the terms have; those of dense terms, which are read straight through, count half."""
+        """Return the approximate number of postings of the terms; those of dense terms, which are read sequentially, count half."""
         starts = self._files.postings.posting_starts
         return int((starts[terms.numbers + 1] - starts[terms.numbers]).sum()) + len(self) * int((terms.dense >= 0).sum()) // 2
 
@@ -137,7 +137,7 @@ class BM25Index:
             return Space(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
 
     def _terms(self, queries: Sequence[str]) -> tuple[Terms, NDArray[np.int64]]:
-        """Return the known terms of all queries, and where each query's begin, (len(queries) + 1)."""
+        """Return the known terms of all queries, and the start of each query's terms, (len(queries) + 1)."""
         postings = self._files.postings
         analysed = TermNumbers()
         occurrences, ends = analysed.add(queries)
@@ -156,7 +156,7 @@ class BM25Index:
 def _distinct(
     occurrences: NDArray[np.int32], ends: NDArray[np.int64], known: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct known terms of each query, as they first come in it, how often each comes, and where each query's begin."""
+    """Return the distinct known terms of each query in order of appearance, their counts, and the start of each query's terms."""
     numbers, counts = np.empty(len(occurrences), np.int64), np.empty(len(occurrences), np.int64)
     starts, places = np.zeros(len(ends) + 1, np.int64), np.full(len(known), -1, np.int64)
     n = start = 0
@@ -196,8 +196,8 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
     """Open a built index; see ``IndexKind.open``.
 
     Raises:
-        ArtifactDamaged: a file does not hold what its manifest says.
-        ArtifactMismatch: its analyzer is not known.
+        ArtifactDamaged: a file does not match its manifest.
+        ArtifactMismatch: its analyzer is unknown.
     """
     check_byte_order()
     parameters = {name: manifest.recipe.parameters.get(name) for name in PARAMETERS}
@@ -215,7 +215,7 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
 
 
 def _cost(size: Size) -> Cost:
-    """Return what building needs; the vocabulary is held in memory, pieces and the merged index lie on the disk beside each other."""
+    """Return the estimate: the vocabulary is in memory; pieces and the merged index are on the disk at the same time."""
     n_bytes = size.n_rows * size.passage_bytes
     block_bytes = min(BLOCK_ROWS, size.n_rows) * size.passage_bytes
     memory_bytes = 0.4e9 + 0.15 * n_bytes + (blocks_at_once(block_bytes) + 1) * BYTES_PER_TEXT_BYTE * block_bytes

@@ -1,11 +1,11 @@
-"""Rows -> pieces: the postings of one block of 65,536 rows each, in finished files that a resumed build does not make again.
+"""Rows -> pieces: the postings of one block of 65,536 rows each, in files that a resumed build reuses once finished.
 
 The text of a block is analysed and inverted in a thread of its own; terms get their final numbers in the order of the rows, so that a build
-makes the same bytes whatever the number of threads. Files of piece ``n``, in the order in which they are written:
+writes the same bytes for any number of threads. Files of piece ``n``, in the order of writing:
 
-    <n>.terms.npy      (2, terms of the block), int64: the terms' numbers, ascending, and where the postings of each end
+    <n>.terms.npy      (2, terms of the block), int64: the terms' numbers, ascending, and the end of each term's postings
     <n>.postings.npy   uint32: 65,536 * row within the block + tf
-    <n>.rows.npz       lengths of the rows, and the terms that no piece before has; written last: with it the piece is finished
+    <n>.rows.npz       lengths of the rows, and the terms new in this piece; written last: it marks the piece as finished
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Block(NamedTuple):
     """The inverted text of a block.
 
     Attributes:
-        terms: the block's terms, numbered as they first come in it.
-        ends: where each term's postings end, int64.
+        terms: the block's terms, numbered in order of appearance.
+        ends: end of each term's postings, int64.
         postings: 65,536 * row within the block + tf, uint32; rows ascending for each term.
         lengths: terms of each row, uint32.
     """
@@ -57,7 +57,7 @@ class Block(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A finished piece; what is large is mapped."""
+    """A finished piece, with large arrays mapped."""
 
     terms: NDArray[np.int64]
     postings: NDArray[np.uint32]
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
 
 
 def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
-    """Write the pieces of a store that are not in ``folder`` yet, and return the terms of all.
+    """Write the missing pieces of a store to ``folder``, and return the terms of all.
 
     Raises:
         PiecesDamaged: a finished piece cannot be read.
@@ -103,7 +103,7 @@ def read_piece(folder: Path, n: int) -> Piece:
     """
     try:
         terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
-        with _marker(folder, n).open("rb") as file, np.load(file) as arrays:  # numpy leaves a file open that it cannot read
+        with _marker(folder, n).open("rb") as file, np.load(file) as arrays:  # opened here, because numpy leaks a file that it cannot read
             piece = Piece(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise PiecesDamaged(f"piece {n} in {folder} cannot be read: {error}") from error
@@ -113,7 +113,7 @@ def read_piece(folder: Path, n: int) -> Piece:
 
 
 def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:
-    """Yield inverted blocks in order, while threads work on those that follow."""
+    """Yield inverted blocks in order, while threads work on later ones."""
     n_bytes = _TEXT_PER_STORED_BYTE * (store.folder / DATABASE).stat().st_size
     n = blocks_at_once(n_bytes * min(1, BLOCK_ROWS / max(1, len(store))))
     with (
@@ -154,7 +154,7 @@ def _marker(folder: Path, n: int) -> Path:
 
 @kernel
 def _postings(occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_terms: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Return where each term's postings end and the postings, given the terms of all rows one after the other."""
+    """Return the postings and the end of each term's, given the terms of all rows, concatenated."""
     last_row = np.full(n_terms, -1, dtype=np.int64)
     ends = np.zeros(n_terms, dtype=np.int64)
     start = 0

@@ -1,4 +1,4 @@
-"""Pieces -> the files of the index, a range of terms at a time: memory is bounded by the range, and the files are written in order."""
+"""Pieces -> the files of the index, a range of terms at a time: memory is bounded by the range, and files are written sequentially."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .files import BLOCK_ROWS
 from .inversion import n_pieces, read_piece
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
-DENSE_ABOVE = 1 / 8  # of all rows; there, adding to every row of a block costs no more than adding to its postings
+DENSE_ABOVE = 1 / 8  # of all rows; above, adding to every row of a block costs no more than adding to its postings
 RANGE_POSTINGS = 1 << 24
 
 
@@ -34,7 +34,7 @@ class Dense(NamedTuple):
     """The dense terms.
 
     Attributes:
-        places: each term's place among the dense ones, or -1.
+        places: each term's place among the dense terms, or -1.
         impacts: (dense terms * rows), see ``files.Postings``.
     """
 
@@ -43,11 +43,11 @@ class Dense(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Consecutive terms while their postings are filled in.
+    """Consecutive terms whose postings are being filled in.
 
     Attributes:
         first_term: the number of the first.
-        next_posting, next_segment: where each term's next one goes.
+        next_posting, next_segment: next free place of each term.
         rows, impacts, segment_blocks, segment_sizes: see ``files.Postings``.
     """
 
@@ -70,7 +70,7 @@ class Slice(NamedTuple):
 
 
 class High(NamedTuple):
-    """Postings whose tf is not the lowest that their impact stands for; see ``files.Postings``."""
+    """Exceptions: postings whose tf is not the lowest of their impact; see ``files.Postings``."""
 
     postings: NDArray[np.int64]
     frequencies: NDArray[np.uint16]
@@ -93,7 +93,7 @@ def merge(folder: Path, pieces: Path, dictionary: Dictionary, k1: float, b: floa
     counts |= {"terms": len(dictionary), "postings": int(in_rows.sum())}
     dense_terms = np.flatnonzero(in_rows > DENSE_ABOVE * len(scoring.lengths))
     dense_frequencies = in_rows[dense_terms]
-    in_rows[dense_terms] = in_blocks[dense_terms] = 0  # from here on what has segments
+    in_rows[dense_terms] = in_blocks[dense_terms] = 0  # from here on only terms with segments
     starts, segment_starts = _starts(in_rows), _starts(in_blocks)
     small = {
         **dictionary.table()._asdict(),
@@ -135,7 +135,7 @@ def _new_array(path: Path, n_bytes: int) -> NDArray[np.uint8]:
     with path.open("wb") as file:
         file.truncate(n_bytes)
         if n_bytes and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, n_bytes)  # a full disk is an error here, and not a crash when the map is written
+            os.posix_fallocate(file.fileno(), 0, n_bytes)  # a full disk is an error here instead of a crash when the map is written
     return np.memmap(path, dtype=np.uint8, mode="r+") if n_bytes else np.empty(0, dtype=np.uint8)
 
 
@@ -170,7 +170,7 @@ def _slice(pieces: Path, n: int, first: int, end: int) -> Slice:
 
 
 def _filled(part: Range, slices: Iterable[Slice], scoring: Scoring, dense: Dense) -> High:
-    """Fill a range in, and the impacts of the dense terms in it, and return its high postings in their order."""
+    """Fill in a range and the impacts of its dense terms, and return its exceptions in order."""
     highs = [_append(piece, part, scoring, dense) for piece in slices]
     postings, frequencies = (np.concatenate(arrays) for arrays in zip(*highs, strict=True))
     order = np.argsort(postings)
@@ -179,7 +179,7 @@ def _filled(part: Range, slices: Iterable[Slice], scoring: Scoring, dense: Dense
 
 @kernel
 def _append(piece: Slice, part: Range, scoring: Scoring, dense: Dense) -> High:
-    """Append what a piece has to what those before it have given, and return its high postings."""
+    """Append a piece's postings to those of the earlier pieces, and return its exceptions."""
     n_rows = len(scoring.lengths)
     high, n_high = High(np.empty(len(piece.postings), np.int64), np.empty(len(piece.postings), np.uint16)), 0
     start = 0

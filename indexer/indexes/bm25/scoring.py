@@ -11,7 +11,7 @@ from .bounds import Cursors, Terms, enter, first_segments
 from .files import BLOCK_ROWS, Postings
 from .similarity import Denominators
 
-_POSTINGS_PER_LOOKUP = 60  # looking a row up by bisection takes as long as reading so many postings in turn
+_POSTINGS_PER_LOOKUP = 60  # one lookup by bisection takes as long as reading this many postings sequentially
 
 
 @kernel
@@ -42,7 +42,7 @@ def _add_block(  # noqa: PLR0913
     places: NDArray[np.int32],
     sums: NDArray[np.float64],
 ) -> None:
-    """Add the parts of all terms, in their order, to the sums of some rows of one block."""
+    """Add the parts of all terms, in their order, to the sums of given rows of one block."""
     n_rows = len(postings.lengths)
     lengths, inside, impacts = np.empty(len(rows), np.uint8), np.empty(len(rows), np.uint16), np.empty(len(rows), np.uint8)
     for i in range(len(rows)):
@@ -77,7 +77,7 @@ def _gather(dense_impacts: NDArray[np.uint8], rows: NDArray[np.int64], impacts: 
 def _look_up(
     segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], inside: NDArray[np.uint16], impacts: NDArray[np.uint8]
 ) -> None:
-    """Find each row's impact, 0 if the term is not in it, by a bisection without branches, of which processors run several at once."""
+    """Find each row's impact, 0 if the term is not in it, by branchless bisection, of which a CPU overlaps several."""
     for i in range(len(inside)):
         row, place, n = inside[i], np.intp(0), len(segment)
         while n > 1:
@@ -101,7 +101,7 @@ def _read(segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], place
 def _add_parts(
     weight: np.float32, denominators: NDArray[np.float32], lengths: NDArray[np.uint8], impacts: NDArray[np.uint8], sums: NDArray[np.float64]
 ) -> int:
-    """Add a term's parts where the impact tells them; return how many impacts do not."""
+    """Add a term's parts where the impact determines them; return the number of other impacts."""
     n_shared = 0
     for i in range(len(sums)):
         denominator = denominators[np.intp(lengths[i]), np.intp(impacts[i])]
@@ -122,7 +122,7 @@ def _add_shared(  # noqa: PLR0913
     impacts: NDArray[np.uint8],
     sums: NDArray[np.float64],
 ) -> None:
-    """Add a term's parts where several term frequencies share the impact: the lowest, unless the list of the others has the row."""
+    """Add a term's parts where several term frequencies share the impact: the lowest, unless the row is in the list of exceptions."""
     for i in range(len(rows)):
         length = np.intp(postings.lengths[rows[i]])
         denominator = denominators.values[length, np.intp(impacts[i])]

@@ -1,7 +1,7 @@
-"""The search: exact, in two passes: ``bounds`` says which rows may be among the best, ``scoring`` what they score.
+"""Exact search in two passes: ``bounds`` selects candidates, ``scoring`` computes their scores.
 
-Nothing depends on the batch, on other threads, or on k but for the cut. Queries of more than ``MAX_FILTERED_TERMS`` terms, for which
-bounds in 16 bits are too coarse, are scored over all rows.
+Results do not depend on the batch, on other threads, or, except for the cut, on k. Queries of more than ``MAX_FILTERED_TERMS`` terms, for
+which bounds in 16 bits are too coarse, are scored over all rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Space(NamedTuple):
 
 @kernel
 def answer(tables: Tables, terms: Terms, space: Space, best_rows: NDArray[np.int64], best_scores: NDArray[np.float32]) -> None:
-    """Fill in the best rows of one query and their scores, both of shape (k,), given as -1 and -inf."""
+    """Write the best rows of one query and their scores, both of shape (k,), initialised to -1 and -inf."""
     postings, denominators = tables.postings, tables.denominators
     if len(terms.numbers) == 0:
         return
@@ -53,9 +53,9 @@ def answer(tables: Tables, terms: Terms, space: Space, best_rows: NDArray[np.int
 
 @kernel
 def take_best(scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]) -> None:
-    """Fill in the best of some rows, given their scores, none below 0; only scores above 0 count, equal ones stay in their order.
+    """Write the best of given rows, whose scores are not below 0; only scores above 0 count, equal ones keep their order.
 
-    A stable radix sort of the scores' bits, inverted: as integers they are in the order of the scores.
+    Stable radix sort of the scores' inverted bits: as integers they order like the scores.
     """
     keys, order = ~scores.view(np.uint32), np.arange(len(rows))
     moved = np.empty_like(order)
@@ -80,14 +80,14 @@ def take_best(scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores:
 def take_better(
     scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
-    """Put further rows, ascending and above all those before, in their places among the best so far; see ``take_best``."""
+    """Merge further rows, ascending and above all earlier ones, into the best so far; see ``take_best``."""
     n = np.count_nonzero(best_rows >= 0)
     take_best(np.concatenate((best_scores[:n], scores)), np.concatenate((best_rows[:n], rows)), best_scores, best_rows)
 
 
 @kernel
 def score_rows(tables: Tables, terms: Terms, space: Space, rows: NDArray[np.int64], best_scores: NDArray[np.float32]) -> None:
-    """Fill in what rows, ascending, score, -inf for those without any of the terms."""
+    """Write the scores of given rows, ascending; -inf for rows with none of the terms."""
     found = scores(tables.postings, tables.denominators, terms, rows, space.places)
     for i in range(len(rows)):
         best_scores[i] = found[i] if found[i] > 0 else np.float32(-np.inf)

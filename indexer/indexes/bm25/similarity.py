@@ -1,14 +1,14 @@
-"""The arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), digit for digit in float32, and its rounding to one-byte impacts.
+"""The arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), bit for bit in float32, and its rounding to one-byte impacts.
 
     score(query, row) = sum over distinct query terms t of  w - w / (1 + tf * inverse[length code of the row])
-    w = (how often the query has t) * ln(1 + (N - df + 0.5) / (df + 0.5))
+    w = (count of t in the query) * ln(1 + (N - df + 0.5) / (df + 0.5))
     inverse[c] = 1 / (k1 * (1 - b + b * length(c) / mean length))
 
-N and the mean length are of the rows that have a term at all. A length is kept in one byte: exact up to 40 terms, then four bits
+N and the mean length are those of the rows with at least one term. A length is stored in one byte: exact up to 40 terms, then four bits
 (org.apache.lucene.util.SmallFloat.intToByte4). Every term's part is a float32; they are added in float64 and the sum rounded to float32.
 
 An impact is tf's share of the weight, x = 1 - 1 / (1 + tf * inverse), rounded up to 255ths: 1 to 255. With the row's length code it
-gives tf back, but for some high ones, which share an impact with the tf below: of those the index keeps a list.
+determines tf, except for some high ones, which share an impact with the tf below: the index lists these as exceptions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from wikidx.indexer.machine.compiled import kernel
 
-MAX_TF = np.iinfo(
-    np.uint16
-).max  # a term that a row has more often counts as this often; Lucene counts on, and its scores differ in the third digit
+MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped to this; Lucene does not clip, and its scores differ in the third digit
 N_LENGTH_CODES = 256
 
 _N_EXACT = 24  # lengths below this are their own code: 255 - intToByte4's code for the largest int
@@ -36,7 +34,7 @@ class TermFrequencies(NamedTuple):
 
 
 class Denominators(NamedTuple):
-    """``1 + tf * inverse`` by length code and impact, float32, (256, 256): negative if further tf share the impact, 1 for no impact."""
+    """``1 + tf * inverse`` by length code and impact, float32, (256, 256): negative if several tf share the impact, 1 for no impact."""
 
     values: NDArray[np.float32]
     inverse: NDArray[np.float32]
@@ -44,7 +42,7 @@ class Denominators(NamedTuple):
 
 @kernel
 def length_code(length: int) -> int:
-    """Return the byte that stands for a length."""
+    """Return the byte that encodes a length."""
     rest = length - _N_EXACT
     if rest < 8:
         return length if rest < 0 else rest + _N_EXACT
@@ -56,7 +54,7 @@ def length_code(length: int) -> int:
 
 @kernel
 def coded_length(code: int) -> int:
-    """Return the length that a byte stands for: the lowest that has this code."""
+    """Return the length that a byte encodes: the lowest with this code."""
     rest = code - _N_EXACT
     if rest < 8:
         return code
@@ -73,7 +71,7 @@ def length_codes(lengths: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def mean_length(n_tokens: int, n_rows: int) -> float:
-    """Return the mean length of the rows that have a term; 1 if there are none."""
+    """Return the mean length of the rows with a term; 1 if there are none."""
     return n_tokens / n_rows if n_rows else 1.0
 
 
@@ -86,7 +84,7 @@ def inverse_norms(k1: float, b: float, mean_length: float) -> NDArray[np.float32
 
 
 def idf(n_rows: int, frequencies: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the weight of terms that so many of ``n_rows`` rows have, float32."""
+    """Return the weight of terms with these document frequencies among ``n_rows`` rows, float32."""
     df = frequencies.astype(np.float64)
     return np.log(1 + (n_rows - df + 0.5) / (df + 0.5)).astype(np.float32)
 
@@ -101,7 +99,7 @@ def impact(tf: int, inverse: np.float32) -> int:
 
 @kernel
 def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
-    """Return what each impact says of tf in rows of each length code."""
+    """Return the tf of each impact in rows of each length code."""
     lowest = np.zeros((len(inverse), 256), dtype=np.uint16)
     is_shared = np.zeros((len(inverse), 256), dtype=np.bool_)
     for code in range(len(inverse)):
@@ -116,7 +114,7 @@ def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
 
 
 def denominators(inverse: NDArray[np.float32]) -> Denominators:
-    """Return what the parts of a score are computed from: w - w / denominator."""
+    """Return the denominators of a score's parts: w - w / denominator."""
     lowest, is_shared = term_frequencies(inverse)
     values = np.float32(1) + lowest.astype(np.float32) * inverse[:, None]
     return Denominators(np.where(is_shared, -values, values), inverse)

@@ -1,10 +1,10 @@
-"""The best of a stream of scores, exactly, as integers: a key orders by score, then by lower row, and says both.
+"""Exact top-k of a stream of scores, as integers: a key encodes a score and a row, and orders by score, then by lower row.
 
-A key is int64: the upper half the score's bits, made so that they order as the scores do, the lower half 2^32 - 1 less the row. The k
-largest keys are the k best rows, ties going to the lower row, however the rows come and wherever they were found.
+A key is int64: the upper half is the score's bits, transformed to order like the scores, the lower half 2^32 - 1 minus the row. The k
+largest keys are the k best rows, with ties going to the lower row, in whatever order and on whatever device the rows were scored.
 
-Below a threshold, the k-th best score so far, a score is passed over, which nearly all are. The others become candidates, in no order, and
-when there is no place left for one, the k largest stay. No user input comes to the kernels.
+Scores below the threshold, the k-th best score so far, are skipped: nearly all. The others become candidates, unordered; when their space
+is full, only the k largest are kept. Inputs of the kernels are validated by their callers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NO_KEY = np.iinfo(np.int64).min
 
 _ALL_BUT_SIGN = 0x7FFFFFFF
 _MINUS_ZERO = np.iinfo(np.int32).min
-_SMALLEST_SCORE = np.finfo(np.float32).min  # above -inf, which is never found
-_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # of a power of two, by its remainder: those of 2^0 … 2^17 all differ
+_SMALLEST_SCORE = np.finfo(np.float32).min  # above -inf, which is never a result
+_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # exponent of a power of two, by its remainder modulo 19: those of 2^0 … 2^17 all differ
 _BIT_NUMBERS[[2**number % 19 for number in range(18)]] = np.arange(18)
 
 
@@ -48,17 +48,17 @@ class Candidates(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Scores of rows, float32 (rows, queries), and which of them reach their query's threshold: a bit for each query, uint16 (rows,)."""
+    """Scores of rows, float32 (rows, queries), and a bit for each query whose threshold the row reaches, uint16 (rows,)."""
 
     scores: NDArray[np.float32]
     reached: NDArray[np.uint16]
 
 
 def no_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:
-    """Return the thresholds of a search that begins, float32 (n_lines,): what reaches one may be among the k best.
+    """Return the initial thresholds of a search, float32 (n_lines,): scores that reach them may be among the k best.
 
-    Threads write them without a lock: each writes what some thread's k candidates reach, so that whichever stays is right. Lines beyond the
-    queries, which fill up a panel, have +inf.
+    Threads write them without a lock: every value written is reached by k candidates of some thread, so that any of them is valid. Lines
+    beyond the queries, which fill up a panel, have +inf.
     """
     thresholds = np.full(n_lines, np.inf, dtype=np.float32)
     thresholds[:n_queries] = _SMALLEST_SCORE
@@ -71,7 +71,7 @@ def no_candidates(n_queries: int, k: int, n_places: int, thresholds: NDArray[np.
 
 
 def taken(candidates: Candidates) -> Keys:
-    """Return the keys; those in places that are free again are overwritten."""
+    """Return the keys, with unused places overwritten by NO_KEY."""
     keys = candidates.keys
     keys[np.arange(keys.shape[1]) >= candidates.counts[:, np.newaxis]] = NO_KEY
     return keys
@@ -91,17 +91,17 @@ def best_hits(keys: Keys, k: int) -> Hits:
 
 
 def keys_of(hits: Hits) -> Keys:
-    """Return the key of each hit, int64 of the hits' shape: what ``best_hits`` undoes."""
+    """Return the key of each hit, int64 of the hits' shape: the inverse of ``best_hits``."""
     bits = np.ascontiguousarray(hits.scores).view(np.int32)
     ordered: NDArray[np.int32] = np.where(bits == _MINUS_ZERO, np.int32(0), bits ^ ((bits >> 31) & _ALL_BUT_SIGN))
     return np.where(hits.rows == NO_ROW, NO_KEY, (ordered.astype(np.int64) << 32) | (LARGEST_ROW - hits.rows))
 
 
 def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
-    """Return the k best of several parts' hits for each query, by score, then row: what the whole would have found.
+    """Return the k best of several parts' hits for each query, by score, then row: the result for the whole.
 
     Args:
-        parts: with no row in common, each of shape (Q, anything).
+        parts: with disjoint rows, each of shape (Q, anything).
         n_queries: Q.
         k: results.
     """
@@ -111,9 +111,9 @@ def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
 
 @kernel
 def collect(scored: Scored, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
-    """Offer the scores of the first ``n_rows`` rows, which begin with ``first_row``, to the candidates of the lines from ``first_line`` on.
+    """Offer the scores of the first ``n_rows`` rows, starting with ``first_row``, to the candidates of the lines from ``first_line`` on.
 
-    Rows that are missing, ascending, are passed over. NaN and -inf never reach a threshold.
+    Rows in ``missing``, ascending, are skipped. NaN and -inf never reach a threshold.
     """
     for number in range(n_rows):
         reached = np.int64(scored.reached[number])
@@ -128,7 +128,7 @@ def collect(scored: Scored, n_rows: int, first_row: int, missing: Rows, first_li
 
 @kernel
 def _offer(score: NDArray[np.float32], row: int, line: int, candidates: Candidates) -> None:
-    """Offer one score, as an array of one."""
+    """Offer one score, passed as an array of one."""
     keys, n_taken = candidates.keys[line], candidates.counts[line]
     if n_taken == len(keys):
         keep_largest(keys, candidates.k)
@@ -142,11 +142,11 @@ def _offer(score: NDArray[np.float32], row: int, line: int, candidates: Candidat
 
 @kernel
 def keep_largest(keys: Keys, k: int) -> None:
-    """Bring the k largest of different keys to the front, in no order.
+    """Move the k largest of distinct keys to the front, unordered.
 
-    Quickselect around the median of three, without a branch for each key: which side one goes to cannot be foreseen.
+    Quickselect around the median of three, without a branch per key, which the CPU could not predict.
     """
-    low, stop = 0, len(keys)  # those before are kept, those behind are not
+    low, stop = 0, len(keys)  # keys before ``low`` are kept, those from ``stop`` on are not
     while stop - low > 2:
         first, middle, last = keys[low], keys[(low + stop) // 2], keys[stop - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))

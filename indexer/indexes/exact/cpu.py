@@ -1,4 +1,4 @@
-"""Exact search on a CPU, straight over mapped vectors: each thread takes blocks of rows, and of these, tiles that stay in its caches."""
+"""Exact search on a CPU, straight over mapped vectors: each thread takes blocks of rows, split into tiles that fit its caches."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from wikidx.indexer.page_checks import ReadableArray
 from .best_keys import Candidates, Keys, Scored, best_hits, collect, no_candidates, no_thresholds, taken
 from .products import ROWS, Ahead, panels_of, score_rows, widen
 
-_TILE_ROWS = 48  # of a tile, a multiple of ROWS; with the next one and the panels they stay in a core's own cache
+_TILE_ROWS = 48  # of a tile, a multiple of ROWS; two tiles and the panels fit into a core's own cache
 _TILE_PANELS = 8
-_BLOCK_ROWS = 2_064  # what a thread takes at a time, a multiple of _TILE_ROWS
-_SMALL = 4_000_000  # multiplications, below which a second thread costs more than it saves
-_SPARE_PLACES = 64  # of candidates beyond 2 k
+_BLOCK_ROWS = 2_064  # of a thread's unit of work, a multiple of _TILE_ROWS
+_SMALL = 4_000_000  # multiplications below which a second thread costs more than it saves
+_SPARE_PLACES = 64  # places for candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20
 _MAX_QUERIES = 1_024
 
 
 class _Block(NamedTuple):
-    """Some rows: float32, or the bits of float16, of shape (rows, dim), and which of them are missing."""
+    """A block of rows: float32, or the bits of float16, of shape (rows, dim), and its missing rows."""
 
     vectors: NDArray[Any]
     first_row: int
@@ -49,9 +49,9 @@ class _Work(NamedTuple):
 
 
 class CpuEngine:
-    """Finds the best rows of vectors, float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are passed over.
+    """Finds the best rows of vectors, float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are skipped.
 
-    ``search`` may be called by several threads at once, and in processes forked from this one.
+    ``search`` is safe for several threads, and for processes forked from this one.
     """
 
     def __init__(self, vectors: ReadableArray, missing: Rows) -> None:
@@ -86,12 +86,12 @@ class CpuEngine:
 
         if n_workers == 1:
             return best_hits(work(), k)
-        with ThreadPoolExecutor(n_workers) as threads:  # of this search alone: threads that stay would be missing in a fork
+        with ThreadPoolExecutor(n_workers) as threads:  # of this search alone: a permanent pool's threads would be missing after a fork
             found = [threads.submit(work) for _ in range(n_workers)]
         return best_hits(np.concatenate([keys.result() for keys in found], axis=1), k)
 
     def _block(self, start: int, missing: Rows) -> _Block:
-        """Return the rows from ``start`` on as threads take them, read-only, so that one kernel does for mapped ones and others."""
+        """Return the block of rows from ``start`` on, read-only, so that one kernel serves mapped and other arrays."""
         rows = np.ascontiguousarray(self._vectors[start : start + _BLOCK_ROWS])
         rows = rows.view(np.uint16 if rows.dtype == np.float16 else np.float32)
         rows.flags.writeable = False
@@ -127,14 +127,14 @@ def _search_float16(block: _Block, work: _Work) -> None:
 
 @kernel
 def _search_tile(rows: Vectors, n_rows: int, start: int, block: _Block, work: _Work) -> None:
-    """Search the first ``n_rows`` of ``_TILE_ROWS`` rows, which are those of a block from ``start`` on, while the next are fetched."""
+    """Search the first ``n_rows`` of ``_TILE_ROWS`` rows of a block from ``start`` on, while the next ones are prefetched."""
     width, row_bytes = work.panels.shape[2], block.vectors.strides[0]
     address = np.int64(block.vectors.ctypes.data) + (start + _TILE_ROWS) * row_bytes
     for first in range(0, len(work.panels), _TILE_PANELS):
         panels = work.panels[first : first + _TILE_PANELS]
         if first == 0:
             step = ROWS * block.vectors.itemsize // len(panels)
-        else:  # they have been fetched
+        else:  # already prefetched
             address, step = np.int64(panels.ctypes.data), 0
         for row in range(0, n_rows, ROWS):
             for number in range(len(panels)):

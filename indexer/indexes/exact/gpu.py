@@ -1,7 +1,7 @@
-"""Exact search on GPUs: rows are shared out evenly and lie in the GPUs' memory as on disk; one product for a tile of them, then its best.
+"""Exact search on GPUs: rows are divided evenly and stored in the GPUs' memory as on disk; one matrix product per tile, then its top-k.
 
-float16 vectors are multiplied as they are, with float32 scores. A query of float32 is split into two of float16 that together have its 22
-leading bits; the second is left out where all queries are float16 already.
+float16 vectors are multiplied as they are, with float32 scores. A float32 query is split into two float16 terms that together have its 22
+leading bits; the second is omitted if all queries are exact in float16.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .gpu_best import BLOCK, Best
 _MAX_QUERIES = 1_024
 _MAX_KEYS = 4 << 20  # of all queries of a batch
 _TILE_SCORES = 128 << 20
-_FIRST_TILE_SCORES = 1 << 20  # all of which are looked at singly
-_GROWTH = 8  # of tiles, since most scores of a tile are passed over only if the rows before it are not much fewer
-_QUERY_EXPONENT = 13  # queries of two halves are scaled to just below 2^13: float16 holds them, and the second halves well above its least
+_FIRST_TILE_SCORES = 1 << 20  # all of which are examined individually
+_GROWTH = 8  # of tiles: most scores of a tile are skipped only if there are not much fewer rows before it
+_QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: in float16's range, with the low term well above its smallest number
 _LEAST_EXPONENT = -100
-_COPIED_ROWS = 16_384  # on their way to a device at a time
+_COPIED_ROWS = 16_384  # copied to a device at a time
 
 
 class TorchEngine:
-    """Finds the best rows of parts of a corpus, each on a device of its own. Searches take turns."""
+    """Finds the best rows of parts of a corpus, each on its own device. Searches are serialised."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
@@ -56,15 +56,15 @@ class TorchEngine:
 
 
 def load_parts(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> list[Part]:
-    """Copy vectors, float32 or float16 of shape (rows, dim), to devices, as many to each.
+    """Copy vectors, float32 or float16 of shape (rows, dim), to devices in equal shares.
 
     Args:
         rows: the vectors.
-        missing: rows that have no vector, ascending.
-        devices: torch's names; one may come more than once.
+        missing: rows without a vector, ascending.
+        devices: torch's names; one may occur more than once.
 
     Raises:
-        ArtifactDamaged: a vector is damaged.
+        ArtifactDamaged: a vector is corrupt.
         IdxError: a device has too little memory, or has failed.
     """
     dtype = torch.float16 if rows.dtype == np.float16 else torch.float32
@@ -80,7 +80,7 @@ def load_parts(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> li
 
 
 class Part:
-    """Consecutive rows of a corpus on one device, from ``first_row`` on; ``missing`` ones, counted from there, are passed over."""
+    """Consecutive rows of a corpus on one device, from ``first_row`` on; ``missing`` ones, counted from there, are skipped."""
 
     def __init__(self, vectors: torch.Tensor, first_row: int, missing: Rows) -> None:
         self.vectors = vectors
@@ -98,7 +98,7 @@ class Part:
             return best.keys()
 
     def tiles(self, factors: torch.Tensor, n_queries: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield where each tile begins, and its scores as ``Best.offer`` wants them, for what ``factors`` returns."""
+        """Yield the start of each tile, and its scores for ``Best.offer``, given the result of ``factors``."""
         start, n_rows = 0, _whole_blocks(_FIRST_TILE_SCORES // n_queries)
         while start < len(self.vectors):
             stop = min(start + n_rows, len(self.vectors))
@@ -106,7 +106,7 @@ class Part:
             start, n_rows = stop, min(n_rows * _GROWTH, _whole_blocks(_TILE_SCORES // n_queries))
 
     def factors(self, queries: Vectors) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what rows are multiplied with, shape (Q or 2 Q, dim), and by what each query's scores are scaled then, shape (Q,)."""
+        """Return the multipliers of the rows, shape (Q or 2 Q, dim), and the scale of each query's scores, shape (Q,)."""
         given = torch.tensor(queries, device=self._device)
         if self.vectors.dtype == torch.float32:
             return given, torch.ones_like(given[:, 0])
@@ -117,7 +117,7 @@ class Part:
         return torch.cat([first, second]) if bool(second.any()) else first, torch.ldexp(torch.ones_like(given[:, 0]), exponents)
 
     def _scores(self, factors: torch.Tensor, n_queries: int, start: int, stop: int) -> torch.Tensor:
-        """Return the scores of some rows before scaling, float32 (Q, whole blocks); -inf where there is no vector."""
+        """Return the unscaled scores of some rows, float32 (Q, whole blocks); -inf without a vector."""
         scores = _product(factors, self.vectors[start:stop])
         if len(factors) > n_queries:
             scores = scores[:n_queries].add_(scores[n_queries:])
@@ -132,7 +132,7 @@ def _product(factors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Return the inner products, float32 (factors, rows)."""
     if rows.dtype == torch.float32:
         return factors @ rows.T
-    if rows.device.type == "cpu":  # where tests run; a float32 product is what its float16 one is not: fast, and float32
+    if rows.device.type == "cpu":  # used in tests; a float32 product is fast and exact there, unlike float16
         return factors.float() @ rows.float().T
     return torch.mm(factors, rows.T, out_dtype=torch.float32)
 
@@ -142,7 +142,7 @@ def _whole_blocks(n_rows: int) -> int:
 
 
 def _copy(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
-    """Fill a device's memory with some rows, some being read while those before them are on their way."""
+    """Copy rows to a device's memory, reading the next ones during each transfer."""
     buffers = [torch.empty((_COPIED_ROWS, target.shape[1]), dtype=target.dtype, pin_memory=target.is_cuda) for _ in range(2)]
     copied: list[torch.cuda.Event | None] = [None, None]
     for number, start in enumerate(range(0, len(rows), _COPIED_ROWS)):
@@ -158,6 +158,6 @@ def _copy(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
 
 
 def _errors_of(device: str) -> contextlib.AbstractContextManager[None]:
-    """Translate what torch raises when a device has too little memory or has failed."""
+    """Translate torch's exceptions for a device with too little memory or a failure."""
     advice = "end other programs there, or name more GPUs (--device cuda:0,1)"
     return device_errors(device, "exact search", advice, aftermath="; start again, or with --device cpu")

@@ -1,4 +1,4 @@
-"""The best of tiles of scores, exactly, with torch: the tiles are read once, and only scores above a rising threshold become keys."""
+"""Exact top-k over tiles of scores, with torch: tiles are read once, and only scores above a rising threshold become keys."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import torch
 
 from .best_keys import LARGEST_ROW, NO_KEY, Keys
 
-BLOCK = 128  # scores of which the largest decides whether they are looked at singly
+BLOCK = 128  # scores that are examined individually only if their maximum reaches the threshold
 
-_MOST_AT_ONCE = 4 << 20  # scores that are looked at singly
-_LEAST_PENDING = 64  # keys of a query, on average, before they are sorted in
+_MOST_AT_ONCE = 4 << 20  # scores that are examined individually at a time
+_LEAST_PENDING = 64  # keys per query, on average, before they are merged
 _ALL_BUT_SIGN = 0x7FFFFFFF
 
 
 class Best:
     """The k best of Q queries as keys (``best_keys``).
 
-    Rows are offered in ascending order: one that equals the k-th best so far comes too late to be among the best.
+    Rows are offered in ascending order, so that a row that ties with the k-th best so far is not among the best.
     """
 
     def __init__(self, k: int, scales: torch.Tensor) -> None:
-        """Begin with nothing.
+        """Start without results.
 
         Args:
-            k: how many are looked for.
-            scales: what scores that are offered are multiplied with, a power of two for each query, float32 (Q,).
+            k: number of results.
+            scales: factor of the offered scores, a power of two for each query, float32 (Q,).
         """
         self._k, self._scales = k, scales
         self._best = torch.full((len(scales), k), NO_KEY, dtype=torch.int64, device=scales.device)
@@ -33,13 +33,13 @@ class Best:
         self._n_pending = 0
 
     def keys(self) -> Keys:
-        """Return the k best of each query, int64 (Q, k), in no order."""
+        """Return the k best of each query, int64 (Q, k), unordered."""
         self._sort_in()
         keys: Keys = self._best.cpu().numpy()
         return keys
 
     def offer(self, scores: torch.Tensor, first_row: int) -> None:
-        """Offer the scores of rows from ``first_row`` on, float32 (Q, rows); rows fill whole blocks. NaN and -inf are never taken."""
+        """Offer the scores of rows from ``first_row`` on, float32 (Q, rows), in whole blocks. NaN and -inf are never accepted."""
         blocks = scores.view(len(scores), -1, BLOCK)
         lines, numbers = (blocks.amax(dim=2) <= self._thresholds[:, None]).logical_not_().nonzero(as_tuple=True)  # so that NaN hides none
         if len(lines) * BLOCK > _MOST_AT_ONCE and blocks.shape[1] > 1:
@@ -58,7 +58,7 @@ class Best:
             self._sort_in()
 
     def _sort_in(self) -> None:
-        """Keep the k largest of the best so far and of the keys that are pending."""
+        """Keep the k largest of the best so far and the pending keys."""
         n_queries = len(self._best)
         all_lines = torch.arange(n_queries, device=self._best.device).repeat_interleave(self._k)
         lines = torch.cat([all_lines, *(lines for lines, _ in self._pending)])
@@ -79,7 +79,7 @@ def _keys(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _scores(keys: torch.Tensor) -> torch.Tensor:
-    """Return the scores in keys; -inf where there is none."""
+    """Return the scores in keys; -inf for NO_KEY."""
     ordered = (keys >> 32).int()
     scores = (ordered ^ ((ordered >> 31) & _ALL_BUT_SIGN)).view(torch.float32)
     return torch.where(keys == NO_KEY, -torch.inf, scores)

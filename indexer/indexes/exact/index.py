@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 class ExactIndex:
     """All vectors of a corpus, float32 or float16 of shape (rows, dim).
 
-    ``missing`` are rows that have no vector, ascending: they are never found. ``placement`` says where the vectors are searched, and why.
-    ``first_row`` is the number of the first, where the vectors are those of some rows. Several threads may search at once; on GPUs their
-    searches take turns.
+    ``missing`` are rows without a vector, ascending: they are never returned. ``placement`` has the devices of the vectors, and the reason.
+    ``first_row`` is the number of the first row if the vectors are those of a range. Thread-safe; on GPUs searches are serialised.
     """
 
     parameters: Mapping[str, SearchParam] = {}
@@ -55,13 +54,13 @@ class ExactIndex:
         return self._n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k rows with the largest inner product for each of the (Q, dim) query vectors, whatever the parameters.
+        """Return the k rows with the largest inner product for each of the (Q, dim) query vectors; parameters are ignored.
 
-        Scores are float32 sums. On a CPU they have the same bits whatever the batch; on a GPU their last bits depend on it.
+        Scores are float32 sums. On a CPU their bits do not depend on the batch; on a GPU the last bits do.
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
-            ArtifactDamaged: a vector is damaged.
+            ArtifactDamaged: a vector is corrupt.
             IdxError: a GPU has too little memory left, or has failed.
         """
         check_k(k)
@@ -88,14 +87,14 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
     Args:
         path: the directory.
         manifest: its manifest.
-        device: as ``placement.place`` has it; the index's ``placement`` says which device it came to, and why.
-        rows: search these alone; None: all.
+        device: see ``placement.place``; the index's ``placement`` has the resolved devices, and the reason.
+        rows: search only these; None: all.
 
     Raises:
-        ArtifactDamaged: they do not hold what their manifest says.
-        InputError: the device is not there, or has too little memory; nothing has been loaded.
+        ArtifactDamaged: the vectors do not match their manifest.
+        InputError: the device does not exist, or has too little memory; nothing has been loaded.
         MissingExtraError: it is a GPU, and torch is not installed.
-        IdxError: a GPU ran out of memory all the same, or failed.
+        IdxError: a GPU ran out of memory nevertheless, or failed.
     """
     vectors = corpus_vectors(path, manifest)
     rows = range(vectors.n_rows) if rows is None else rows

@@ -11,9 +11,9 @@ from wikidx.corpora.progress import amount
 from wikidx.indexer.base import Placement
 from wikidx.indexer.machine import devices
 
-WORK_BYTES = 3 << 30  # on each GPU beside the vectors: scores, candidates, and what the matrix product takes
+WORK_BYTES = 3 << 30  # on each GPU besides the vectors: scores, candidates, and workspace of the matrix product
 
-_SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's driver, that of Windows' Linux, AMD's
+_SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # drivers of NVIDIA, WSL and AMD
 
 
 class VectorsSize(NamedTuple):
@@ -30,15 +30,15 @@ class VectorsSize(NamedTuple):
 
 
 def place(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
-    """Return where vectors are searched; see ``devices.place``, which raises what this does.
+    """Return the placement of vectors; see ``devices.place``, which raises the same errors.
 
     Args:
         size: of the vectors.
-        device: as ``devices.place`` has it.
-        free_bytes: memory that is free on each GPU; None asks torch.
+        device: see ``devices.place``.
+        free_bytes: free memory of each GPU; None asks torch.
 
     Raises:
-        IdxError: a GPU that is named has failed.
+        IdxError: a named GPU has failed.
         MissingExtraError: GPUs are named and torch is not installed.
     """
     described = f"{amount(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
@@ -48,7 +48,7 @@ def place(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = Non
 
 
 def _free_bytes(device: str) -> list[int]:
-    """Return how much memory is free on each GPU that torch can use. With "auto", torch is not imported without a sign of a GPU."""
+    """Return the free memory of each GPU that torch can use. With "auto", torch is imported only if there is a sign of a GPU."""
     devices.check_devices(device)
     if device in ("cpu", "mps") or (device == "auto" and not any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU)):
         return []

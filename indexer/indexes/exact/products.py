@@ -1,9 +1,9 @@
-"""Inner products of rows with queries, in float32: the loop that exact search on a CPU spends its time in.
+"""Inner products of rows with queries, in float32: the inner loop of exact search on a CPU.
 
-Sixteen queries (or eight) are a panel: component by component, all queries side by side. Each component of a row is multiplied with those
-of all queries at once, for as many rows as there are registers to add up in. Rows are read as they lie, and the loop runs at the rate at
-which the processor multiplies. Every product is added up from the first component to the last: a score has the same bits whatever the
-batch, the panel, the thread and the place of the row.
+Sixteen queries (or eight) form a panel: component by component, all queries side by side. Each component of a row is multiplied by those
+of all queries at once, for as many rows as there are registers to accumulate in. Rows are read in their stored layout, and the loop runs
+at the CPU's multiplication rate. Every product is summed from the first component to the last: the bits of a score do not depend on the
+batch, the panel, the thread or the position of the row.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from wikidx.indexer.machine.compiled import kernel
 from .best_keys import Scored
 
 PANEL, SMALL_PANEL = 16, 8
-# The features that numba compiles for, which its settings can change, are also what it keeps cached kernels apart by
+# The features that numba compiles for, which its settings can change, and which are part of its cache key
 _, _, _FEATURES = cpu_target.target_context.codegen().magic_tuple()
-ROWS = 24 if "+avx512f" in _FEATURES.split(",") else 6  # that are multiplied at once: 32 registers of 16 floats, or half of it
+ROWS = 24 if "+avx512f" in _FEATURES.split(",") else 6  # multiplied at once: 32 registers of 16 floats, or 16 of 8
 
 _HALF_SIGN, _HALF_REST = np.uint32(0x8000), np.uint32(0x7FFF)
 _HALF_EXPONENT, _NAN = np.uint32(0x7C00), np.uint32(0x7FC00000)
-_EXPONENT_OFFSET = np.float32(2.0**112)  # between float16 and float32
+_EXPONENT_OFFSET = np.float32(2.0**112)  # for the difference of the exponent biases of float32 and float16
 
 _Llvm = Any  # llvmlite has no types
 _FLOAT, _BYTES = ir.FloatType(), ir.IntType(8).as_pointer()
@@ -46,7 +46,7 @@ def panels_of(queries: Vectors) -> Vectors:
 
 
 class Ahead(NamedTuple):
-    """Memory that is wanted soon and brought into the caches meanwhile: its address, which need not be valid, and bytes a component."""
+    """Memory to prefetch: its address, which may be invalid, and bytes per component."""
 
     address: np.int64
     step: int
@@ -61,7 +61,7 @@ def score_rows(rows: Vectors, panel: Vectors, thresholds: Scores, scored: Scored
         panel: float32 (dim, queries).
         thresholds: float32 (queries,).
         scored: of ``ROWS`` rows and these queries; written.
-        ahead: what is fetched meanwhile.
+        ahead: memory to prefetch meanwhile.
     """
     arguments = (
         rows.ctypes.data,
@@ -81,10 +81,10 @@ def score_rows(rows: Vectors, panel: Vectors, thresholds: Scores, scored: Scored
 
 @kernel
 def widen(half_bits: NDArray[np.uint16], wide: Vectors) -> None:
-    """Write the float32 that equal the float16 with these bits, NaN for infinities; both of shape (N, dim).
+    """Convert the bits of float16 to float32, infinities to NaN; both of shape (N, dim).
 
-    Sign, exponent and fraction go to their places in a float32; multiplying by 2^112 makes up for the smaller bias of float16's exponent,
-    and is right for its subnormal numbers as well. What is not finite becomes NaN, whose row no query finds.
+    Sign, exponent and fraction are moved to their places in a float32; multiplying by 2^112 corrects the exponent's bias, and is right for
+    subnormal numbers as well. Non-finite values become NaN, so that no query returns their row.
     """
     wide_bits = wide.view(np.uint32)
     for row in range(len(half_bits)):
@@ -120,7 +120,7 @@ def _scorer(n_queries: int) -> _Llvm:
             value = builder.insert_element(no_vector, builder.load(_at(builder, rows, _FLOAT, place)), ir.Constant(_INT32, 0))
             added.append(builder.call(multiply_add, [builder.shuffle_vector(value, no_vector, to_all), queries, so_far]))
         half_way = builder.add(fetched, builder.lshr(step, ir.Constant(_INT64, 1)))
-        for address in (fetched, half_way):  # a line has 64 bytes, a step up to 96
+        for address in (fetched, half_way):  # a cache line has 64 bytes, a step up to 96
             builder.call(prefetch, [builder.inttoptr(address, _BYTES), *_TO_READ_INTO_SECOND_CACHE])
         following = builder.add(component, ir.Constant(_INT64, 1))
         nexts = [(component, ir.Constant(_INT64, 0), following), (fetched, ahead, builder.add(fetched, step))]
