@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import logging
 import os
 import signal
 import socket
 import sys
+import termios
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -29,8 +33,8 @@ from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
 
-_LAST_S = 1.0  # limit on waiting for a moment without a new connection
-_LAST_WORD_S = 0.1  # for the last accepted connection to send its request
+_LAST_S = 1.0  # limit on waiting for the first request of a connection accepted last
+_LOOK_S = 0.1  # between two checks for unread requests
 _KEEP_ALIVE_S = 75
 _GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no cycles: looking for some after every 700 new objects is wasted
 _SWITCH_S = 5e-5  # a thread that returns from a kernel waits that long for the interpreter, not 5 ms: a quarter more requests a second
@@ -40,12 +44,12 @@ class _Server(uvicorn.Server):
     """uvicorn's server, which ends on SIGTERM or SIGINT without losing a request.
 
     First every answer closes its connection, while new ones are still accepted; then no connection is accepted, not even from the kernel's
-    queue; then the remaining requests are answered.
+    queue; then the remaining requests are answered, those included that arrived and are not yet read.
     """
 
     def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog) -> None:
         super().__init__(_config(settings, front))
-        self._front, self._log, self._catalog, self._linger_s = front, log, catalog, settings.limits.linger_s
+        self._front, self._log, self._catalog, self._limits = front, log, catalog, settings.limits
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -71,30 +75,47 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End; see the class."""
         self._front.is_ending = True
-        await asyncio.sleep(0 if self.force_exit else self._linger_s)
+        await asyncio.sleep(0 if self.force_exit else self._limits.linger_s)
         copies = [listening.dup() for listening in sockets or []]
         for server in self.servers:
             server.close()
         await asyncio.sleep(0)  # uvloop releases the socket in its next iteration
         for listening in sockets or []:
             listening.close()
-        for listening in copies:  # now this process's last references
-            await self._take_last(listening)
-        await asyncio.sleep(_LAST_WORD_S)
+        loop, config = asyncio.get_running_loop(), self.config
+        for connection in [connection for listening in copies for connection in _last_of(listening)]:
+            await loop.connect_accepted_socket(
+                lambda: config.http_protocol_class(config, self.server_state, {}),  # type: ignore[call-arg]  # uvicorn's own protocols
+                connection,
+            )
+        begun = loop.time()
+        await asyncio.sleep(_LOOK_S)
+        while not self.force_exit and (seconds := loop.time() - begun) < self._limits.deadline_s:
+            if not any(_has_request(connection, may_send=seconds < _LAST_S) for connection in self.server_state.connections):
+                break
+            await asyncio.sleep(_LOOK_S)
         await super().shutdown(sockets)
 
-    async def _take_last(self, listening: socket.socket) -> None:
-        """Accept the connections that are already in the kernel's queue."""
-        loop, config = asyncio.get_running_loop(), self.config
 
-        def protocol() -> asyncio.Protocol:
-            return config.http_protocol_class(config, self.server_state, {})  # type: ignore[call-arg]  # uvicorn's own protocols
+def _last_of(listening: socket.socket) -> list[socket.socket]:
+    """Close the last copy of a listening socket; return the connections in the kernel's queue."""
+    connections = []
+    end = time.monotonic() + _LAST_S
+    with listening, contextlib.suppress(OSError):  # the queue is empty, or this process may open no more files
+        while time.monotonic() < end:
+            connections.append(listening.accept()[0])
+    return connections
 
-        end = loop.time() + _LAST_S
-        with listening, contextlib.suppress(BlockingIOError):
-            while loop.time() < end:
-                connection, _ = listening.accept()
-                await loop.connect_accepted_socket(protocol, connection)
+
+def _has_request(connection: Any, *, may_send: bool) -> bool:  # noqa: ANN401  # uvicorn's own protocols
+    """Return whether an idle connection has unread input; or, with ``may_send``, has not yet sent a request."""
+    cycle = connection.cycle
+    if connection.transport.is_closing() or (cycle is not None and not cycle.response_complete):
+        return False
+    if cycle is None and may_send:
+        return True
+    unread = fcntl.ioctl(connection.transport.get_extra_info("socket").fileno(), termios.FIONREAD, bytes(4))
+    return any(unread)
 
 
 def reload_behind(catalog: Catalog) -> threading.Thread:

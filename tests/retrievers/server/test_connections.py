@@ -6,8 +6,10 @@ import json
 import logging
 import re
 import socket
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ import pytest
 
 from tests.retrievers.server.conftest import LIMITS
 from tests.retrievers.server.serving import Gated, ask, gated_stages, send_raw, serving, wait_until
+from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
 FOX = json.dumps({"queries": ["fox"], "k": 3}).encode()
@@ -62,6 +65,28 @@ def test_who_does_not_read_its_answer_holds_up_nobody_else(url: str) -> None:
         idle.sendall(posted(LONG))
         assert idle.recv(100, socket.MSG_PEEK)
         assert ask(url, "/v1/search", FOX).status == 200
+
+
+def test_a_connection_that_was_taken_last_may_still_ask(made: Path) -> None:
+    """A client that has connected, and is slow to send its request, while the server ends."""
+    with ExitStack() as server:
+        url = server.enter_context(serving(Settings(corpora=("made",), port=0, limits=Limits(linger_s=0.0))))
+        with connected(url) as late:
+            ending = threading.Thread(target=server.close)
+            ending.start()
+            wait_until(lambda: not listens(url))
+            time.sleep(0.3)
+            late.sendall(posted(FOX))
+            assert statuses(everything(late)) == [200]
+            ending.join()
+
+
+def listens(url: str) -> bool:
+    try:
+        with connected(url):
+            return True
+    except ConnectionRefusedError:
+        return False
 
 
 def answered(url: str, status: int) -> int:
