@@ -81,8 +81,9 @@ def take_better(
     scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
     """Merge further rows, ascending and above all earlier ones, into the best so far; see ``take_best``."""
-    n = np.count_nonzero(best_rows >= 0)
-    take_best(np.concatenate((best_scores[:n], scores)), np.concatenate((best_rows[:n], rows)), best_scores, best_rows)
+    n, better = np.count_nonzero(best_rows >= 0), np.flatnonzero(scores > max(np.float32(0), best_scores[-1]))
+    found, places = np.concatenate((best_scores[:n], scores[better])), np.concatenate((best_rows[:n], rows[better]))
+    take_best(found, places, best_scores, best_rows)
 
 
 @kernel
