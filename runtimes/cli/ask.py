@@ -1,4 +1,4 @@
-"""``idx ask``: one question by a method, with the passages that the answer rests on, and every step on the way."""
+"""``idx ask``: one question by a method, with the passages that the answer is based on, and every step."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def predicted(plan: Plan, question: Question, cache: Path | None, seed: int) -> 
 
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
-    """Print what came of the question; a failure is an error, after the steps that led to it."""
+    """Print the outcome of the question; a failure is shown as an error, after the steps that led to it."""
     from wikidx.corpora.errors import IdxError
     from wikidx.runtimes.execution.results import prediction_json
 
@@ -87,7 +87,7 @@ def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> 
 
 
 def cost_line(cost: Cost, seconds: float) -> str:
-    """Return what answers cost, in a line."""
+    """Return the cost of answers as one line."""
     return (
         f"{counted(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
         f"{counted(cost.searches, 'search', 'searches')} with {counted(cost.queries, 'query', 'queries')}, "
@@ -96,7 +96,7 @@ def cost_line(cost: Cost, seconds: float) -> str:
 
 
 def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
-    """Print the methods that there are, or those that have training data."""
+    """Print all methods, or those that have training data."""
     if as_json:
         say_json({"methods": [{"method": one.name, "summary": one.summary, "source": one.source} for one in methods]})
         return
@@ -105,7 +105,7 @@ def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
 
 
 def _explain(method: Method, *, as_json: bool) -> None:
-    """Print what a method is, its roles, presets and switches."""
+    """Print a method's summary, roles, presets and options."""
     from wikidx.runtimes.methods.base import list_options
 
     options = list_options(method.options())
@@ -123,7 +123,7 @@ def _explain(method: Method, *, as_json: bool) -> None:
 
 
 def say_switches(switches: Sequence[Option]) -> None:
-    """Print switches, with their defaults as ``--set`` takes them."""
+    """Print options of a method, with their defaults as ``--set`` takes them."""
     for one in switches:
         choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
         line = f"{one.name}={written(one.default)}  [{one.origin}] {one.about}{choices}"
@@ -131,10 +131,10 @@ def say_switches(switches: Sequence[Option]) -> None:
 
 
 def switches_json(switches: Sequence[Option]) -> list[dict[str, Any]]:
-    """Return what is known of switches, but for the values that they have just now."""
+    """Return descriptions of options as JSON values, without their current values."""
     return [{name: value for name, value in one._asdict().items() if name != "value"} for one in switches]
 
 
 def written(value: object) -> str:
-    """Return a switch's value as ``--set`` takes it."""
+    """Return an option's value as ``--set`` takes it."""
     return str(value).lower() if isinstance(value, bool) or value is None else "[]" if value == () else str(value)

@@ -75,7 +75,7 @@ def build(
 ) -> None:
     """Build a corpus and its indexes.
 
-    Started again after an interruption, it goes on where it was.
+    Run again after an interruption, it resumes where it stopped.
     """
     from wikidx.corpora.build import StoreOptions
     from wikidx.corpora.errors import InputError
@@ -91,7 +91,7 @@ def build(
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, on_ray=ray is not None, ray_cpus=ray_cpus)
     origin = VectorOptions(origin="encode" if ray is not None else vectors, allow_missing=allow_missing, verify=verify)
     named = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_vector_indexes(encoder or [], index or [])]
-    # With indexes named, --force is for them, and for the store only if it is another one or damaged.
+    # With indexes named, --force applies to them, and to the store only if it differs or is corrupt.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not named)
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' is taken for the corpus of that name; for the file write ./{corpus}")
@@ -102,7 +102,7 @@ def build(
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[None]:
-    """Be connected to a cluster, whose nodes have been compared."""
+    """Connect to a cluster and check that its nodes agree."""
     from wikidx.indexer.embedding.cluster.embedding import check_cluster
     from wikidx.indexer.embedding.cluster.nodes import connected
 

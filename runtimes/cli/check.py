@@ -19,7 +19,7 @@ def check(
 ) -> None:
     """Compare a corpus with its checksums.
 
-    Exit status 1 if something is damaged.
+    Exit status 1 if a file is corrupt.
     """
     from wikidx.corpora.errors import InputError
     from wikidx.corpora.resolving import require_built
@@ -64,7 +64,7 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
     from wikidx.indexer.catalog import built_indexes, index_ref
 
     problems: dict[str, list[str]] = {}
-    fingerprint: str | None = None  # of the store, if that can be read
+    fingerprint: str | None = None  # of the store, if it is readable
     with steps() as step:
         for name in ("passages", *built_indexes(corpus)):
             is_store = name == "passages"
@@ -73,8 +73,8 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
                 fingerprint = manifest.fingerprint if is_store else fingerprint
                 path = store_path(corpus) if is_store else index_ref(corpus, name).path
                 problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
-                if not problems[name] and not problems["passages"]:  # files that are whole may still hold something else than is promised
-                    store = open_store(corpus)  # nothing is opened over damaged passages
+                if not problems[name] and not problems["passages"]:  # intact files may still differ from the manifest
+                    store = open_store(corpus)  # corrupt passages are never opened
                     if not is_store:
                         open_index(corpus, name, store)
             except MissingExtraError as error:

@@ -79,17 +79,17 @@ EXAMPLES = {
 
 
 class Commands(TyperGroup):
-    """Commands of which a module is imported when it is called, and not for the list of all."""
+    """A group of commands that imports a command's module when it is called, not for the list of commands."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's copy of click
-        """Return the command of a line; what stands for it in the list has no options."""
+        """Return the command of a line, with its options; the one in the list of commands has none."""
         name, command, left = super().resolve_command(ctx, args)
         path = f"{name}" if ctx.parent is None else f"{self.name} {name}"
         return name, command_of(path) if path in COMMANDS else command, left
 
 
 def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
-    """Import the module of a command, and have typer make it."""
+    """Import the module of a command and build its typer command."""
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
     examples = "\n".join(("\b", "Examples:", *(f"  {example}" for example in EXAMPLES[path])))
@@ -128,9 +128,12 @@ def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
+            stream.reconfigure(errors="backslashreplace")  # a character that the terminal cannot show is escaped
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    for module in ("retrievers.opening", "runtimes.execution.asking"):  # where an index is searched; what a run has been asked before
+    for module in (
+        "retrievers.opening",
+        "runtimes.execution.asking",
+    ):  # where an index is searched; which questions are already answered
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     try:
         app(prog_name="idx")

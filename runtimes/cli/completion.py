@@ -1,4 +1,4 @@
-"""Arguments and options of names, and the names that a shell completes: those that begin with what is typed."""
+"""Arguments and options of names, and their shell completion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def retriever_option(help_: str) -> Any:  # noqa: ANN401
 
 
 def any_corpus(incomplete: str) -> list[str]:
-    """Return the corpora that idx knows or has built; where none fits, the shell offers files."""
+    """Return known and built corpora; if none matches, the shell offers files."""
     from wikidx.corpora import CORPORA
     from wikidx.corpora.resolving import built_names
 
@@ -40,12 +40,12 @@ def built_corpus(incomplete: str) -> list[str]:
 
 
 def index(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the indexes of the corpora that the command line names; of all that are built if it names none."""
+    """Return the indexes of the corpora named on the command line, or of all built ones if it names none."""
     return _fitting(incomplete, _built_indexes(ctx))
 
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the indexes that can be searched, also behind a ``+``, with which several are joined."""
+    """Return the indexes that can be searched, also after a ``+``, which joins several."""
     from wikidx.retrievers.naming import RetrieverName
 
     joined, plus, last = incomplete.rpartition("+")
@@ -54,7 +54,7 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names_in(table: str) -> Callable[[str], list[str]]:
-    """Return what completes the names in a table, ``module:TABLE``, which is imported when it is asked."""
+    """Return a completer of the names in a table, ``module:TABLE``, which is imported on first use."""
 
     def complete(incomplete: str) -> list[str]:
         return _fitting(incomplete, pkgutil.resolve_name(table))
@@ -69,7 +69,7 @@ kind_of_index = _names_in("wikidx.indexer:VECTOR_INDEXES")
 
 
 def _built_indexes(ctx: typer.Context) -> Sequence[str]:
-    """Return the indexes of the corpora that stand before the word, or of all that are built.
+    """Return the indexes of the corpora named before the word, or of all built ones.
 
     While the value of an option is typed, the arguments before it are not assigned to parameters yet.
     """

@@ -119,17 +119,17 @@ def chosen_metrics(named: str | None, questions: Sequence[Question]) -> list[Met
 def finish(
     report: Report, output: Output, told: Callable[[], Any], *, records: Iterable[Mapping[str, Any]], runs: Sequence[ScoredRun] = ()
 ) -> None:
-    """Write and print what was found; leave with exit status 1 if a judge of runs has failed on some of their answers.
+    """Write and print a report; exit with status 1 if a judge failed on some answers of the runs.
 
     Args:
-        report: of it.
-        output: where to and as what.
-        told: gives it as JSON has it.
-        records: a question each.
-        runs: that were scored.
+        report: the report.
+        output: destinations and formats.
+        told: returns the report as JSON values.
+        records: one per question.
+        runs: the scored runs.
 
     Raises:
-        MissingExtraError: HTML is wanted and matplotlib is not installed.
+        MissingExtraError: HTML is requested and matplotlib is not installed.
     """
     from wikidx.runtimes.evaluation.reports.report import as_html, as_markdown, as_text
 
@@ -153,7 +153,7 @@ def finish(
 
 
 def check_output(output: Output) -> None:
-    """Raise ``InputError`` if what is asked for cannot be written: before anything is computed, which may take long."""
+    """Raise ``InputError`` if an output cannot be written, before a computation that may take long."""
     if output.as_json and output.as_markdown:
         raise InputError("--json and --markdown: say one of them")
     for file in filter(None, (output.html, output.per_question)):
@@ -165,7 +165,7 @@ def check_output(output: Output) -> None:
 
 @contextlib.contextmanager
 def _row_metrics(how: Scoring) -> Iterator[list[RowMetric]]:
-    """Open the models that citations and the judge want; the judge's is closed at the end."""
+    """Open the models for citations and the judge; the judge's is closed at the end."""
     found: list[RowMetric] = []
     with contextlib.ExitStack() as closing:
         step = closing.enter_context(steps())
@@ -188,7 +188,7 @@ def _row_metrics(how: Scoring) -> Iterator[list[RowMetric]]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return names of runs: their folders' or files', or the whole paths where these are alike."""
+    """Return names of runs: those of their folders or files, or the whole paths if names repeat."""
     short = [path.resolve().name if path.is_dir() else path.name.partition(".")[0] for path in paths]
     names = [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
     doubled = next((name for name in names if names.count(name) > 1), None)

@@ -110,7 +110,7 @@ def retrieval(
     check_scoring(scoring)
     options = assigned(SearchOptions, search or (), what="search option", base={"k": cuts[-1], "depth": cuts[-1]}, but=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
-    of_others = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # before searches, which take long
+    of_others = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # before the searches, which take long
     scored: list[Scored] = []
     for name in retriever or ([] if run else ["bm25"]):
         searcher = open_searcher(corpus, name, device=device, reranker=reranker)
@@ -120,7 +120,7 @@ def retrieval(
 
 
 def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
-    """Read what the questions are joined with, and count what does not join."""
+    """Read gold passages and query groups, and count data issues."""
     from wikidx.corpora.build import open_store
     from wikidx.runtimes.evaluation.retrieval.data_issues import group_issues, question_issues
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
@@ -137,7 +137,7 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
 
 
 def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[Scored]:
-    """Search for the questions, and for the groups if there are any; score what is found, and keep nothing else in memory."""
+    """Search for the questions, and for the groups if there are any; keep only the scores in memory."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, Scored
     from wikidx.runtimes.evaluation.retrieval.scoring import retrieval_values
 
@@ -179,7 +179,7 @@ def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
 
 
 def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[Scored]:
-    """Score what the runs of others hold, and count what of it does not join."""
+    """Score run files and count their data issues."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, Scored
     from wikidx.runtimes.evaluation.retrieval.data_issues import run_issues
     from wikidx.runtimes.evaluation.retrieval.scoring import rankings_of_run, retrieval_values

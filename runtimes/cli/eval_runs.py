@@ -1,4 +1,4 @@
-"""``idx eval answers`` and ``idx eval compare``: how right the answers of runs are, what they cost, and how sure their differences are."""
+"""``idx eval answers`` and ``idx eval compare``: correctness and cost of the answers of runs, and significance of their differences."""
 
 from __future__ import annotations
 

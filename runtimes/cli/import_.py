@@ -1,4 +1,4 @@
-"""``idx import``: adopt what others have built over the same passages."""
+"""``idx import``: adopt indexes and embeddings that other tools built over the same passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``idx list``: the corpora, what is built of them, and how large it is."""
+"""``idx list``: built corpora and indexes, and their sizes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _origin(corpus: str) -> str:
 
 
 def _parts(corpus: str) -> list[dict[str, Any]]:
-    """Return the store and the indexes of a corpus that are built, each with its size or with what is wrong with it."""
+    """Return the built store and indexes of a corpus, each with its size or its error."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.errors import ArtifactMissing
     from wikidx.indexer.catalog import built_indexes, index_ref

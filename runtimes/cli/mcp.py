@@ -37,7 +37,7 @@ def mcp(
     check_device(device)
     server = server_of(_source(corpora or [], retriever or [], device, url, api_key))
     if not http:
-        server.run("stdio")  # whatever else is printed goes to standard error
+        server.run("stdio")  # the transport redirects all other output to standard error
         return
     from wikidx.retrievers.mcp.transports import PATH, run_http
     from wikidx.retrievers.server.settings import Settings, listen, url_of

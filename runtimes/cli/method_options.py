@@ -74,10 +74,10 @@ class PlanOptions:
 
 
 def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
-    """Return what is to be run, checked as far as that goes without opening anything; ``base`` are switches unless they are set.
+    """Return the plan of a run, checked as far as possible without opening anything; ``base`` holds defaults of options.
 
     Raises:
-        InputError, UnknownNameError, ArtifactMissing: something named is not there or does not go with the rest.
+        InputError, UnknownNameError, ArtifactMissing: something named does not exist or contradicts the rest.
     """
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_device
@@ -107,7 +107,7 @@ def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mappin
 
 @contextlib.contextmanager
 def leaving_at_once() -> Iterator[None]:
-    """Have Ctrl-C end the process when all is closed, without waiting for what models were asked and have not answered."""
+    """Make Ctrl-C end the process once everything is closed, without waiting for pending calls of models."""
     try:
         yield
     except KeyboardInterrupt:

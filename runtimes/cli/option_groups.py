@@ -12,10 +12,10 @@ from pydantic.fields import FieldInfo
 
 
 def flatten(**written: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - annotations
-    """Have typer show the fields of the dataclasses among a command's parameters, and make these of what is given.
+    """Make typer show the fields of a command's dataclass parameters as options, and build the dataclasses from their values.
 
     Args:
-        written: annotations of fields in place of their own; a function behind the option makes the field's value of what is given.
+        written: annotations that replace those of fields; a function after the option converts its value to the field's.
 
     A field is annotated as typer's parameters are. One that has pydantic's ``Field`` instead becomes the option ``--its-name``, or ``-k``
     if its name is one letter; its help is the first sentence of the description.

@@ -1,4 +1,4 @@
-"""Options of the commands on questions: the file, its format, and which of its questions are meant."""
+"""Options of the commands on questions: the file, its format, and the selection of its questions."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class QuestionOptions:
     sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Of this sample.")] = 0
 
     def selection(self) -> Selection:
-        """Return which questions are meant."""
+        """Return the selection of questions."""
         from wikidx.runtimes.questions import Selection
 
         return Selection(self.protocol, self.sample, self.sample_seed)
 
     def read(self, named: str) -> list[Question]:
-        """Return the questions that are meant, of a file or of "sample"; raises as ``find_questions`` and ``select``."""
+        """Return the selected questions of a file or of "sample"; raises as ``find_questions`` and ``select``."""
         from wikidx.runtimes.questions import find_questions, select
 
         return select(find_questions(named, self.question_format), self.selection())

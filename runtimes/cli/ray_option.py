@@ -1,4 +1,4 @@
-"""The option ``--ray [ADDRESS]``, which may stand without an address, and what belongs to it."""
+"""The option ``--ray [ADDRESS]``, whose address may be omitted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 HERE = "local"
-"""What ``--ray`` without an address means: Ray is started on this machine alone."""
+"""The address for ``--ray`` without one: Ray is started on this machine alone."""
 
 RayAddress = Annotated[
     str | None,
@@ -25,10 +25,10 @@ EncoderCpus = Annotated[
 
 
 class RayCommand(TyperCommand):
-    """A command whose ``--ray`` may stand without an address, at the end or before another option; typer itself has no such options."""
+    """A command whose ``--ray`` may omit the address, at the end or before another option, which typer does not support."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context, or typer's copy of it
-        """Put in the address where none was given."""
+        """Insert the default address where none is given."""
         followers = [*args, "-"][1:]
         return super().parse_args(
             ctx, [f"--ray={HERE}" if arg == "--ray" and next_.startswith("-") else arg for arg, next_ in zip(args, followers, strict=True)]

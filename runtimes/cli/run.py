@@ -1,4 +1,4 @@
-"""``idx run``: a method over a file of questions, written down as it goes, resumed where it stopped."""
+"""``idx run``: a method over a file of questions; predictions are written as they come, and an interrupted run is resumed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
 ) -> None:
     """Answer the questions of a file by a method.
 
-    Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
+    Run again after an interruption, it resumes where it stopped. Exit status 1 if questions have failed.
     """
     from wikidx.runtimes.execution.asking import Asking, AskOptions
     from wikidx.runtimes.execution.identity import questions_digest
@@ -69,7 +69,7 @@ def run(
 
 
 def show_first(asking: Asking, about: Mapping[str, Any], *, as_json: bool) -> None:
-    """Show what would be asked for the first question; ``about`` is what else JSON is to say."""
+    """Show the requests of the first question without a model; ``about`` holds further values for JSON."""
     from wikidx.runtimes.execution.results import prediction_json
 
     from .trace import draw
@@ -85,7 +85,7 @@ def show_first(asking: Asking, about: Mapping[str, Any], *, as_json: bool) -> No
 
 
 def _report(asking: Asking, asked: Asked, out: Path, *, as_json: bool) -> None:
-    """Say what came of the questions; leave with exit status 1 if some have failed."""
+    """Print a summary of the outcomes; exit with status 1 if questions have failed."""
     n, n_failed = len(asking.questions), len(asked.errors)
     reasons, degraded = _reasons(asked.errors), _reasons(asked.degraded)
     if as_json:
@@ -116,7 +116,7 @@ def _report(asking: Asking, asked: Asked, out: Path, *, as_json: bool) -> None:
 
 
 def _reasons(errors: Sequence[str]) -> list[tuple[int, str]]:
-    """Return how many texts there are of each reason, and one of them; reasons differ before the first quote, numbers aside."""
+    """Return the count and one example of each kind of error; a kind is the text before the first quote, numbers aside."""
     alike: dict[str, list[str]] = {}
     for error in errors:
         alike.setdefault(re.sub(r"\d+", "#", re.split("[\"']", error, maxsplit=1)[0]), []).append(error)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LOG_EVERY_S = 10.0
-_SHOWN_CHARACTERS = 300  # of a passage
+_SHOWN_CHARACTERS = 300  # maximum of a passage
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
@@ -26,7 +26,7 @@ def say(line: str = "") -> None:
 
 
 def note(line: str) -> None:
-    """Write a line about what is going on to standard error."""
+    """Write a line of progress to standard error."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
@@ -37,40 +37,40 @@ def say_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
 
 
 def visible(text: str) -> str:
-    """Return a text that a terminal shows and does not obey: control characters as their codes, but for tabs and new lines."""
+    """Return a text with control characters escaped, except tabs and line breaks."""
     return text.translate(_CONTROLS)
 
 
 def say_passage(head: str, text: str) -> None:
-    """Write the beginning of a passage under its head."""
+    """Write the beginning of a passage under its heading."""
     say(visible(head))
     shown = textwrap.shorten(visible(text), _SHOWN_CHARACTERS, placeholder=" …")
     say(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be written as UTF-8; an argument that was not UTF-8 cannot."""
+    """Return whether a text can be encoded as UTF-8, which an argument in another encoding cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def fail(message: str) -> NoReturn:
-    """Write an error on one line and leave with exit status 2."""
+    """Write an error on one line and exit with status 2."""
     note("error: " + " ".join(message.split()))
     sys.exit(2)
 
 
 def coverage(counts: Mapping[str, int]) -> str:
-    """Return how many rows an index has, and how many of them without a vector, as its manifest counts them."""
+    """Return the number of rows of an index, and of those without a vector, according to its manifest."""
     return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
 
 
 def counted(n: int, one: str, several: str | None = None) -> str:
-    """Return a number of things, such as ``1 question``; ``several`` is their plural if that has more than an s."""
+    """Return a number with its noun, such as ``1 question``; ``several`` is an irregular plural."""
     return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as people read it."""
+    """Return a human-readable duration."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
@@ -80,10 +80,10 @@ def duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def steps() -> Iterator[Step]:
-    """Show the progress of steps that follow each other: bars with rate and time left on a terminal, otherwise a line now and then.
+    """Show the progress of consecutive steps: bars with rate and time left on a terminal, periodic lines otherwise.
 
-    Yields a function that takes a step's name and what is counted ("B" for bytes) and returns the callback to report to; a step shows
-    nothing before its first report.
+    Yields a function that takes a step's name and its unit ("B" for bytes) and returns the progress callback. A step shows nothing
+    before its first report.
     """
     if not sys.stderr.isatty():
         yield _logged
@@ -110,7 +110,7 @@ def steps() -> Iterator[Step]:
 
 
 def _logged(what: str, unit: str) -> Progress:
-    """Report a step by a line on standard error every ten seconds."""
+    """Report progress of a step as a line on standard error every ten seconds."""
     state = _State(unit)
     last = time.monotonic()
 

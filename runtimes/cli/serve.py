@@ -74,7 +74,7 @@ def serve(
 
 
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, *, insecure: bool) -> None:
-    """Say what is served, and serve it: from this machine, or from a cluster if one is named."""
+    """Print what is served, and serve it from this machine, or from a cluster if one is named."""
     from wikidx.corpora.errors import InputError
     from wikidx.retrievers.server.settings import listen, url_of
 

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step
 
 _SHOWN_RESULTS = 10
-_WIDTH = 120  # where there is no terminal
+_WIDTH = 120  # without a terminal
 _SHOWN_CHARACTERS = 300
 
 
 def draw(prediction: Prediction, *, with_prompts: bool) -> None:
-    """Write a prediction's steps to standard output: what belongs together under its name, in the order in which it was asked.
+    """Write a prediction's steps to standard output, grouped under their labels, in the order of the requests.
 
     Args:
-        prediction: what came of a question.
-        with_prompts: whether prompts and answers are shown whole; otherwise the ends of prompts are, and the beginnings of answers.
+        prediction: the outcome of a question.
+        with_prompts: whether prompts and answers are shown in full; otherwise the ends of prompts and the beginnings of answers.
     """
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
@@ -47,7 +47,7 @@ def draw(prediction: Prediction, *, with_prompts: bool) -> None:
 
 
 def _branch(branches: dict[tuple[str, ...], Tree], path: tuple[str, ...]) -> Tree:
-    """Return the branch of a path, which is made if it is not there."""
+    """Return the branch of a path, created if missing."""
     if path not in branches:
         branches[path] = _branch(branches, path[:-1]).add(_text(path[-1], "bold"))
     return branches[path]
@@ -58,7 +58,7 @@ def _text(text: str, style: str) -> Text:
 
 
 def _headline(step: Step) -> str:
-    """Return what was asked, in a line."""
+    """Return a one-line description of a request."""
     wave = f"wave {step.wave + 1}"
     match step.request:
         case Generate() as call:
@@ -90,7 +90,7 @@ def _tokens(step: Step) -> str:
 
 
 def _lines(step: Step, *, with_prompts: bool) -> Iterator[tuple[str, str]]:
-    """Yield what was asked and what came of it, each with its style."""
+    """Yield the request and its result as lines, each with its style."""
     request = step.request
     if isinstance(request, Call):
         yield "dim", _turns(request.prompt) if with_prompts else _end(text_of(request.prompt))
@@ -129,7 +129,7 @@ def _shown(one: Gen | ScoredPassage | Passage) -> str:
 
 
 def _turns(prompt: Prompt) -> str:
-    """Return a prompt whole, its turns under their roles."""
+    """Return a whole prompt, each turn under its role."""
     if isinstance(prompt, str | TokenIds):
         return text_of(prompt)
     return "\n".join(f"[{turn.role}]\n{turn.content}" for turn in prompt)

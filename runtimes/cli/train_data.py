@@ -70,9 +70,9 @@ def train_data(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a method's training data: ask models, label and filter what they say, write chat-format JSON Lines and a manifest.
+    """Make a method's training data: ask models, label and filter their replies, write chat-format JSON Lines and a manifest.
 
-    Started again after an interruption, it goes on where it was. Exit status 1 if questions have failed.
+    Run again after an interruption, it resumes where it stopped. Exit status 1 if questions have failed.
     """
     from wikidx.corpora.errors import InputError
     from wikidx.runtimes.execution.asking import AskOptions
@@ -128,13 +128,13 @@ def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
 
 
 def _name_and_file(named: str) -> tuple[str, str]:
-    """Part ``NAME=FILE``; a file that stands alone gives its own name."""
+    """Split ``NAME=FILE``; a file without a name is named by itself."""
     name, equals, file = named.partition("=")
     return (name, file) if equals and not Path(named).exists() else (Path(named).name.partition(".")[0], named)
 
 
 def _explain(method: str | None, *, as_json: bool) -> None:
-    """Print what training data a method has, and its switches, or the methods that have some."""
+    """Print the training files of a method and its options, or all methods with training data."""
     from wikidx.runtimes.methods.base import list_options
     from wikidx.runtimes.training import BUILDERS, find_builder
 
@@ -154,7 +154,7 @@ def _explain(method: str | None, *, as_json: bool) -> None:
 
 
 def _report(manifest: Mapping[str, Any], asked: Asked, out: Path, *, as_json: bool) -> None:
-    """Say what was made; leave with exit status 1 if questions have failed."""
+    """Print a summary of the files; exit with status 1 if questions have failed."""
     from wikidx.runtimes.training.running import LEAKS
 
     if as_json:
