@@ -47,10 +47,10 @@ class Asked(NamedTuple):
     """The outcome of a run after one more start.
 
     Attributes:
-        settings: everything that has decided what came out.
-        errors: of the questions that have failed, now or before.
-        cost: of the questions that were asked now.
-        degraded: rules that replaced what models cannot do, each once a question that was asked now.
+        settings: everything that decides the results.
+        errors: of all failed questions, from this start and earlier ones.
+        cost: of the questions asked in this start.
+        degraded: fallbacks for missing capabilities of models, each once per question asked in this start.
         seconds: from the first request to the last answer.
     """
 
@@ -62,13 +62,13 @@ class Asked(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """Questions, and the models that they are asked.
+    """Questions, and the methods and models that answer them.
 
     Attributes:
         plan: models, search, and the options of the methods.
         batches: methods, each with its questions; the ids are unique over all.
-        about: what else decides what comes out, as JSON has it, such as the checksum of the questions.
-        options: how they are asked.
+        about: further JSON values that decide the results, such as the checksum of the questions.
+        options: of asking.
     """
 
     plan: Plan
@@ -82,17 +82,17 @@ class Asking(NamedTuple):
         return [question for _, questions in self.batches for question in questions]
 
     def settings(self) -> dict[str, Any]:
-        """Return everything that decides what comes out, as JSON has it; raises as ``described``."""
+        """Return everything that decides the results, as JSON values; raises as ``described``."""
         context = self.plan.connection.context
         return {**self.about, **described(self.plan), "seed": self.options.seed, "context": context, "steps": self.options.with_steps}
 
     def run(
         self, folder: Path, *, cache: Path | None = None, source: Mapping[str, str | None] | None = None, progress: Progress = silent
     ) -> Asked:
-        """Ask what has not been asked, and write down each answer as it comes.
+        """Ask the questions without an answer, and write each answer as it comes.
 
         Args:
-            folder: made, or the run that is there is resumed.
+            folder: created, or its run is resumed.
             cache: a file for the replies of endpoints; None: ``REPLIES`` in the folder.
             source: of the questions, for the record of this start.
             progress: called with (questions asked, questions).
@@ -102,7 +102,7 @@ class Asking(NamedTuple):
             IdxError: a model or the search cannot be opened.
         """
         settings = self.settings()
-        refuse_other_settings(folder, settings)  # before a model is opened, which may take long
+        refuse_other_settings(folder, settings)  # before models are opened, which may take long
         begun = {**session(), "in_flight": self.options.in_flight, "questions": len(self.questions), "source": source}
         with opened(self.plan, cache=cache or folder / REPLIES) as services, open_run(folder, settings, begun) as log:
             return self._ask(settings, services, log, progress)
@@ -128,7 +128,7 @@ class Asking(NamedTuple):
         return Asked(settings, errors, Cost.total(costs), degraded, time.monotonic() - started)
 
     def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
-        """Yield what comes of some questions, each when it is written down."""
+        """Yield the outcome of each question once it is written."""
         options, golden = self.options, {question.id: question.golden_answers for question in questions}
 
         def ask(text: str) -> Run[Answer]:

@@ -1,7 +1,7 @@
-"""``NAME=VALUE`` as a user writes it -> the fields of options: a method's, or those of a search.
+"""Parsing of ``NAME=VALUE`` into fields of options of a method or a search.
 
-A value is written as its field's type is: ``true`` or ``false``, a number, a text as it stands, ``none`` where the field allows that;
-lists and tables as JSON.
+The syntax of a value depends on its field's type: ``true`` or ``false``, a number, a plain text, ``none`` if the field allows it; lists
+and tables as JSON.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _value(hint: Any, text: str, what: str) -> Any:  # noqa: ANN401 - as the fie
 
 
 def _json(text: str, what: str, *, is_list: bool) -> Any:  # noqa: ANN401 - JSON
-    """Read JSON; of a list of texts, one may stand as it is."""
+    """Parse JSON; a single text may stand for a list of texts."""
     if is_list and not text.lstrip().startswith("["):
         return (text,) if text else ()
     try:

@@ -1,7 +1,7 @@
-"""Runs a method over many questions at once.
+"""Execution of a method over many questions at once.
 
-Every open question is a generator that waits for the results of its requests. Each wave serves what all of them wait for; a question that
-is answered makes room for the next. What comes of a question depends on neither the number of open questions nor their order.
+Every open question is a generator that waits for the results of its requests. Each wave serves the pending requests of all of them; an
+answered question makes room for the next. The outcome of a question depends on neither the number of open questions nor their order.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from wikidx.runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
 from wikidx.runtimes.questions import Question
 
 Ask = Callable[[str], Run[Answer]]
-"""A question's text -> a method's generator, its options being settled."""
+"""A question's text -> the generator of a method with fixed options."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A question on its way.
+    """An open question.
 
     Attributes:
-        question: what is asked.
+        question: the question.
         run: the method's generator.
         pending: the requests that it waits for.
-        steps: what it has asked so far.
-        answer, error: how it ended.
-        waves, reused, drawn: how many waves it has had, requests that were reused, and calls that draw at random.
+        steps: its requests so far, with results.
+        answer, error: its outcome.
+        waves, reused, drawn: counts of its waves, of reused results, and of sampling calls.
         started: seconds on the monotonic clock.
     """
 
@@ -57,19 +57,19 @@ class _Open:
 
 
 def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0) -> Iterator[Prediction]:
-    """Yield a prediction for each question, as they are finished; in the order of the questions where several finish together.
+    """Yield a prediction for each question as it finishes; several that finish together come in the order of the questions.
 
-    A question whose request fails, or whose method refuses it, gets a prediction with ``error``; the others go on.
+    A question whose request fails, or whose method refuses it, yields a prediction with ``error``; the others continue.
 
     Args:
         ask: question's text -> generator.
-        questions: taken from as there is room.
+        questions: consumed as room becomes available.
         services: models and searcher.
-        in_flight: questions that are open at once.
-        seed: of all random draws that have no seed of their own.
+        in_flight: number of questions open at once.
+        seed: of all sampling calls without a seed of their own.
 
     Raises:
-        UnknownNameError: the method asks a role that has no model.
+        UnknownNameError: the method calls a role that has no model.
     """
     if in_flight < 1:
         raise ValueError(f"in_flight is {in_flight}: at least one question must be open")
@@ -125,17 +125,17 @@ def _advance(one: _Open, results: Any, waves: Waves, seed: int) -> None:  # noqa
 
 
 def _seeded(request: Request, one: _Open, seed: int) -> Request:
-    """Give a call that draws at random a seed, if it has none: of the run, the question, and the call's number in it."""
+    """Give a sampling call without a seed one derived from the run's seed, the question, and the number of the call in it."""
     if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
         return request
     described = f"{seed}\n{one.question.id}\n{one.drawn}"
     one.drawn += 1
-    own = int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1  # 31 bits: every endpoint takes that
+    own = int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
     return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
 
 def _record(one: _Open, served: Sequence[Served]) -> tuple[Any, ...]:
-    """Add what came of the pending requests to a question's steps, and return their results."""
+    """Append the pending requests with their outcomes to a question's steps, and return their results."""
     one.steps += [
         Step(
             wave=one.waves,

@@ -36,7 +36,7 @@ _PACKAGES = (
     "faiss-gpu",
     "pyserini",
 )
-_READ_WHOLE = 32 << 20  # bytes: larger files, which are weights, are told apart by their size and both ends
+_READ_WHOLE = 32 << 20  # bytes; larger files, which hold weights, are identified by their size and both ends
 _END = 1 << 20
 
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
@@ -44,7 +44,7 @@ _HIDDEN = "…"
 
 
 def model_identity(spec: Spec, device: str) -> dict[str, str | None]:
-    """Return what is known of a model: its name, and for local files their checksum or the hub's commit."""
+    """Return the identity of a model: its name, and for local files their checksum or the hub's commit."""
     about: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
     kind = BACKENDS[spec.backend].kind
     if kind == "endpoint":
@@ -59,7 +59,7 @@ def model_identity(spec: Spec, device: str) -> dict[str, str | None]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Return a sha256 over the files of a checkpoint; of a file beyond 32 MB it reads the size and the first and last MB."""
+    """Return a sha256 over the files of a checkpoint; of files over 32 MB, only the size and the first and last MB count."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.iterdir() if path.is_file()):
         size = file.stat().st_size
@@ -75,7 +75,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def _hub_commit(repository: str) -> str | None:
-    """Return the commit of a repository's main branch in Hugging Face's cache; None: it is not there."""
+    """Return the commit of a repository's main branch in Hugging Face's cache; None: it is not cached."""
     hub = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser() / "hub"
     cache = Path(os.environ.get("HF_HUB_CACHE") or hub)
     ref = cache / f"models--{repository.replace('/', '--')}" / "refs" / "main"
@@ -83,10 +83,10 @@ def _hub_commit(repository: str) -> str | None:
 
 
 def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
-    """Return the fingerprint of a built corpus, and a sha256 of what each index's manifest promises.
+    """Return the fingerprint of a built corpus, and a sha256 of each index's manifest.
 
     Raises:
-        ArtifactError: one of them is not there or cannot be used.
+        ArtifactError: one of them is missing or unusable.
     """
     from wikidx.corpora.build import store_manifest
     from wikidx.indexer.catalog import index_ref
@@ -103,11 +103,11 @@ def _promised(manifest: Manifest) -> str:
 
 
 def served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
-    """Return which corpus and retriever a server of searches means, its first ones if none is named, and what is known of them.
+    """Return corpus and retriever of a search server, its first ones if none is named, and their identities.
 
     Raises:
-        ServiceError: the server does not answer, or not as one, or is still opening what is asked for.
-        UnknownNameError: it does not serve that.
+        ServiceError: the server does not answer, is not an idx server, or is still opening the corpus.
+        UnknownNameError: it does not serve that corpus or retriever.
     """
     corpora = client.corpora()
     corpus = corpus or next(iter(corpora))
@@ -124,17 +124,17 @@ def served(client: ServerClient, corpus: str | None, retriever: str | None) -> d
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that take part, as far as they are installed."""
+    """Return the versions of Python and of the relevant packages that are installed."""
     return package_versions(_PACKAGES)
 
 
 def without_user(text: str) -> str:
-    """Return a text whose URLs name no user and no password."""
+    """Return a text with users and passwords removed from its URLs."""
     return _USER_IN_URL.sub("", text)
 
 
 def session() -> dict[str, Any]:
-    """Return what is to be known of this start of a command beside what decides what comes out."""
+    """Return the record of this start of a command: facts that do not decide the results."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": ["idx", *command_line(sys.argv[1:])],

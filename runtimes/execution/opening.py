@@ -24,7 +24,7 @@ from wikidx.runtimes.methods.templates import prompt_hashes
 from .assignments import assigned
 from .identity import local_fingerprints, model_identity, served
 
-RERANKER = "simlm"  # where a cross-encoder is wanted and none is named
+RERANKER = "simlm"  # the default cross-encoder
 
 _STAND_IN = Spec(None, "stand-in", "", None)
 
@@ -72,10 +72,10 @@ class Plan:
     is_dry: bool = False
 
     def check(self) -> None:
-        """Find what cannot work, before anything is opened.
+        """Check that the plan can work, before anything is opened.
 
         Raises:
-            InputError, UnknownNameError: a model, a switch or the place does not go with the method.
+            InputError, UnknownNameError: a model, an option or the place does not suit the method.
         """
         self.chosen()
         can_search = self.place is not None or self.is_dry
@@ -92,12 +92,12 @@ class Plan:
 
 
 def place_of(method: Method, preset: str | None, named: Place, assignments: Sequence[str]) -> Place | None:
-    """Return where to search: what is named, and for the rest the method's preset, if one is named; None: nowhere.
+    """Return where to search: the values named, with the rest from the method's preset, if one is named; None: nowhere.
 
     Args:
-        method: whose presets are meant.
-        preset: one of them; None: none.
-        named: what the user names; its options are passed over.
+        method: the owner of the presets.
+        preset: name of a preset; None: no preset.
+        named: values named by the user; its options are ignored.
         assignments: ``NAME=VALUE`` of search options.
 
     Raises:
@@ -119,10 +119,10 @@ def place_of(method: Method, preset: str | None, named: Place, assignments: Sequ
 
 
 def described(plan: Plan) -> dict[str, Any]:
-    """Return everything that a plan names and that decides what comes out, as JSON has it; models are not opened for that.
+    """Return everything in a plan that decides the results, as JSON values, without opening models.
 
     Raises:
-        IdxError: a corpus, an index, a script or a server is not there.
+        IdxError: a corpus, an index, a script or a server is missing.
     """
     models = {
         role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.chosen().items()
@@ -157,11 +157,11 @@ def _named(place: Place) -> tuple[str, str, str | None]:
 
 @contextlib.contextmanager
 def opened(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
-    """Open what a plan names; everything is closed at the end.
+    """Open the models and searcher of a plan; everything is closed at the end.
 
     Args:
         plan: checked.
-        cache: a file for the replies of endpoints; made only if there are any. None: they are not kept.
+        cache: a file for the replies of endpoints, created only if there are endpoints; None: replies are not kept.
 
     Raises:
         IdxError: something cannot be opened.
@@ -180,7 +180,7 @@ def opened(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
 
 
 def _open_search(plan: Plan, closing: contextlib.ExitStack) -> tuple[Searcher | None, Titled | None]:
-    """Return what searches and what looks titles up; None: nothing does."""
+    """Return the searcher and the title lookup; None: there is none."""
     place = plan.place
     if place is None:
         return (StandInSearcher(), made_up_passages) if plan.is_dry else (None, None)

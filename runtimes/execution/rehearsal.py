@@ -1,6 +1,6 @@
-"""A method's course without a model: stand-ins that answer everything with a made-up text, and a rehearsal that finds what cannot work.
+"""Runs of a method without a model: stand-ins that answer everything with a made-up text, and a rehearsal that finds errors before a run.
 
-A dry run shows one possible course: what a method asks next depends on what it is answered.
+A dry run shows only one possible course, since a method's next requests depend on the answers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
-_REHEARSED = ("", "yes", "no", "Follow up: who?", "Search[who]")  # answers that send methods different ways: the last two make them search
+_REHEARSED = (
+    "",
+    "yes",
+    "no",
+    "Follow up: who?",
+    "Search[who]",
+)  # answers that take different branches of methods; the last two make them search
 
 
 def stand_in_llm(text: str | None = None) -> ScriptedLLM:
-    """Return a model that answers each call with a text, or without one with its role and a number in angle brackets.
+    """Return a model that answers each call with a text, by default its role and a number in angle brackets.
 
-    It takes the first of several choices, and P(yes) is 0.5, but for the texts "yes" and "no".
+    Of several choices it takes the first; P(yes) is 0.5, except for the texts "yes" and "no".
     """
     n_calls = Counter[str]()
     p_yes = {"yes": 1.0, "no": 0.0}.get(text or "", 0.5)
@@ -46,7 +52,7 @@ def stand_in_llm(text: str | None = None) -> ScriptedLLM:
 
 
 class StandInSearcher(Searcher):
-    """Finds as many passages as are wanted, whatever the query; their titles and texts say their ranks."""
+    """A searcher that finds the requested number of passages for any query; their titles and texts state their ranks."""
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group."""
@@ -54,7 +60,7 @@ class StandInSearcher(Searcher):
 
 
 def made_up_passages(title: str) -> list[Passage]:
-    """Return what a stand-in for a corpus has under a title."""
+    """Return the passages of a stand-in corpus with a title."""
     return [Passage("1", title, "<text of passage 1>")]
 
 
@@ -64,16 +70,16 @@ def _made_up(rank: int, query: str) -> ScoredPassage:
 
 
 def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
-    """Run a method on a made-up question with stand-ins, to find before a run what would fail all its questions.
+    """Run a method on a made-up question with stand-ins, to find errors that would fail every question of a run.
 
     Args:
-        method: what is rehearsed.
-        options: its switches.
-        can_search: whether there is something to search.
+        method: the method.
+        options: its options.
+        can_search: whether there is a searcher.
         can_look_up: whether titles can be looked up.
 
     Raises:
-        InputError: a switch has a value that nothing can be asked with, or the method searches or looks titles up, and cannot.
+        InputError: an option has an unusable value, or the method needs a search or a title lookup that is not available.
     """
     searcher, titled = (StandInSearcher() if can_search else None), (made_up_passages if can_look_up else None)
     for text in _REHEARSED:

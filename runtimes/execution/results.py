@@ -16,11 +16,11 @@ class Step:
     """A request and its result.
 
     Attributes:
-        wave: how many waves of the question came before; requests of one wave were served together.
-        request: what was asked; ``request.path`` says for what.
-        result: what came back; None also if ``error`` says why nothing did.
-        error: what failed.
-        prompt_tokens, completion_tokens: what it cost, whether or not an equal request had been answered before.
+        wave: number of the wave in the question, from 0; requests of one wave are served together.
+        request: the request; ``request.path`` is its place in the method.
+        result: the result; None also in case of an error.
+        error: the error.
+        prompt_tokens, completion_tokens: the cost, also if the result of an equal request was reused.
     """
 
     wave: int
@@ -51,7 +51,7 @@ class Cost:
 
     @classmethod
     def total(cls, costs: Iterable[Cost]) -> Cost:
-        """Return what several questions need."""
+        """Return the total cost of several questions."""
         every = list(costs)
         return cls(**{field: sum(getattr(cost, field) for cost in every) for field in cls.__dataclass_fields__})
 
@@ -98,11 +98,11 @@ class Prediction:
 
 
 def prediction_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:
-    """Return a prediction as values that JSON has.
+    """Return a prediction as JSON values.
 
     Args:
-        prediction: what came of a question.
-        with_steps: whether every request and result is told; of passages that a search finds, id, title and score are.
+        prediction: the outcome of a question.
+        with_steps: whether to include every request and result; passages found by a search have id, title and score.
     """
     told: dict[str, Any] = {
         "id": prediction.id,
@@ -121,7 +121,7 @@ def prediction_json(prediction: Prediction, *, with_steps: bool = True) -> dict[
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    """Return a step as values that JSON has."""
+    """Return a step as JSON values."""
     told: dict[str, Any] = {"wave": step.wave, "path": list(step.request.path), **_request(step.request)}
     if step.error is not None:
         return {**told, "error": step.error}

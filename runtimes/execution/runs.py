@@ -1,8 +1,8 @@
-"""A run on disk: ``run.json``, what was run, and ``predictions.jsonl``, what came of each question.
+"""A run on disk: its settings in ``run.json``, and the outcome of each question in ``predictions.jsonl``.
 
-A prediction is appended as one line as soon as it is there. Whatever stops the run, every line but the last is whole; a last line that
-has no end is cut off when the run is resumed, and its question asked again. A run is resumed with the settings that it was begun with, or
-not at all. A question may have several lines, if it failed and was asked again: the last one counts.
+Each prediction is appended as one line as soon as it is available. However the run is interrupted, all lines but the last are complete; an
+incomplete last line is cut off on resuming, and its question is asked again. A run resumes only with the settings that it was started
+with. A question that failed and was asked again has several lines: the last one counts.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SHOWN_CHARACTERS = 60
 
 
 class RunLog:
-    """The open predictions of a run; made by ``open_run``.
+    """The open predictions file of a run; created by ``open_run``.
 
     Attributes:
-        done: id of a question -> why it failed, None if it is answered.
-        n_cut: bytes of an unfinished line that were cut off.
+        done: id of a question -> its error; None if it is answered.
+        n_cut: bytes of an incomplete line that were cut off.
     """
 
     def __init__(self, file: int, done: dict[str, str | None], n_cut: int) -> None:
@@ -41,11 +41,11 @@ class RunLog:
         self.done, self.n_cut = done, n_cut
 
     def is_open(self, question: str, *, retries_failed: bool) -> bool:
-        """Return whether the question with this id is to be asked: it has not been, or it has failed and is retried."""
+        """Return whether the question with this id is still to be asked: it has no line yet, or it failed and is retried."""
         return question not in self.done or (retries_failed and self.done[question] is not None)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write down what came of a question: values that JSON has, with ``id`` and ``error``; numbers that are not finite become null."""
+        """Append the outcome of a question: JSON values with ``id`` and ``error``; non-finite numbers become null."""
         line = memoryview(_line(record))
         while line:
             line = line[os.write(self._file, line) :]
@@ -57,17 +57,17 @@ class RunLog:
 
 @contextlib.contextmanager
 def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, Any]) -> Iterator[RunLog]:
-    """Begin a run in a folder, or resume the one that is there.
+    """Start a run in a folder, or resume the existing one.
 
     Args:
-        folder: made if it is not there.
-        settings: everything that decides what comes out, as JSON has it.
-        session: what else is to be known of this start of the run.
+        folder: created if missing.
+        settings: everything that decides the results, as JSON values.
+        session: further facts about this start of the run.
 
     Raises:
         InputError: the folder holds a run with other settings, or predictions without a run.
-        ArtifactDamaged: a line that is not the last, or ``run.json``, cannot be read.
-        LockedError: another process is at work on the run.
+        ArtifactDamaged: a line other than the last, or ``run.json``, cannot be read.
+        LockedError: another process has the run open.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / PREDICTIONS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -95,7 +95,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
 
 
 class Lines(NamedTuple):
-    """The last whole line of each question of a run, in the order of their first ones, and the id of each line that repeats one."""
+    """The last complete line of each question of a run, in the order of first occurrence, and the ids of repeated lines."""
 
     records: dict[str, dict[str, Any]]
     asked_again: list[str]
@@ -120,7 +120,7 @@ def read_predictions(folder: Path) -> Lines:
 
 
 def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sessions of the run that is in a folder, none if there is no run; raises as ``open_run`` does."""
+    """Return the sessions of the run in a folder, none if there is no run; raises as ``open_run`` does."""
     try:
         told = json_value((folder / RUN).read_bytes())
         there, sessions, version = told["settings"], list(told["sessions"]), told["format"]
@@ -132,7 +132,7 @@ def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dic
         raise ArtifactDamaged(f"{folder / RUN} cannot be read ({error!r}): take another folder for --out") from error
     if version != FORMAT:
         raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: take another folder for --out")
-    if differing := differences(there, json.loads(json.dumps(settings))):  # as they will be read again
+    if differing := differences(there, json.loads(json.dumps(settings))):  # in the form in which they will be read back
         raise InputError(
             f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, or take another folder for --out"
         )
@@ -140,7 +140,7 @@ def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dic
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return a line for each setting that two runs do not share."""
+    """Return a line for each setting that differs between two runs."""
     old, new = _flat(there), _flat(here)
     return [
         f"{name} was {_shown(old.get(name))} and is {_shown(new.get(name))}" for name in {**old, **new} if old.get(name) != new.get(name)
@@ -160,7 +160,7 @@ def _shown(value: object) -> str:
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each whole line, and where it ends; the last line is left out if it is not whole."""
+    """Yield each complete line with its end offset; an incomplete last line is omitted."""
     end = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):

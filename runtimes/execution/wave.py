@@ -1,8 +1,8 @@
-"""A wave: all requests that are pending in all open questions, served together.
+"""Waves: the pending requests of all open questions, served together.
 
-Every model gets one batch, in the order of the questions, whatever the roles that ask it; the searcher gets one ``search_groups`` call for
-each set of options that occurs, mostly one in all. Models and searcher work at the same time. A request that equals an earlier one is not
-served again, if its result would be the same.
+Every model gets one batch, in the order of the questions and across its roles; the searcher gets one ``search_groups`` call for each
+distinct set of options, usually a single one. Models and searcher run concurrently. A request that equals an earlier one is not served
+again if its result would be the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wikidx.runtimes.llms.base import LLM, Call, Reply
 from wikidx.runtimes.llms.cache import is_repeatable
 from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
-_REMEMBERED = 20_000  # results; those of a run's last few thousand questions, some 100 MB
+_REMEMBERED = 20_000  # results: those of the last few thousand questions of a run, some 100 MB
 
 Titled = Callable[[str], Sequence[Passage]]
 """A title -> the passages that have it, in the order of the corpus."""
@@ -65,13 +65,13 @@ class Served(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Distinct requests that go to one place together, by what they are remembered under."""
+    """Distinct requests that are served by one call, by their cache keys."""
 
     serve: Callable[[list[Any]], list[Served]]
     requests: dict[Hashable, Request]
 
     def done(self) -> list[Served]:
-        """Serve the requests; what fails all of them is the error of each."""
+        """Serve the requests; an error of the call is the error of each."""
         try:
             return self.serve(list(self.requests.values()))
         except IdxError as error:
@@ -79,10 +79,10 @@ class _Job(NamedTuple):
 
 
 class Waves:
-    """Serves waves; close it.
+    """Server of waves; must be closed.
 
     Args:
-        services: what requests are served with.
+        services: models and searcher.
     """
 
     def __init__(self, services: Services) -> None:
@@ -109,19 +109,19 @@ class Waves:
         return [self._taken(key, fresh, known) for key in keys]
 
     def at_once(self, request: Request) -> Served:
-        """Serve a request that takes no wave: a note, or a text to cut."""
+        """Serve a request that needs no wave: a note or a truncation."""
         if not isinstance(request, Truncate):
             return Served()
         return Served(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
 
     def close(self) -> None:
-        """End the threads, each as soon as what it waits for is there: that may take long where an interruption left a call under way."""
+        """End each thread when its pending call returns, which may take long after an interruption."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _taken(self, key: Hashable, fresh: dict[Hashable, Served], known: dict[Hashable, Served]) -> Served:
         is_reused = key in known
         if not is_reused:
-            known[key] = fresh[key]  # the next equal request of this wave reuses it
+            known[key] = fresh[key]  # reused by the next equal request of this wave
         return known[key]._replace(is_reused=is_reused)
 
     def _remember(self, fresh: Mapping[Hashable, Served], known: Mapping[Hashable, Served]) -> None:
@@ -134,7 +134,7 @@ class Waves:
             self._remembered.popitem(last=False)
 
     def _key(self, number: int, request: Request) -> Hashable:
-        """Return what a request is remembered under: its number in the wave if its result may differ the next time."""
+        """Return the cache key of a request: its number in the wave if its result may differ the next time."""
         if isinstance(request, Call):
             return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else number
         return number if isinstance(request, IMMEDIATE) else request
@@ -145,7 +145,7 @@ class Waves:
         return self._services.llms[role]
 
     def _place(self, request: Request) -> tuple[Hashable, Callable[[list[Any]], list[Served]]]:
-        """Return where a request is served together with others, and how."""
+        """Return the key of the call that serves a request together with others, and the call."""
         match request:
             case Retrieve():
                 run = self._services.search
@@ -178,7 +178,7 @@ def _ask(llm: LLM, calls: list[Call]) -> list[Served]:
 
 
 def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Served]:
-    """Search with all groups; if one of them is the reason that the search is refused, only that one fails."""
+    """Search for all groups; if the search is refused because of one group, only that group fails."""
     try:
         rankings: list[Ranking] = searcher.search_groups(groups, options)
         return [Served(ranking) for ranking in rankings]
