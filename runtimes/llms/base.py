@@ -28,9 +28,9 @@ class Message(NamedTuple):
     """A turn of a conversation.
 
     Attributes:
-        role: who speaks. If the last turn is the "assistant"'s, the model goes on where it ends.
-        content: what is said.
-        passages: spans ``(start, end)`` of ``content``, ascending, that may be cut for a prompt to fit: the retrieved passages.
+        role: the speaker. If the last turn is the "assistant"'s, the model continues it.
+        content: the text.
+        passages: ascending spans ``(start, end)`` of ``content`` that may be cut for a prompt to fit: the retrieved passages.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -46,11 +46,11 @@ class TokenIds(NamedTuple):
 
 Chat = tuple[Message, ...]
 Prompt = str | Chat | TokenIds
-"""A plain text to go on from, a conversation, or token ids."""
+"""A plain text to continue, a conversation, or token ids."""
 
 
 def text_of(prompt: Prompt) -> str:
-    """Return a prompt as one text for people and for tests: a conversation's turns, parted by blank lines."""
+    """Return a prompt as one text for display and tests: a conversation's turns, separated by blank lines."""
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, TokenIds):
@@ -65,18 +65,18 @@ class Choice(NamedTuple):
 
 
 class JsonSchema(NamedTuple):
-    """The text must be JSON of this schema, given as JSON."""
+    """The text must be JSON that matches this schema, itself given as JSON."""
 
     text: str
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> JsonSchema:
-        """Make one from a schema as Python data; fields are generated in the order of ``properties``."""
+        """Create one from a schema as Python data; fields are generated in the order of ``properties``."""
         return cls(json.dumps(schema, ensure_ascii=False))
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> JsonSchema:
-        """Make one of an object that has these fields, name -> schema, and no others."""
+        """Create the schema of an object with exactly these fields, name -> schema."""
         return cls.of({"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False})
 
 
@@ -109,10 +109,10 @@ class Decoding:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers.
+        """Check the ranges.
 
         Raises:
-            ValueError: one is out of range.
+            ValueError: a value is out of range.
         """
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}: it must be at least 1")
@@ -137,13 +137,13 @@ class Generate:
     """Generate text after a prompt; the result is ``n`` ``Gen``.
 
     Attributes:
-        prompt: what to go on from.
-        role: which of the method's models is asked; backends ignore it.
-        decoding: how.
-        n: how many texts; more than one needs a temperature.
-        schema: what the text must be.
-        logprobs: whether the tokens' log-probabilities are wanted.
-        path: where in the method's course the call stands; not part of its identity.
+        prompt: the prompt.
+        role: selects one of the method's models; backends ignore it.
+        decoding: decoding parameters.
+        n: number of texts; more than one needs a temperature.
+        schema: constraint on the text.
+        logprobs: whether to return the tokens' log-probabilities.
+        path: place of the call in the method's trace; not part of its identity.
     """
 
     prompt: Prompt
@@ -158,7 +158,7 @@ class Generate:
         """Check ``n``.
 
         Raises:
-            ValueError: it is less than 1, or several texts are wanted where all would be the same.
+            ValueError: it is less than 1, or greater than 1 with greedy decoding.
         """
         if self.n < 1 or (self.n > 1 and self.decoding.is_greedy):
             raise ValueError(
@@ -168,10 +168,10 @@ class Generate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskYesNo:
-    """Score how a prompt is answered, by the probability of the next token; the result is a ``YesNo``.
+    """Score the answer to a yes/no prompt by next-token probabilities; the result is a ``YesNo``.
 
-    Each side is the sum over the variants of its words that are one token: as given, capitalised and in capitals, with and without a
-    leading space.
+    Each side is the sum over the single-token variants of its words: as given, capitalised and in capitals, with and without a leading
+    space.
     """
 
     prompt: Prompt
@@ -201,10 +201,10 @@ class Gen:
     Attributes:
         text: without the stop text; no half of a surrogate pair.
         finish: "stop" if the model or a stop text ended it, "length" if it was cut at ``max_tokens``.
-        logprobs: log-probability (natural, before temperature) of each generated token, an end-of-text token included; None: not wanted or
-            not to be had.
-        token_ids: the generated tokens; None: not to be had.
-        degraded: which rules replaced what the backend cannot do.
+        logprobs: natural log-probability, before temperature, of each generated token, including an end-of-text token; None: not requested
+            or not available.
+        token_ids: the generated tokens; None: not available.
+        degraded: fallbacks used for missing capabilities of the backend.
     """
 
     text: str
@@ -225,7 +225,7 @@ class YesNo:
 
     Attributes:
         p_positive, p_negative: summed over the variants of each side's words.
-        degraded: which rules replaced what the backend cannot do.
+        degraded: fallbacks used for missing capabilities of the backend.
     """
 
     p_positive: float
@@ -254,8 +254,8 @@ class Nll:
 
     Attributes:
         total: summed over its tokens; None: unknown.
-        n_tokens: how many.
-        degraded: which rules replaced what the backend cannot do.
+        n_tokens: number of tokens.
+        degraded: fallbacks used for missing capabilities of the backend.
     """
 
     total: float | None
@@ -282,13 +282,13 @@ class Capabilities:
 
     Attributes:
         chat: has a chat template.
-        logprobs: gives log-probabilities of what it generates.
-        top_logprobs: how many alternatives of a token it gives; None: all of them, so that yes/no is exact.
+        logprobs: returns log-probabilities of generated tokens.
+        top_logprobs: number of alternatives per token that it returns; None: all of them, so that yes/no is exact.
         prompt_logprobs: can score a given text.
-        structured: kinds of schemas that it holds the text to: "choice", "json", "regex".
+        structured: kinds of schemas that it enforces: "choice", "json", "regex".
         n: generates several texts in one call.
-        seed: draws the same with the same seed.
-        token_ids: accepts and gives token ids.
+        seed: samples reproducibly with a seed.
+        token_ids: accepts and returns token ids.
         context: tokens of prompt and generated text together; None: unknown.
     """
 
@@ -304,7 +304,7 @@ class Capabilities:
 
 
 class LLM(Protocol):
-    """A language model. Called by one thread at a time."""
+    """A language model. Must be called by one thread at a time."""
 
     @property
     def name(self) -> str:
@@ -317,15 +317,15 @@ class LLM(Protocol):
         ...
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls; a call that fails has its error in place of a reply.
+        """Answer a batch of calls; a failed call has its error in place of a reply.
 
         Raises:
-            LLMError: none of them can be answered, such as when nobody listens at the endpoint.
+            LLMError: no call can be answered, for instance because the endpoint is down.
         """
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Return how many tokens a text has; an estimate where the backend has no tokenizer."""
+        """Return the number of tokens of a text; an estimate if the backend has no tokenizer."""
         ...
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
@@ -333,5 +333,5 @@ class LLM(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections, memory and files."""
+        """Release connections, memory and files."""
         ...

@@ -1,6 +1,6 @@
-"""Replies kept on disk, so that a call is paid for once: keyed by model, prompt and parameters.
+"""An on-disk cache of replies, so that no call is paid for twice: keyed by model, prompt and parameters.
 
-A call that draws at random without a seed is never kept, nor is a failure. Several processes may share the file. A reply that is not as it
+Sampling calls without a seed are never cached, nor are failures. Several processes may share the file. A reply that is not as it
 was kept counts as absent.
 """
 
@@ -33,7 +33,7 @@ def is_repeatable(call: Call) -> bool:
 
 
 def key_of(model: str, call: Call) -> bytes:
-    """Return what a call to a model is kept under: 32 bytes. The role and the place in the method's course are not part of it."""
+    """Return the cache key of a call to a model, 32 bytes. The role and the place in the trace are not part of it."""
     fields = {name: value for name, value in asdict(call).items() if name not in {"role", "path"}}
     schema = type(call.schema).__name__ if isinstance(call, Generate) else None
     described = [model, type(call).__name__, type(call.prompt).__name__, schema, fields]
@@ -41,7 +41,7 @@ def key_of(model: str, call: Call) -> bytes:
 
 
 class ReplyCache:
-    """Replies in a file. May be used by several threads at once; close it.
+    """A cache of replies in a file. Thread-safe; must be closed.
 
     Raises:
         StorageError: the file cannot be used.
@@ -86,7 +86,7 @@ class ReplyCache:
             self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", key, content, hashlib.sha256(key + content).digest())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._database.close()
 

@@ -1,6 +1,6 @@
-"""Prompts as the token ids of a checkpoint in this process: what the engines that run one have in common.
+"""The common part of engines that run a checkpoint in this process: prompts as token ids.
 
-Chat templates are applied here, so that no second beginning-of-text token comes in.
+Chat templates are applied here, so that no second beginning-of-text token is added.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Prepared(NamedTuple):
     """A call as token ids.
 
     Attributes:
-        call: what is asked.
-        ids: its prompt, which fits.
-        continuation: of a ``MeanNll``, the text that is scored; of other calls, nothing.
-        degraded: which rules replaced what the model cannot do.
+        call: the call.
+        ids: its prompt, cut to fit.
+        continuation: the text to score of a ``MeanNll``; empty for other calls.
+        degraded: fallbacks used for missing capabilities of the model.
     """
 
     call: Any
@@ -31,10 +31,10 @@ class Prepared(NamedTuple):
 
 
 class CheckpointLLM:
-    """A model whose tokenizer is at hand.
+    """A model with a local tokenizer.
 
     Args:
-        name: how it was named.
+        name: as given by the user.
         tokenizer: transformers'.
         top_logprobs, structured, context: see ``Capabilities``.
     """
@@ -62,7 +62,7 @@ class CheckpointLLM:
         )
 
     def count_tokens(self, text: str) -> int:
-        """Return how many tokens a text has, special tokens not counted."""
+        """Return the number of tokens of a text, without special tokens."""
         return len(self._ids(text))
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
@@ -88,7 +88,7 @@ class CheckpointLLM:
         return tuple(ids)
 
     def _prepare(self, call: Call) -> Prepared | PromptTooLong:
-        """Return a call with its prompt cut to what fits, or why none does."""
+        """Return a call with its prompt cut to fit, or the error if it cannot fit."""
         has_template = self.capabilities.chat or isinstance(call.prompt, str | TokenIds)
         degraded = () if has_template else (NO_TEMPLATE,)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
@@ -102,5 +102,5 @@ class CheckpointLLM:
 
 
 def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types
-    """Return the token that fills places up: no text of its own, and never looked at."""
+    """Return the padding token, which is masked."""
     return int((tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id) or 0)

@@ -1,8 +1,7 @@
 """Prompts cut to a model's context.
 
-The rule: of the passages, the last one is cut from its end, at a word; when less than 40 characters of it would stay it goes as a whole,
-then the one before is cut, and so on. Nothing else is touched: instructions, demonstrations and the question stay, or the prompt is
-refused.
+The last passage is cut from its end, at a word boundary; if fewer than 40 characters would remain it is dropped, then the one before is
+cut, and so on. Instructions, demonstrations and the question are never cut: a prompt that does not fit without its passages is refused.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from wikidx.runtimes.errors import PromptTooLong
 
 from .base import Message, Prompt, TokenIds
 
-_LEAST_CHARACTERS = 40  # of a passage; less than that says nothing
+_LEAST_CHARACTERS = 40  # of a passage; a shorter rest carries no information
 
 
 class Fitted(NamedTuple):
-    """A prompt that fits, and how many characters of how many were cut from its passages."""
+    """A prompt that fits, the number of characters cut from its passages, and their number before."""
 
     prompt: Prompt
     cut: int
@@ -32,11 +31,11 @@ class Fitted(NamedTuple):
 
 
 def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> Fitted:
-    """Cut as little as needed from a prompt's passages for it to have at most ``budget`` tokens.
+    """Cut as little as possible from a prompt's passages for it to have at most ``budget`` tokens.
 
     Args:
-        prompt: what may be too long.
-        budget: tokens that it may have; None: any number.
+        prompt: the prompt.
+        budget: maximum number of tokens; None: unlimited.
         count: prompt -> tokens.
 
     Raises:
@@ -58,7 +57,7 @@ def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> F
 
 
 def cut(prompt: Prompt, characters: int) -> Prompt:
-    """Cut at least so many characters from the end of a prompt's passages."""
+    """Cut at least this many characters from the end of a prompt's passages."""
     if isinstance(prompt, str | TokenIds):
         return prompt
     messages: list[Message] = []
@@ -69,7 +68,7 @@ def cut(prompt: Prompt, characters: int) -> Prompt:
 
 
 def _cut_message(message: Message, characters: int) -> tuple[Message, int]:
-    """Return the message, cut, and how many characters are still to be cut from those before it."""
+    """Return the message, cut, and the number of characters still to be cut from earlier messages."""
     content, kept = message.content, list(message.passages)
     tail = ""
     while kept and characters > 0:
@@ -85,7 +84,7 @@ def _cut_message(message: Message, characters: int) -> tuple[Message, int]:
 
 
 def _stays(passage: str, characters: int) -> int:
-    """Return how much of a passage stays when so many characters or more are cut from its end."""
+    """Return the remaining length of a passage after cutting at least this many characters from its end."""
     end = len(passage) - characters
     while end > 0 and not passage[end].isspace() and not passage[end - 1].isspace():
         end -= 1

@@ -23,7 +23,7 @@ _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?
 
 
 class Spec(NamedTuple):
-    """A model as a user names it; ``role`` is None for all roles that have none of their own, ``url`` for the backend's default."""
+    """A model as named by the user; ``role`` None: all roles without a model of their own; ``url`` None: the backend's default."""
 
     role: str | None
     backend: str
@@ -32,11 +32,11 @@ class Spec(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """A way to reach language models.
+    """A backend of language models.
 
     Attributes:
-        open: a model of a specification.
-        kind: what models are: behind an endpoint, which has a URL and whose replies are worth keeping; checkpoints; or files of answers.
+        open: opens the model of a specification.
+        kind: of its models: behind an endpoint, with a URL and cached replies; checkpoints; or files of answers.
     """
 
     open: Callable[[Spec, Settings], LLM]
@@ -61,7 +61,7 @@ def parse_spec(text: str) -> Spec:
     """Read ``[ROLE=]BACKEND:MODEL[@URL]``.
 
     Raises:
-        InputError: it does not have that form, or a URL where the backend takes none.
+        InputError: it does not have that form, or has a URL that the backend does not take.
         UnknownNameError: there is no such backend.
     """
     form = _FORM.fullmatch(text)
@@ -76,7 +76,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def open_llms(chosen: Mapping[str, Spec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - it cannot be changed
-    """Open the models of roles, each once, however many roles it has.
+    """Open the models of roles; a model shared by several roles is opened once.
 
     Raises:
         InputError, LLMError, MissingExtraError: a model cannot be opened.
@@ -98,12 +98,12 @@ def close_llms(llms: Iterable[LLM]) -> None:
 
 
 def choose(specs: Sequence[str], roles: Iterable[str], default: Spec | None = None) -> dict[str, Spec]:
-    """Return the specification of each role's model, without the role: equal ones are one model.
+    """Return the specification of each role's model, without the role; equal specifications share one model.
 
     Args:
-        specs: models as a user names them.
-        roles: all of the method's.
-        default: the model of roles that are given none; None: there has to be one.
+        specs: models as named by the user.
+        roles: all roles of the method.
+        default: the model of roles without one; None: every role must have one.
 
     Raises:
         InputError: a specification cannot be read, a role has two models or none.

@@ -17,11 +17,11 @@ from .text import FREE_TEXT, by_likeliest, cut_at, whole_characters, without_thi
 Body = dict[str, Any]
 
 TOP_LOGPROBS = (20, 5)
-"""How many alternatives are asked for: as many as vLLM and OpenAI give at most, then what older endpoints give."""
+"""Numbers of alternatives to request: the maximum of vLLM and OpenAI, then that of older endpoints."""
 
 VLLM_ONLY = ("top_k", "repetition_penalty", "chat_template_kwargs", "structured_outputs", "add_generation_prompt", "continue_final_message")
 OPTIONAL = (*VLLM_ONLY, "response_format", "top_logprobs", "logprobs", "seed", "n", "stop", "temperature", "top_p", "max_tokens")
-"""What a body may do without; when an endpoint refuses one by name it is left out from then on."""
+"""Optional parts of a body; one that an endpoint refuses by name is left out from then on."""
 
 _WITHOUT = {
     "continue_final_message": "the endpoint does not go on from a given beginning of its answer: it begins a new one",
@@ -34,7 +34,7 @@ _WITHOUT = {
     "top_p": "the endpoint sets top_p",
 }
 
-_LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for what is impossible
+_LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt is too long|too many tokens|n_ctx", re.IGNORECASE)
 
@@ -58,7 +58,7 @@ class Refusal(NamedTuple):
         return self.code == "model_not_found" or bool(re.search(r"model\b.*\b(does not exist|not found)", self.message, re.IGNORECASE))
 
     def named_in(self, body: Container[str]) -> str | None:
-        """Return the optional part of a body that is refused; None if none is named."""
+        """Return the optional part of a body that the refusal names; None if it names none."""
         for name in [name for name in OPTIONAL if name in body]:
             plain = "_" in name and name in self.message
             if self.param.split(".")[-1] == name or plain or re.search(rf"""['"`]{name}['"`]""", self.message):
@@ -67,7 +67,7 @@ class Refusal(NamedTuple):
 
 
 def refusal(status: int, body: object) -> Refusal:
-    """Read what an endpoint answered with a status of 400 or more."""
+    """Parse an answer with a status of 400 or more."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return Refusal(status, _one_line(error), "", "")
@@ -81,7 +81,7 @@ def _one_line(message: object) -> str:
 
 
 def body_of(call: Generate | AskYesNo, model: str) -> Body:
-    """Return all that a call asks of the endpoint."""
+    """Return the full request body of a call."""
     body: Body = {"model": model}
     is_chat = not isinstance(call.prompt, str | TokenIds)
     if isinstance(call.prompt, str | TokenIds):
@@ -103,7 +103,7 @@ def body_of(call: Generate | AskYesNo, model: str) -> Body:
 
 
 def echo_of(call: MeanNll, prompt: str, model: str) -> Body:
-    """Return a body that has the endpoint score a prompt and its continuation; some generate a token although none is wanted."""
+    """Return a body that makes the endpoint score a prompt and its continuation; some generate a token although none is requested."""
     return {"model": model, "prompt": prompt + call.continuation, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0}
 
 
@@ -137,10 +137,10 @@ def _structure(schema: Schema | None, *, is_chat: bool) -> Body:
 
 
 def without(body: Body, refused: Set[str], *, top: int) -> Body:
-    """Return a body without what the endpoint refuses, with ``top`` alternatives at most."""
+    """Return a body without the parts that the endpoint refuses, with at most ``top`` alternatives."""
     kept = {name: value for name, value in body.items() if name not in refused}
     if "max_tokens" in refused:
-        kept["max_completion_tokens"] = body["max_tokens"]  # what OpenAI calls it now
+        kept["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name
     if "logprobs" not in kept:
         kept.pop("top_logprobs", None)
     name = "logprobs" if "prompt" in kept else "top_logprobs"
@@ -150,12 +150,12 @@ def without(body: Body, refused: Set[str], *, top: int) -> Body:
 
 
 def missed(body: Body, sent: Body) -> tuple[str, ...]:
-    """Say what is lost with the parts of a body that are not sent."""
+    """Return descriptions of what is lost with the parts of a body that are not sent."""
     return tuple(dict.fromkeys(_WITHOUT[name] for name in body if name in _WITHOUT and name not in sent))
 
 
 def gen_of(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...]) -> Gen:
-    """Read one of the texts that an endpoint gives."""
+    """Parse one of the generated texts of an answer."""
     text = _text_of(choice)
     finish = choice.get("finish_reason")
     if text is None:
@@ -192,12 +192,12 @@ def _own_logprobs(logprobs: Mapping[str, Any] | None) -> tuple[float, ...] | Non
 
 
 def _logprob(value: float) -> float:
-    """Return a log-probability that an endpoint gives, within what can be computed with; NaN, which JSON does not have, is 0."""
+    """Return an endpoint's log-probability, clipped to a computable range; NaN, which JSON does not have, becomes 0."""
     return float(max(_LEAST_LOGPROB, min(0.0, value)))
 
 
 def yes_no_of(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
-    """Read the probabilities of the two sides; None if the endpoint gives none."""
+    """Parse the probabilities of the two sides; None if the endpoint returns none."""
     likeliest = _likeliest(choice.get("logprobs") or {})
     return by_likeliest(likeliest, call.positive, call.negative, degraded) if likeliest else None
 
@@ -214,7 +214,7 @@ def _likeliest(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def echoed_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:
-    """Sum the NLL of the continuation's tokens in a prompt that the endpoint has echoed; None if it gives too little."""
+    """Sum the NLL of the continuation's tokens in an echoed prompt; None if the answer lacks some."""
     logprobs = choice.get("logprobs") or {}
     fields = [logprobs.get(name) or [] for name in ("tokens", "token_logprobs", "text_offset")]
     start, end = len(prompt), len(prompt) + len(call.continuation)

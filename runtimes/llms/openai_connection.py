@@ -1,9 +1,8 @@
-"""A connection to an OpenAI-compatible endpoint: bodies out, answers in, tried again where that can help.
+"""A connection to an OpenAI-compatible endpoint, with retries.
 
-Tried again: nobody listens, the connection breaks or the answer breaks off, no whole answer in time, 408, 409, 425, 429 and 5xx, and
-answers that are no JSON, have no choices or have more than 64 MB. Between tries it waits ``first_pause``, then twice as long each time,
-less up to half by chance; or as long as the endpoint says in ``Retry-After``, up to five minutes. A spent quota and all other refusals are
-final.
+Retried are refused and broken connections, truncated answers, time-outs, statuses 408, 409, 425, 429 and 5xx, and answers that are no JSON,
+have no choices or exceed 64 MB. The pause is ``first_pause``, doubled each time, less a random share of up to half; or that of the
+endpoint's ``Retry-After``, up to five minutes. An exhausted quota and all other refusals are final.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class Refused(LLMError):
-    """The endpoint refuses a request for good; ``refusal`` is what it says."""
+    """The endpoint refuses a request for good; ``refusal`` is its answer."""
 
     def __init__(self, message: str, refusal: Refusal) -> None:
         super().__init__(message)
@@ -54,7 +53,7 @@ class Refused(LLMError):
 
 
 class Overloaded(LLMError):
-    """The endpoint cannot answer now; ``retry_after_s`` is how long it asks to wait, None if it does not say."""
+    """The endpoint cannot answer now; ``retry_after_s`` is the pause that it requests in seconds, None if it names none."""
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
@@ -62,7 +61,7 @@ class Overloaded(LLMError):
 
 
 class Unreachable(LLMError):
-    """Nobody listens at the endpoint."""
+    """The endpoint accepts no connection."""
 
 
 _LOGPROB = int | float | None
@@ -76,19 +75,19 @@ _LOGPROBS = {
 }
 _CHOICE = {"text": str, "message": {"content": str}, "finish_reason": str, "logprobs": _LOGPROBS}
 _ANSWER = {"choices": [_CHOICE], "usage": {}}
-"""What is read of an answer, chat's or completions'."""
+"""Shape of an answer, of chat or completions, as far as it is read."""
 
 
 class Connection:
-    """Sends bodies to an endpoint; may be used by several threads at once; close it.
+    """A client of an endpoint. Thread-safe; must be closed.
 
     Args:
-        name: how the model is named in messages.
+        name: of the model, for messages.
         url: the endpoint, usually ending in ``/v1``.
-        options: how it is used.
+        options: of the connection.
 
     Raises:
-        InputError: the URL or the key cannot be one.
+        InputError: the URL or the key is invalid.
     """
 
     def __init__(self, name: str, url: str, options: ConnectionOptions) -> None:
@@ -101,8 +100,8 @@ class Connection:
 
         Raises:
             Refused: the endpoint refuses the request.
-            Unreachable: nobody listens.
-            LLMError: there was no usable answer in any of the tries.
+            Unreachable: the endpoint accepts no connection.
+            LLMError: no attempt had a usable answer.
         """
         content = json.dumps(body).encode()
         for attempt in range(self._options.retries + 1):
@@ -120,7 +119,7 @@ class Connection:
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
 
     def models(self) -> list[dict[str, Any]]:
-        """Return what the endpoint says of its models; nothing if it does not say."""
+        """Return the endpoint's description of its models; empty if it has none."""
         try:
             answer = json_value(self._request("GET", "/models", _PROBE_S)[1])
         except (HTTPError, ValueError):
@@ -129,7 +128,7 @@ class Connection:
         return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
 
     def close(self) -> None:
-        """End what is waiting for its next try, and let go of the connections."""
+        """End pending retries and close the connections."""
         self._closed.set()
         self._pool.clear()
 
@@ -203,10 +202,10 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
 
 
 def _checked(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return an answer that has choices.
+    """Check that an answer has choices, and return it.
 
     Raises:
-        ValueError: it has none.
+        ValueError: it has no choices.
     """
     if wrong := misfit(answer, _ANSWER, "it"):
         raise ValueError(wrong)
@@ -216,7 +215,7 @@ def _checked(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
-    """Return how many seconds the endpoint asks to wait; None if it does not."""
+    """Return the pause that the endpoint requests, in seconds; None if it names none."""
     said = response.headers.get("Retry-After")
     if said is None:
         return None

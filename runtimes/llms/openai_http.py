@@ -1,8 +1,8 @@
 """Any OpenAI-compatible endpoint: vLLM's server, llama.cpp, Ollama, a cloud.
 
-What an endpoint can do is learned from its answers. A part of a request that it refuses by name is left out from then on, and every result
-that misses it says so. A model that has no chat template gets the turns as one text; an endpoint that has only chat gets a text as a user's
-turn. A prompt that the endpoint finds too long is cut by a quarter and sent again, until it fits or only what must stay is left.
+The capabilities of an endpoint are learned from its answers. A part of a request that it refuses by name is left out from then on, and
+every result that lacks it says so. A model without a chat template gets the turns as one text; an endpoint with chat only gets a text
+as a user's turn. A prompt that the endpoint refuses as too long is cut by a quarter and sent again, until it fits or has no passages left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .text import BY_WORD, NO_TEMPLATE, by_word
 CLOUD = "https://api.openai.com/v1"
 
 _LEFT_BY_A_CUT = 0.75
-_WORD_TOKENS = 8  # enough for a word, and for the quote or line break before it
+_WORD_TOKENS = 8  # a word, and a quote or line break before it
 _ONLY_CHAT = "no plain completions: the text is a user's turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 
@@ -53,16 +53,16 @@ class _Answer(NamedTuple):
 
 
 class OpenAIHttp:
-    """A model behind an endpoint; close it.
+    """A model behind an endpoint; must be closed.
 
     Args:
-        model: as the endpoint names it.
-        url: the endpoint; None: the environment's OPENAI_BASE_URL, and if there is none the cloud.
-        options: how it is used.
-        cache: where replies are kept, each as soon as it is there; None: nowhere.
+        model: its name at the endpoint.
+        url: the endpoint; None: the environment's OPENAI_BASE_URL, or else OpenAI's cloud.
+        options: of the connection.
+        cache: of replies, each stored as soon as it arrives; None: replies are not kept.
 
     Raises:
-        InputError: the URL cannot be one.
+        InputError: the URL is invalid.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class OpenAIHttp:
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls, as many at a time as the options say; a call that fails has its error in place of a reply.
+        """Answer a batch of calls, with the concurrency of the options; a failed call has its error in place of a reply.
 
-        When nobody listens, the calls that are still waiting fail at once.
+        If the endpoint accepts no connection, all waiting calls fail at once.
 
         Raises:
             StorageError: the cache cannot be used.
@@ -111,22 +111,22 @@ class OpenAIHttp:
             return [job.result() for job in jobs]
         finally:
             for job in jobs:
-                job.cancel()  # of those that an error or Ctrl-C has left
+                job.cancel()  # those left after an error or Ctrl-C
 
     def count_tokens(self, text: str) -> int:
-        """Return an estimate: a token for every four ASCII characters, and one for every other character."""
+        """Return an estimate: one token per four ASCII characters, and one per other character."""
         n_ascii = sum(map(str.isascii, text))
         return -(-n_ascii // 4) + len(text) - n_ascii
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
-        """Return as many of the first or last words of a text as are estimated to have ``max_tokens`` tokens."""
+        """Return the first or last words of a text, up to an estimate of ``max_tokens`` tokens."""
         words = text.split()
         while words and self.count_tokens(" ".join(words)) > max_tokens:
             words.pop(-1 if keep == "start" else 0)
         return " ".join(words)
 
     def close(self) -> None:
-        """Let go of the connections; calls that are waiting for another try end with their last error, others when they are answered."""
+        """Close the connections; calls waiting for a retry end with their last error, others when they are answered."""
         self._connection.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -147,7 +147,7 @@ class OpenAIHttp:
         return reply
 
     def _learn_of_itself(self) -> None:
-        """Ask the endpoint once whether it is vLLM's, and how long its context is."""
+        """Ask the endpoint once whether it runs vLLM, and for its context length."""
         with self._asked_of_itself:
             if self._is_known:
                 return
@@ -187,7 +187,7 @@ class OpenAIHttp:
             read, written = answer.tokens
             if found := bodies.yes_no_of(answer.choices[0], call, answer.degraded):
                 return Reply(found, read, written)
-            if bodies.has_text(answer.choices[0]):  # an answer that was withheld has no logprobs either, and tells nothing
+            if bodies.has_text(answer.choices[0]):  # a withheld answer has no logprobs either, which proves nothing
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
         answer = self._send(word)
@@ -201,7 +201,7 @@ class OpenAIHttp:
             prompt, degraded = text_of(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
         if not isinstance(prompt, str) or not self._has_completions or not self._has_echo:
-            return unknown  # how a template spells the turns only the endpoint knows
+            return unknown  # only the endpoint knows the text of its chat template
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         try:
@@ -218,7 +218,7 @@ class OpenAIHttp:
         return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=degraded), answer.tokens[0], 0)
 
     def _send(self, call: Generate | AskYesNo) -> _Answer:
-        """Send a call in the best form that the endpoint takes."""
+        """Send a call in the best form that the endpoint supports."""
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else 1
         budget = None if self._context is None else self._context - n_generated
         refused: Refused | None = None
@@ -243,7 +243,7 @@ class OpenAIHttp:
         return len(prompt.ids) if isinstance(prompt, TokenIds) else self.count_tokens(text_of(prompt))
 
     def _spoken(self, prompt: Prompt) -> tuple[Prompt, tuple[str, ...]]:
-        """Return a prompt in a form that the endpoint takes."""
+        """Return a prompt in a form that the endpoint supports, and the fallback used, if any."""
         if isinstance(prompt, str) and not self._has_completions:
             return (Message("user", prompt),), (_ONLY_CHAT,)
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
@@ -251,10 +251,10 @@ class OpenAIHttp:
         return prompt, ()
 
     def _learn(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:
-        """Take note of a refusal; return the budget for the next try.
+        """Adapt to a refusal; return the token budget of the next attempt.
 
         Raises:
-            Refused: nothing can be done about it.
+            Refused: the refusal is final.
         """
         said = error.refusal
         if said.is_too_long:
@@ -279,7 +279,7 @@ class OpenAIHttp:
 
     def _change_form(self, error: Refused, body: bodies.Body) -> None:
         if isinstance(body.get("prompt"), list):
-            raise error  # token ids have no other form
+            raise error  # token ids cannot be sent in another form
         if "messages" in body:
             self._has_chat = False
         else:

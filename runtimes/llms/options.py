@@ -33,7 +33,7 @@ class EngineOptions:
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1".
         dtype: "auto" (the checkpoint's on a GPU, float32 on the CPU), "float32", "float16", "bfloat16".
-        revision: of a repository on Hugging Face's hub.
+        revision: of a repository on the Hugging Face hub.
         batch_tokens: tokens of a batch, including padding and generated tokens; None: a default for the device.
     """
 

@@ -1,7 +1,7 @@
-"""Answers that are given beforehand: for tests, and for looking at a method's course without a model.
+"""Models with prepared answers, for tests and for tracing a method without a model.
 
-A file of answers is JSON Lines; each line is an answer for the next call, or with ``match`` for every call whose prompt contains that text,
-with ``role`` for every call of that role::
+A file of answers is JSON Lines; each line answers the next call, or with ``match`` every call whose prompt contains that text, or with
+``role`` every call of that role::
 
     {"text": "Paris"}   {"texts": ["a", "b"]}   {"yes": 0.9}   {"nll": 1.5}   {"role": "know", "match": "Who", "text": "no"}
 """
@@ -20,7 +20,7 @@ from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Rep
 from .text import by_word
 
 Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
-"""A text, or texts; for a yes/no question the probability of the first side or a word; for a scoring the mean NLL; or the result itself."""
+"""A text or texts; for a yes/no call the probability of the positive side or a word; for an NLL call the mean; or the result itself."""
 
 Script = Callable[[Call], Scripted]
 
@@ -32,7 +32,7 @@ class ScriptedLLM:
 
     Args:
         script: the answers.
-        name: how it is named.
+        name: of the model.
     """
 
     def __init__(self, script: Script | Iterable[Scripted], *, name: str = "scripted") -> None:
@@ -50,7 +50,7 @@ class ScriptedLLM:
         self._script = script if callable(script) else _in_turn(script)
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer the calls in order; each fails for which the script has no answer, or one of another kind."""
+        """Answer the calls in order; a call without an answer of its kind in the script fails."""
         self.calls += calls
         replies: list[Reply | LLMError] = []
         for call in calls:
@@ -61,7 +61,7 @@ class ScriptedLLM:
         return replies
 
     def count_tokens(self, text: str) -> int:
-        """Return how many words a text has."""
+        """Return the number of words of a text."""
         return len(text.split())
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
@@ -70,7 +70,7 @@ class ScriptedLLM:
         return " ".join(words[:max_tokens] if keep == "start" else words[-max_tokens:])
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def _in_turn(answers: Iterable[Scripted]) -> Script:
@@ -117,7 +117,7 @@ def read_script(file: Path) -> Script:
     """Return the answers of a file.
 
     Raises:
-        InputError: there is no such file, or a line is not an answer.
+        InputError: the file does not exist, or a line is not an answer.
     """
     try:
         lines = file.read_text(encoding="utf-8").split("\n")

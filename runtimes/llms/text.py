@@ -14,18 +14,18 @@ FREE_TEXT = "no structured output: the text is free"
 
 
 def whole_characters(text: str) -> str:
-    """Return a text with U+FFFD in place of halves of surrogate pairs, which JSON can carry and UTF-8 cannot."""
+    """Replace lone surrogates, which JSON can express and UTF-8 cannot, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def cut_at(text: str, stop: Iterable[str]) -> tuple[str, bool]:
-    """Return what comes before the first stop text, and whether there is one."""
+    """Return the text before the first stop text, and whether there is one."""
     ends = [end for mark in stop if (end := text.find(mark)) >= 0]
     return (text[: min(ends)], True) if ends else (text, False)
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
-    """Return what a model says after thinking aloud between ``<think>`` and ``</think>``, and whether it did."""
+    """Return a text without a leading ``<think>…</think>``, and whether it had one."""
     said = text.lstrip()
     if not said.startswith("<think>"):
         return text, False
@@ -41,14 +41,14 @@ def variants(words: Iterable[str]) -> frozenset[str]:
 def by_likeliest(
     likeliest: Sequence[tuple[str, float]], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
 ) -> YesNo:
-    """Sum the probabilities of the words of each side over the likeliest tokens, given with their log-probabilities."""
+    """Sum the probabilities of each side's words over the likeliest tokens, given as (token, log-probability)."""
     sides = (variants(positive), variants(negative))
     p_positive, p_negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
     return YesNo(p_positive=p_positive, p_negative=p_negative, degraded=degraded)
 
 
 def by_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:
-    """Return the side that a text's first word takes with probability 1; neither if it is another word."""
+    """Give the side of a text's first word probability 1; neither side if it is another word."""
     found = re.search(r"\w+", text)
     word = found[0].casefold() if found else ""
     sides = (float(word in {w.casefold() for w in side}) for side in (positive, negative))

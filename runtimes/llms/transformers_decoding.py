@@ -1,8 +1,8 @@
 """Forward passes over left-padded batches, on token ids: generate, score the next token, score a continuation.
 
-Log-probabilities are float32, of the model's own distribution: before temperature, before any constraint. Each row draws from a random
-generator of its own, so that what it draws does not depend on its neighbours; rounding does, as everywhere: scores are equal within about
-1e-5 whatever the batch, and a text may differ where two tokens are that close.
+Log-probabilities are float32, of the model's own distribution: before temperature and constraints. Each row samples with a random generator
+of its own, so that its samples do not depend on the other rows. Rounding does: scores in different batches are equal within about 1e-5, and
+a text may differ where two tokens are that close.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Ids = Sequence[int]
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """A text in the making.
+    """A text being generated.
 
     Attributes:
-        prompt: what it goes on from.
-        decoding: how it goes on; without a seed it draws by chance.
-        choices: the only ways on; none: all are open.
-        ends: tells of the generated ids whether a stop text is there.
-        generated, logprobs: what has come so far.
-        finish: what ended it, see ``Gen``; None: nothing yet.
+        prompt: ids of the prompt.
+        decoding: decoding parameters; without a seed sampling is not reproducible.
+        choices: the only permitted texts, as ids; empty: unconstrained.
+        ends: tells whether the generated ids contain a stop text.
+        generated, logprobs: ids generated so far, with log-probabilities.
+        finish: as in ``Gen``; None: not finished.
     """
 
     prompt: Ids
@@ -42,21 +42,21 @@ class Row:
 
 
 class _Batch(NamedTuple):
-    """Left-padded ids and what is no padding, both int64 (rows, longest)."""
+    """Left-padded ids and their attention mask, both int64 (rows, longest)."""
 
     ids: torch.Tensor
     mask: torch.Tensor
 
 
 class Model(NamedTuple):
-    """A causal language model and what its batches need.
+    """A causal language model with the settings of its batches.
 
     Attributes:
         forward: transformers' model.
-        takes: which of the optional arguments it knows.
+        takes: the optional arguments that it supports.
         end: token ids that end a text.
-        padding: the id that fills places up.
-        device: where it runs.
+        padding: id of the padding token.
+        device: of the model.
     """
 
     forward: Any
@@ -72,9 +72,9 @@ class Model(NamedTuple):
         return _Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
 
     def _logits(self, batch: _Batch, last: int, past: Any = None, *, keeps: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
-        """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and with ``keeps`` what later steps need.
+        """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and with ``keeps`` the key-value cache.
 
-        The batch's mask covers the past too.
+        The batch's mask also covers the past.
         """
         n_new = batch.ids.shape[1]
         positions = (batch.mask.cumsum(1) - 1).clamp(min=0)[:, -n_new:]
@@ -99,7 +99,7 @@ class Model(NamedTuple):
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Row]) -> None:
-        """Generate all rows to their ends."""
+        """Generate all rows until they finish."""
         drawn = {id(row): row.decoding.seed for row in rows if row.decoding.temperature}
         generators = {row: torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed) for row, seed in drawn.items()}
         batch, past, open_rows = self._padded([row.prompt for row in rows]), None, list(rows)
@@ -124,7 +124,7 @@ class Model(NamedTuple):
 
 
 def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int, torch.Generator], end: frozenset[int]) -> list[int]:
-    """Return the next token of each row, of logits (rows, vocabulary); only rows that draw or choose are looked at one by one."""
+    """Return the next token of each row from logits (rows, vocabulary); only rows that sample or have choices are handled one by one."""
     tokens: list[int] = logits.argmax(-1).tolist()
     for number, row in enumerate(rows):
         if row.finish is None and (row.choices or row.decoding.temperature):
@@ -133,7 +133,7 @@ def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int
 
 
 def _chosen(row: Row, logits: torch.Tensor, generator: torch.Generator | None, end: frozenset[int]) -> int:
-    """Return the next token of a row that draws, or chooses among given texts."""
+    """Return the next token of a row that samples or has choices."""
     if row.choices:
         allowed = torch.tensor(sorted(_ways_on(row) | (end if tuple(row.generated) in row.choices else set())))
         logits = torch.full_like(logits, -torch.inf).index_copy(0, allowed, logits[allowed])
@@ -145,13 +145,13 @@ def _chosen(row: Row, logits: torch.Tensor, generator: torch.Generator | None, e
 
 
 def _ways_on(row: Row) -> set[int]:
-    """Return the tokens that go on towards one of the choices."""
+    """Return the tokens that continue towards one of the choices."""
     so_far = tuple(row.generated)
     return {choice[len(so_far)] for choice in row.choices if choice[: len(so_far)] == so_far and len(choice) > len(so_far)}
 
 
 def _take(row: Row, token: int, logprob: float, end: frozenset[int]) -> None:
-    """Add a token to a row, and see whether that ends it."""
+    """Add a token to a row, and mark the row if that finishes it."""
     row.generated.append(token)
     row.logprobs.append(logprob)
     is_whole = tuple(row.generated) in row.choices and not _ways_on(row)

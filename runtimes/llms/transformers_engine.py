@@ -1,6 +1,6 @@
 """Local checkpoints of causal language models through transformers: exact yes/no and NLL, left-padded batches.
 
-Needs the extra ``hf``. Structured output: choices are held to; JSON and expressions are not.
+Needs the extra ``hf``. Structured output: choices are enforced; JSON and regular expressions are not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _CPU_BATCH_TOKENS = 8_192
 _GPU_BATCH_TOKENS = 65_536
-_STOP_MARGIN = 8  # tokens looked at beyond a stop text's characters: a character may take several
+_STOP_MARGIN = 8  # tokens decoded beyond a stop text's length in characters: a character may take several
 
 _SEVERAL_TOKENS = "a side has no word that is one token: its probability is 0"
 
@@ -40,8 +40,8 @@ class TransformersEngine(CheckpointLLM):
     """A checkpoint in this process.
 
     Args:
-        model: a directory, or a repository of Hugging Face's hub.
-        options: how it is run.
+        model: a directory, or a repository on the Hugging Face hub.
+        options: of running it.
 
     Raises:
         InputError: there is no such checkpoint.
@@ -56,7 +56,7 @@ class TransformersEngine(CheckpointLLM):
         super().__init__(f"hf:{model}", tokenizer, top_logprobs=None, structured=frozenset({"choice"}), context=context)
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls; one whose prompt does not fit has its error in place of a reply.
+        """Answer a batch of calls; a call whose prompt does not fit has its error in place of a reply.
 
         Raises:
             IdxError: the device has too little memory, or fails otherwise.
@@ -70,11 +70,11 @@ class TransformersEngine(CheckpointLLM):
         return [replies[number] for number in range(len(calls))]
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         del self._model
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Yield the numbers of what goes through the model together, longest first, so that a batch that is too large fails at once."""
+        """Yield the positions of each batch, longest first, so that a batch that is too large fails at once."""
         return (which.tolist() for which in batches(np.array(lengths, dtype=np.int64), self._batch_tokens))
 
     def _generate(self, asked: list[Prepared]) -> list[Reply]:

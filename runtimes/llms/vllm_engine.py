@@ -1,7 +1,7 @@
 """vLLM in this process: one engine call for a whole batch, token ids in, prefix caching and structured outputs on.
 
-Needs the extra ``vllm`` and a GPU. Written after vLLM's documentation; not run by this project's tests. Yes/no is read from the 20
-likeliest tokens.
+Needs the extra ``vllm`` and a GPU. Written from vLLM's documentation; not run by this project's tests. Yes/no scores use the 20 likeliest
+tokens.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nl
 from .checkpoint import CheckpointLLM, Prepared
 from .text import by_likeliest
 
-_TOP = 20  # as many as an engine gives unless it is told otherwise
+_TOP = 20  # the engine's default maximum
 
 
 class VllmEngine(CheckpointLLM):
     """A checkpoint in vLLM's engine.
 
     Args:
-        model: a directory, or a repository of Hugging Face's hub.
+        model: a directory, or a repository on the Hugging Face hub.
 
     Raises:
         InputError: vLLM cannot load it.
@@ -53,7 +53,7 @@ class VllmEngine(CheckpointLLM):
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls in one call of the engine; one whose prompt does not fit has its error in place of a reply."""
+        """Answer a batch in one call of the engine; a call whose prompt does not fit has its error in place of a reply."""
         prepared = list(map(self._prepare, calls))
         asked = [one for one in prepared if isinstance(one, Prepared)]
         prompts = [{"prompt_token_ids": [*one.ids, *one.continuation]} for one in asked]
@@ -61,7 +61,7 @@ class VllmEngine(CheckpointLLM):
         return [_reply(one, next(outputs)) if isinstance(one, Prepared) else one for one in prepared]
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Release the engine."""
         del self._engine
 
     def _sampling(self, call: Call) -> Any:  # noqa: ANN401 - vLLM's SamplingParams
