@@ -1,7 +1,7 @@
-"""Methods: a generator function over a question, its options, and the roles whose models it asks.
+"""Methods: a generator function over a question, its options, and the roles of its models.
 
-Every option says whether its default is the paper's own ("paper") or ours where the paper is silent ("proposed"). Options are recorded
-with every run, and checked when they are made: see ``corpora.validation.options``.
+Every option states whether its default is the paper's ("paper") or ours where the paper is silent ("proposed"). Options are recorded
+with every run, and validated on creation: see ``corpora.validation.options``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Origin = Literal["paper", "proposed"]
 
 
 def option(default: T, origin: Origin, about: str, *, least: float = 0, most: float | None = None) -> T:
-    """Declare an option of a method, a field of a dataclass made by ``corpora.validation.options``.
+    """Declare an option of a method, a field of a dataclass decorated with ``corpora.validation.options``.
 
     Args:
-        default: its value unless it is set.
-        origin: "paper" if the paper says so, "proposed" if it is our reading.
-        about: one line for people.
-        least: the least value, if it is a number.
-        most: the greatest value, if it is a number; None: there is none.
+        default: its default value.
+        origin: "paper" if the default is the paper's, "proposed" if it is our reading.
+        about: one line of help.
+        least: minimum, of a number.
+        most: maximum, of a number; None: unbounded.
     """
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     bounds: dict[str, Any] = {"ge": least, "le": most} if is_number else {}
@@ -52,7 +52,7 @@ def option(default: T, origin: Origin, about: str, *, least: float = 0, most: fl
 
 
 class Option(NamedTuple):
-    """An option of a method, with the value that it has."""
+    """An option of a method with its value."""
 
     name: str
     value: Any
@@ -65,7 +65,7 @@ class Option(NamedTuple):
 
 
 def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
-    """Return a method's options with their values, in the order in which they are declared."""
+    """Return a method's options with their values, in declaration order."""
     defaults = type(options)()
     return [
         Option(
@@ -84,7 +84,7 @@ def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A corpus, a retriever and search options, as ``SearchOptions`` names them, that a paper used."""
+    """Corpus, retriever and search options of a paper, the latter named as in ``SearchOptions``."""
 
     corpus: str
     retriever: str
@@ -97,13 +97,13 @@ class Method:
 
     Attributes:
         name: its name; also the folder of its prompts.
-        summary: one line for people.
+        summary: one line of help.
         source: the paper.
-        roles: the roles whose models it asks, the first being the one that answers.
+        roles: the roles of its models; the first is the one that answers.
         options: the dataclass of its options.
         run: (question, options) -> generator. Holds no model, retriever or state of its own.
-        presets: dataset or "default" -> what the paper searched in.
-        takes_questions: options that take the texts of all the questions of a file, unless they are set -> the option that wants them.
+        presets: dataset or "default" -> the paper's corpus and retriever.
+        takes_questions: option that defaults to the texts of all questions of the file -> the option that requires it.
     """
 
     name: str

@@ -35,7 +35,7 @@ class CotOptions:
 
 
 def cot(question: str, options: CotOptions) -> Run[Answer]:
-    """Answer after reasoning; reasoning that names no answer answers with its last line."""
+    """Answer after reasoning; if the reasoning names no answer, its last line is the answer."""
     reasoning = Decoding(max_tokens=options.max_tokens)
     if options.calls == "one":
         written = yield from generate(template("cot", "answer")(question=question, shots=options.shots), reasoning)

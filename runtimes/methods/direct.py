@@ -1,4 +1,4 @@
-"""Direct prompting: the question alone, answered from what the model knows."""
+"""Direct prompting: the question alone, answered from the model's own knowledge."""
 
 from __future__ import annotations
 

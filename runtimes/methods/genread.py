@@ -1,4 +1,4 @@
-"""GenRead: have the model write the background document that a search would find, then read it; no retrieval.
+"""GenRead: the model generates a background document in place of a retrieved one, then reads it; no retrieval.
 
 Yu et al., Generate rather than Retrieve: Large Language Models are Strong Context Generators, 2023 (arXiv 2209.10063), zero-shot.
 """
@@ -29,7 +29,7 @@ class GenReadOptions:
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:
-    """Answer from documents of the model's own making; blank and equal ones are left out."""
+    """Answer from documents that the model generates; blank and duplicate ones are left out."""
     prompt = template("genread", "document")(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.document_tokens)
     if options.documents > 1:

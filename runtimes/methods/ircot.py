@@ -1,4 +1,4 @@
-"""IRCoT: retrieve, reason one sentence further, retrieve with that sentence, and so on; then read all that was found.
+"""IRCoT: retrieve, reason one sentence further, retrieve with that sentence, and so on; then answer from all passages found.
 
 Trivedi et al., Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step Questions, 2023 (arXiv
 2212.10509).
@@ -59,8 +59,8 @@ class _Chain:
     Attributes:
         question: its text.
         sentences: the chain of thought.
-        passages: collected, in the order in which they were found.
-        queries: searched with.
+        passages: collected so far, in the order in which they were found.
+        queries: used so far.
     """
 
     question: str
@@ -70,7 +70,7 @@ class _Chain:
 
 
 def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
-    """Retrieve and reason in turns until a sentence names the answer, no more comes, or there are enough; then read."""
+    """Alternate retrieval and reasoning until a sentence names the answer, none follows, or the limit is reached; then read."""
     chain = _Chain(question=question)
     ended = "max_sentences"
     while len(chain.sentences) < options.max_sentences:
@@ -95,9 +95,9 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
 
 
 def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
-    """Search with the last sentence that says something new, at first with the question, and collect what is not there yet.
+    """Search with the last new sentence, at first with the question, and collect new passages.
 
-    A query that was searched with before would find the same, and is not sent; nor is any once there are enough passages.
+    A repeated query would find the same passages and is not sent; nor is any query once there are enough passages.
     """
     said = [one for one in chain.sentences if options.conclusions == "search" or not _CONCLUDES.match(one)]
     query = said[-1] if said else chain.question
@@ -116,9 +116,9 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
 
 
 def _next_sentence(chain: _Chain, options: IrcotOptions) -> Run[str]:
-    """Return the sentence that the chain goes on with; blank if there is none.
+    """Return the next sentence of the chain; blank if there is none.
 
-    Models that begin anew instead of going on say earlier sentences again: these are passed over.
+    Models that start over instead of continuing repeat earlier sentences, which are skipped.
     """
     prompt = _prompt("cot", chain, options)
     if chain.sentences:
@@ -147,7 +147,7 @@ def _shortened(passages: Sequence[Passage], options: IrcotOptions) -> list[Passa
 
 
 def _concluded(text: str) -> Draft:
-    """Read the answer that a part of the chain names, as a reader's is read."""
+    """Parse the answer in a part of the chain like that of a reader."""
     return draft(Gen(text=text), "cot")
 
 

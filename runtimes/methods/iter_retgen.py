@@ -1,4 +1,4 @@
-"""Iter-RetGen: retrieve with the question and the last round's output, answer from what is found, and again.
+"""Iter-RetGen: retrieve with the question and the last round's output, answer from the passages, and repeat.
 
 Shao et al., Enhancing Retrieval-Augmented Large Language Models with Iterative Retrieval-Generation Synergy, 2023 (arXiv 2305.15294).
 With one round it is retrieve-then-read, by chain of thought if ``form`` says so.

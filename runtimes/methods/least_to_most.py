@@ -1,4 +1,4 @@
-"""Least-to-most: break the question down, then answer part by part, each time seeing the parts answered before; no retrieval.
+"""Least-to-most: decompose the question, then answer its parts in order, each prompt showing the earlier answers; no retrieval.
 
 Zhou et al., Least-to-Most Prompting Enables Complex Reasoning in Large Language Models, 2023 (arXiv 2205.10625).
 """
@@ -28,9 +28,9 @@ class LeastToMostOptions:
 
 
 def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
-    """Answer the parts in their order, the question itself last.
+    """Answer the parts in order, the question itself last.
 
-    Where the reply lists no part the question is answered at once. Parts that repeat the question are left out: it comes last anyway.
+    If the reply lists no part, the question is answered directly. Parts that repeat the question are left out, since it comes last anyway.
     """
     prompt = template("least_to_most", "decompose")(question=question, shots=options.shots)
     reply = yield from generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
@@ -45,7 +45,7 @@ def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
 
 
 def _answered(question: str, pairs: Sequence[tuple[str, str]], options: LeastToMostOptions) -> Run[str]:
-    """Answer one question, seeing those before it with their answers; a blank answer is shown as unknown."""
+    """Answer one question, with the earlier ones and their answers in the prompt; a blank answer is shown as unknown."""
     earlier = "\n".join(f"{number}. {part}\nAnswer: {answer or 'unknown'}" for number, (part, answer) in enumerate(pairs, 1))
     prompt = template("least_to_most", "answer")(earlier=earlier or "(none)", question=question, shots=options.shots)
     return (yield from generate(prompt, Decoding(max_tokens=options.max_tokens))).text.strip()

@@ -1,4 +1,4 @@
-"""Reading what models write when asked for JSON, labelled lines or a list: strictly if possible, leniently if not, never failing."""
+"""Parsing of model output meant to be JSON, labelled lines or a list: strict if possible, else lenient; never fails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wikidx.runtimes.llms.text import whole_characters
 
 State = Literal["whole", "within", "cut"]
 
-_MAX_DEPTH = 32  # brackets within brackets; what is deeper was not meant, and would exhaust the JSON parser's stack
-_MAX_STARTS = 50  # opening brackets that are tried; keeps the worst case linear
+_MAX_DEPTH = 32  # nested brackets; deeper nesting is not intended, and would exhaust the JSON parser's stack
+_MAX_STARTS = 50  # opening brackets to try; keeps the worst case linear
 _TOKENS = re.compile(r'["\\{}\[\],]')
 _CLOSING = {"{": "}", "[": "]"}
 _BULLET = re.compile(r"^(?:[-*•–]\s+|\(?\d{1,3}[.)]\s+)+")
@@ -26,8 +26,8 @@ class Found(NamedTuple):
 
     Attributes:
         value: its keys in lower case, with "_" for spaces and hyphens; empty if none was found.
-        state: "whole" if the text is the object, "within" if there is more around it, "cut" if the text ends before the object does: then
-            it holds what was there, the last string perhaps in part. None if none was found.
+        state: "whole" if the text is the object, "within" if there is other text around it, "cut" if the text ends before the object does:
+            then it holds the part there is, perhaps with a truncated last string. None if none was found.
     """
 
     value: dict[str, Any]
@@ -42,7 +42,7 @@ class _Extent(NamedTuple):
 
 
 def json_object(text: str, keys: Sequence[str]) -> Found:
-    """Find the first JSON object that has one of some keys (in lower case, with "_")."""
+    """Find the first JSON object that has one of the keys (in lower case, with "_")."""
     for start in itertools.islice(_starts(text, "{"), _MAX_STARTS):
         extent = _extent(text, start)
         candidates = extent.repairs if extent.end is None else (text[start : extent.end],)
@@ -55,9 +55,9 @@ def json_object(text: str, keys: Sequence[str]) -> Found:
 
 
 def labelled(text: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what follows each label, in order: ``name: value`` at the start of a line or after "{" or ",", whatever decorates it.
+    """Return the value of each label, in order: ``name: value`` at the start of a line or after "{" or ",", with any decoration.
 
-    A value reaches to the next label. ``names`` are in lower case, with "_" where a space, a hyphen or "_" may stand.
+    A value extends to the next label. ``names`` are in lower case, with "_" for a space, a hyphen or "_".
     """
     spellings = "|".join(name.replace("_", "[ _-]") for name in sorted(names, key=len, reverse=True))
     label = re.compile(rf"(?:^|[{{,])[ \t\-*•#\"'\d.)]*({spellings})[ \t*\"']*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
@@ -67,11 +67,11 @@ def labelled(text: str, names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def listed(text: str, *, is_cut: bool) -> list[str]:
-    """Return the items of a list, a JSON array or one a line, each once; none for "none".
+    """Return the distinct items of a list, a JSON array or one item per line; none for "none".
 
     Args:
-        text: what the model wrote.
-        is_cut: whether it was stopped for its length: then the last item, which may be half of one, is left out.
+        text: the model's output.
+        is_cut: whether it was cut off at its maximum length: then the last item, which may be incomplete, is left out.
     """
     items = strings(text)
     if not items:
@@ -85,9 +85,9 @@ def listed(text: str, *, is_cut: bool) -> list[str]:
 
 
 def strings(text: str) -> list[str]:
-    """Return the texts in the first JSON array that holds any, but for one that is cut off; none if there is no such array.
+    """Return the strings of the first JSON array with any, except one that is cut off; none if there is no such array.
 
-    What else the array holds is passed over; so are arrays of numbers, which citations such as "[1]" look like.
+    Other items are skipped, and so are arrays of numbers, which look like citations such as "[1]".
     """
     for start in itertools.islice(_starts(text, "["), _MAX_STARTS):
         extent = _extent(text, start)
@@ -98,7 +98,7 @@ def strings(text: str) -> list[str]:
 
 
 def plain(value: object) -> str:
-    """Return a JSON value as text for people: a list's items joined by commas, null as nothing."""
+    """Return a JSON value as plain text: a list's items joined by commas, null as the empty text."""
     if isinstance(value, str):
         return whole_characters(value).strip()
     if isinstance(value, list):
@@ -107,12 +107,12 @@ def plain(value: object) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank, or nothing."""
+    """Return the first line that is not blank, or the empty text."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _undecorated(value: str) -> str:
-    """Take away what closes a value in JSON and its like, but not the bracket that ends a citation."""
+    """Strip the quotes and brackets around a value in JSON-like text, but not the bracket that ends a citation."""
     return re.sub(r"[\"'][\]}\s,]*$", "", value).strip(" \t\n\r,{}\"'`")
 
 
@@ -121,7 +121,7 @@ def _starts(text: str, bracket: str) -> Iterator[int]:
 
 
 def _extent(text: str, start: int) -> _Extent:
-    """Follow the brackets from one that opens, strings passed over."""
+    """Match brackets from an opening one, skipping strings."""
     opened: list[str] = []
     is_string = False
     complete, open_there = start + 1, "}" if text[start] == "{" else "]"
@@ -147,19 +147,19 @@ def _extent(text: str, start: int) -> _Extent:
         else:
             complete, open_there = end, "".join(reversed(opened))
     closing = '"' * is_string + "".join(reversed(opened))
-    rest = text[start:-1] if end > len(text) else text[start:]  # a backslash that escapes nothing any more
+    rest = text[start:-1] if end > len(text) else text[start:]  # drops a backslash whose escaped character is cut off
     return _Extent(None, (rest + closing, text[start:complete] + open_there))
 
 
 def _parsed(text: str) -> object:
     try:
         return json.loads(text, strict=False, parse_constant=lambda _: None)
-    except ValueError:  # not JSON, or a number of thousands of digits
+    except ValueError:  # not JSON, or a number with thousands of digits
         return None
 
 
 def folded_keys(value: object) -> dict[str, Any]:
-    """Return a JSON object with its keys in lower case and "_" for spaces and hyphens; what is no object has no keys."""
+    """Return a JSON object with its keys in lower case and "_" for spaces and hyphens; other values become empty."""
     return {_folded_key(key): item for key, item in value.items()} if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""Retrieve, then read: the passages that the question finds, and one answer from them."""
+"""Retrieve, then read: one answer from the passages found with the question."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RagOptions:
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:
-    """Answer from the passages that the question finds."""
+    """Answer from the passages found with the question."""
     passages = yield from retrieve(question, options.k)
     prompt = template("rag", "answer")(passages=numbered(passages), question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))

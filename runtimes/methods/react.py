@@ -1,7 +1,7 @@
-"""ReAct: thoughts, actions and observations in turns; the actions open pages by title, look words up in them, or finish.
+"""ReAct: alternating thoughts, actions and observations; actions open pages by title, look words up in them, or finish.
 
-Yao et al., ReAct: Synergizing Reasoning and Acting in Language Models, 2023 (arXiv 2210.03629). The corpus stands for Wikipedia: a page is
-all passages of a title, and similar titles are those of the passages that a title finds.
+Yao et al., ReAct: Synergizing Reasoning and Acting in Language Models, 2023 (arXiv 2210.03629). The corpus replaces Wikipedia: a page
+consists of all passages of a title, and similar titles are those of the passages found by searching for a title.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .templates import template
 
 _THOUGHT = re.compile(r"\s*\**Thought(?: \d+)?\**\s*:[\s*]*", re.IGNORECASE)
 _ACTION = re.compile(r"(?:^|\n)[ \t*]*Action(?: \d+)?\**[ \t]*:[ \t*]*", re.IGNORECASE)
-_COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # one pair of brackets within
+_COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # may contain one level of brackets
 
 
 @options
@@ -50,9 +50,9 @@ class _Step(NamedTuple):
     """One turn.
 
     Attributes:
-        thought, action, observation: as they stand in the prompt.
-        answer: with Finish, the answer; None: it goes on.
-        well_formed: whether thought and action were read at once, and the action is one.
+        thought, action, observation: as in the prompt.
+        answer: of Finish; None: not finished.
+        well_formed: whether one reply had thought and action, and the action is valid.
     """
 
     thought: str
@@ -63,7 +63,7 @@ class _Step(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """A sentence of a page, and the passages that it stands in."""
+    """A sentence of a page, and the passages that contain it."""
 
     text: str
     passages: tuple[Passage, ...]
@@ -71,13 +71,13 @@ class _Sentence(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """The page that is open, and what was read so far.
+    """The open page, and the passages read so far.
 
     Attributes:
-        page: its sentences; none before the first page is open.
-        keyword: what was looked up last in it.
-        n_shown: how many sentences with the keyword were shown.
-        read: passages that something was shown of.
+        page: its sentences; empty before a page is opened.
+        keyword: the last keyword looked up in it.
+        n_shown: number of sentences shown for the keyword.
+        read: passages of which a sentence was shown.
     """
 
     page: list[_Sentence] = field(default_factory=list)
@@ -86,11 +86,11 @@ class _Reading:
     read: dict[Passage, None] = field(default_factory=dict)
 
     def open(self, page: list[_Sentence]) -> None:
-        """Open a page; looking up begins anew."""
+        """Open a page and reset the lookup."""
         self.page, self.keyword, self.n_shown = page, "", 0
 
     def show(self, sentences: Sequence[_Sentence]) -> str:
-        """Return sentences as an observation, and remember their passages."""
+        """Return sentences as an observation, and record their passages."""
         self.read.update(dict.fromkeys(passage for sentence in sentences for passage in sentence.passages))
         return " ".join(sentence.text for sentence in sentences)
 
@@ -117,7 +117,7 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
 
 
 def _step(begun: Chat, steps: Sequence[_Step], reading: _Reading, options: ReactOptions) -> Run[_Step]:
-    """Have the model think and act, and do what it says. Where it names no action it is asked for one."""
+    """Let the model think and act, and carry out the action. If it names none, it is asked for one."""
     number = len(steps) + 1
     prompt = _prompt(begun, steps, f"Thought {number}:")
     written = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
@@ -135,7 +135,7 @@ def _step(begun: Chat, steps: Sequence[_Step], reading: _Reading, options: React
 
 
 def _done(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
-    """Do what an action says; one without a command, or with a blank argument, does nothing."""
+    """Carry out an action; one without a command or with a blank argument has no effect."""
     place = _COMMAND.search(step.action)
     name, argument = (place[1].lower(), " ".join(place[2].split())) if place else ("", "")
     unquoted = argument.strip("\"' ")
@@ -149,7 +149,7 @@ def _done(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
 
 
 def _searched(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
-    """Open the page of a title and show how it begins; where there is none, name similar titles, and the open page stays open."""
+    """Open the page of a title and show its beginning; if there is none, list similar titles and keep the open page."""
     found = yield from look_up(title)
     if not found:
         hits = yield from retrieve(title, options.k)
@@ -164,7 +164,7 @@ def _searched(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
 
 
 def _looked_up(keyword: str, reading: _Reading) -> str:
-    """Show the next sentence of the page that has a keyword, whatever its case."""
+    """Show the next sentence of the page with a keyword, ignoring case."""
     if keyword != reading.keyword:
         reading.keyword, reading.n_shown = keyword, 0
     found = [sentence for sentence in reading.page if keyword.casefold() in sentence.text.casefold()]
@@ -175,7 +175,7 @@ def _looked_up(keyword: str, reading: _Reading) -> str:
 
 
 def _page(passages: Sequence[Passage]) -> list[_Sentence]:
-    """Put a page's passages together and part it into sentences, which may reach from one passage into the next."""
+    """Join a page's passages and split it into sentences, which may span passages."""
     pieces = [f"{passage.text} " for passage in passages]
     text, ends = "".join(pieces), list(itertools.accumulate(map(len, pieces)))
     return [
@@ -185,7 +185,7 @@ def _page(passages: Sequence[Passage]) -> list[_Sentence]:
 
 
 def _forced(begun: Chat, steps: Sequence[_Step], options: ReactOptions) -> Run[str]:
-    """Have the model go on from within a last Finish."""
+    """Let the model complete a forced last Finish."""
     number = len(steps) + 1
     prompt = _prompt(begun, steps, f"Action {number}: Finish[")
     written = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
@@ -194,7 +194,7 @@ def _forced(begun: Chat, steps: Sequence[_Step], options: ReactOptions) -> Run[s
 
 
 def _prompt(begun: Chat, steps: Sequence[_Step], then: str) -> Chat:
-    """Return the conversation up to where the model goes on; observations may be cut for it to fit."""
+    """Return the conversation so far; observations may be cut for it to fit."""
     content, observed = "", list[Span]()
     for number, step in enumerate(steps, 1):
         content += f"Thought {number}: {step.thought}\nAction {number}: {step.action}\nObservation {number}: "

@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieve:
-    """Search with a group of queries, the first being its root; the result is one ``Ranking``.
+    """Search with a group of queries, the first being the primary query; the result is one ``Ranking``.
 
     Attributes:
         queries: the group.
-        k: passages wanted.
-        merge, dedup: see ``SearchOptions``; None: as the run says. Everything else of a search is the run's.
-        path: where in the method's course the request stands.
+        k: number of passages.
+        merge, dedup: see ``SearchOptions``; None: the run's. All other search options are the run's.
+        path: place of the request in the method's trace.
     """
 
     queries: tuple[str, ...]
@@ -47,7 +47,7 @@ class Retrieve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpTitle:
-    """Fetch the passages that have a title exactly, in the order of the corpus; the result is ``tuple[Passage, ...]``."""
+    """Fetch the passages with exactly this title, in the order of the corpus; the result is ``tuple[Passage, ...]``."""
 
     title: str
     path: tuple[str, ...] = field(default=(), compare=False)
@@ -55,7 +55,7 @@ class LookUpTitle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Cut a text to so many of a role's tokens; the result is a string. Costs no wave."""
+    """Truncate a text to a number of tokens of a role's model; the result is a string. Takes no wave."""
 
     text: str
     max_tokens: int
@@ -66,12 +66,12 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Say something in the trace; the result is None. Costs no wave.
+    """Add a note to the trace; the result is None. Takes no wave.
 
     Attributes:
-        text: for people, a few words.
-        data: values that JSON has.
-        path: where in the method's course it stands.
+        text: a few words.
+        data: JSON values.
+        path: place of the note in the method's trace.
     """
 
     text: str
@@ -86,7 +86,7 @@ Run = Generator[tuple[Request, ...], tuple[Any, ...], T]
 """A generator that yields requests, is sent their results, and returns a ``T``."""
 
 IMMEDIATE = (Note, Truncate)
-"""Requests that are served at once, without waiting for a wave."""
+"""Requests that are served immediately, without waiting for a wave."""
 
 
 def generate(
@@ -98,13 +98,13 @@ def generate(
 
 
 def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> Run[tuple[Gen, ...]]:
-    """Generate ``n`` texts; for more than one ``decoding`` needs a temperature."""
+    """Generate ``n`` texts; more than one needs a temperature in ``decoding``."""
     (texts,) = yield (Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs),)
     return cast("tuple[Gen, ...]", texts)
 
 
 def yes_no(prompt: Prompt, *, role: str = "answer", positive: Sequence[str] = ("yes",), negative: Sequence[str] = ("no",)) -> Run[YesNo]:
-    """Score how a prompt is answered by its next token."""
+    """Score the answer to a yes/no prompt by its next token."""
     (answer,) = yield (AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative)),)
     return cast("YesNo", answer)
 
@@ -116,7 +116,7 @@ def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[
 
 
 def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Passages]:
-    """Search with a query, or with several as one group whose root is the first, and return the passages found, best first.
+    """Search with a query, or with several as one group whose first is the primary query; return the passages, best first.
 
     Raises:
         ValueError: there is no query.
@@ -129,24 +129,24 @@ def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = 
 
 
 def look_up(title: str) -> Run[Passages]:
-    """Fetch the passages that have a title."""
+    """Fetch the passages with a title."""
     (passages,) = yield (LookUpTitle(title=title),)
     return cast("Passages", passages)
 
 
 def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> Run[str]:
-    """Cut a text to so many tokens of a role's model."""
+    """Truncate a text to a number of tokens of a role's model."""
     (cut,) = yield (Truncate(text=text, max_tokens=max_tokens, role=role, keep=keep),)
     return cast("str", cut)
 
 
 def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
-    """Say something in the trace, with values that JSON has."""
+    """Add a note to the trace, with JSON values."""
     yield (Note(text=text, data=dict(data or {})),)
 
 
 def named(label: str, run: Run[T]) -> Run[T]:
-    """Run a generator, its requests lying under ``label`` in the trace."""
+    """Run a generator with its requests under ``label`` in the trace."""
     results: Any = None
     while True:
         try:
@@ -157,10 +157,10 @@ def named(label: str, run: Run[T]) -> Run[T]:
 
 
 def together(runs: Iterable[Run[T]]) -> Run[list[T]]:
-    """Run generators side by side: each time all that they ask for is one tuple. Returns their results in order."""
+    """Run generators concurrently, with their pending requests combined into one tuple each time. Return their results in order."""
     generators = list(runs)
     done: dict[int, T] = {}
-    sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # number of a generator -> what it goes on with
+    sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # number of a generator -> the results to send it
     while sent:
         pending: dict[int, tuple[Request, ...]] = {}
         for number, results in sent.items():

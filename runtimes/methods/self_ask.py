@@ -1,7 +1,7 @@
-"""Self-Ask: the model asks itself follow-up questions, each is answered, until it gives the final answer.
+"""Self-Ask: the model asks follow-up questions, each of which is answered, until it gives the final answer.
 
 Press et al., Measuring and Narrowing the Compositionality Gap in Language Models, 2023 (arXiv 2210.03350). The paper takes the answers to
-follow-up questions from the model, or from a search engine that answers questions; a reader of retrieved passages stands for the latter.
+follow-up questions from the model, or from a question-answering search engine, here replaced by a reader of retrieved passages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEEDED = "Are follow up questions needed here:"
 _FOLLOW_UP, _INTERMEDIATE, _FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 _LABELS = ("follow_up", "follow_up_question", "intermediate_answer", "so_the_final_answer_is", "the_final_answer_is", "final_answer")
 _FINALLY = re.compile(r"\bfinal\s+answer[\s*_]*(?:is\b[\s*_]*[:：]?|[:：])[\s*_]*(\S.*)", re.IGNORECASE)
-_NEXT_QUESTION = "\nQuestion:"  # where a model that goes on after its answer makes up another one
+_NEXT_QUESTION = "\nQuestion:"  # a model that continues after its answer invents another question
 
 
 @options
@@ -51,7 +51,7 @@ class SelfAskOptions:
 
 
 class _FollowUp(NamedTuple):
-    """A follow-up question, the answer to it (None: the model is to write it next), and the passages that it found."""
+    """A follow-up question, its answer (None: to be generated next), and the passages found with it."""
 
     question: str
     answer: str | None = None
@@ -67,7 +67,7 @@ class _Said(NamedTuple):
 
 
 def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
-    """Answer after follow-up questions. Where the model neither asks nor concludes, the final answer is asked for."""
+    """Answer after follow-up questions. If the model neither asks nor concludes, it is asked for the final answer."""
     asked: list[_FollowUp] = []
     stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
     while True:
@@ -92,7 +92,7 @@ def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
 
 
 def _reason_to_end(said: _Said, asked: Sequence[_FollowUp], options: SelfAskOptions) -> str:
-    """Return why no follow-up question is answered any more; blank if one is."""
+    """Return the reason to stop answering follow-up questions; blank to continue."""
     if said.final:
         return "answer"
     if not words(said.follow_up):
@@ -103,7 +103,7 @@ def _reason_to_end(said: _Said, asked: Sequence[_FollowUp], options: SelfAskOpti
 
 
 def _followed_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
-    """Search for a follow-up question and, if a reader is to, answer it."""
+    """Search for a follow-up question and, with a reader, answer it."""
     found = yield from retrieve(question, options.k)
     if options.answered_by == "context":
         return _FollowUp(question, None, found)
@@ -113,7 +113,7 @@ def _followed_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
 
 
 def _concluded(question: str, asked: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:
-    """Have the model go on from where the final answer stands."""
+    """Let the model complete the final answer."""
     *turns, last = _prompt(question, [one._replace(answer=one.answer or "unknown") for one in asked], options)
     begun = last.content if asked else f"{_NEEDED} No."
     prompt = (*turns, Message("assistant", f"{begun}\n{_FINAL}"))
@@ -122,7 +122,7 @@ def _concluded(question: str, asked: Sequence[_FollowUp], options: SelfAskOption
 
 
 def _prompt(question: str, asked: Sequence[_FollowUp], options: SelfAskOptions) -> Chat:
-    """Return the conversation up to where the model goes on; the passages found last come first."""
+    """Return the conversation so far; the passages found last come first."""
     if options.answered_by == "context":
         found = list(dict.fromkeys(passage for one in reversed(asked) for passage in one.passages))
         turns = template("self_ask", "context")(passages=numbered(found), question=question, shots=options.shots)
@@ -132,7 +132,7 @@ def _prompt(question: str, asked: Sequence[_FollowUp], options: SelfAskOptions) 
 
 
 def _transcript(asked: Sequence[_FollowUp]) -> str:
-    """Return what the model has written so far, in the demonstrations' form, whatever its own was."""
+    """Return the model's output so far, in the form of the demonstrations."""
     lines = [_NEEDED + " Yes." * bool(asked)]
     for one in asked:
         lines += [f"{_FOLLOW_UP} {one.question}", f"{_INTERMEDIATE} {one.answer}" if one.answer is not None else _INTERMEDIATE]
@@ -140,11 +140,11 @@ def _transcript(asked: Sequence[_FollowUp]) -> str:
 
 
 def _read(text: str, *, is_answering: bool) -> _Said:
-    """Read a text up to the next follow-up question: labelled lines, else whatever ends with a question mark.
+    """Parse a text up to the next follow-up question: labelled lines, else the text that ends with a question mark.
 
     Args:
-        text: what the model wrote.
-        is_answering: whether it was to begin with the answer to the last follow-up question.
+        text: the model's output.
+        is_answering: whether it should begin with the answer to the last follow-up question.
     """
     if is_answering:
         text = re.sub(rf"^\s*{_INTERMEDIATE}", "", text, flags=re.IGNORECASE).lstrip()
@@ -159,7 +159,7 @@ def _read(text: str, *, is_answering: bool) -> _Said:
 
 
 def _whole(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str]:
-    """Read all follow-up questions with the model's own answers, as many as there may be, and the final answer."""
+    """Parse all follow-up questions with the model's own answers, up to the limit, and the final answer."""
     asked: list[_FollowUp] = []
     for name, value in labelled(text, _LABELS):
         if name.startswith("follow_up"):
@@ -170,7 +170,7 @@ def _whole(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str]:
 
 
 def _final_answer(text: str) -> str:
-    """Return what stands behind the last "final answer is", or nothing."""
+    """Return the text after the last "final answer is", or the empty text."""
     places = list(_FINALLY.finditer(text))
     return places[-1][1].strip(" \t\r*_") if places else ""
 

@@ -6,18 +6,18 @@ import re
 import unicodedata
 
 _END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？]++[」』”’）]*+|\n""")
-_NEAR = 30  # characters around an end that tell what it is; keeps the time linear
+_NEAR = 30  # characters of context that decide on an end; keeps the time linear
 _ABBREVIATED = frozenset(
     "mr mrs ms dr prof st sr jr gen col lt capt sgt rev hon gov sen rep vol pp vs etc approx dept est fig ca cf".split()
 )
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Return where each sentence begins and ends, ascending, spaces around it left out.
+    """Return the (start, end) of each sentence, ascending, without surrounding spaces.
 
-    A line's end ends a sentence. A full stop or the like does not where the text goes on in lower case, nor a full stop after an initial
-    ("J. S."), letters with full stops between ("U.S."), or a common English abbreviation ("St."): rather two sentences in one than one in
-    two.
+    A line break ends a sentence. A full stop or other end mark does not if the text continues in lower case, nor does a full stop after an
+    initial ("J. S."), letters with full stops between ("U.S."), or a common English abbreviation ("St."): joining two sentences is
+    preferred to splitting one.
     """
     ends = [place.end() for place in _END.finditer(text) if _is_end(text, place)]
     found: list[tuple[int, int]] = []
@@ -32,12 +32,12 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text; blank ones are none."""
+    """Return the sentences of a text, without blank ones."""
     return [text[start:end] for start, end in spans(text)]
 
 
 def words(text: str) -> str:
-    """Return a text's words with a space between, case, punctuation and compatibility forms levelled."""
+    """Return a text's words separated by spaces, with case, punctuation and compatibility forms normalised."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(letter if unicodedata.category(letter)[0] in "LMN" else " " for letter in plain).split())
 

@@ -1,4 +1,4 @@
-"""Reading the list of sub-questions that a model breaks a question down into."""
+"""Parsing of a model's list of sub-questions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class SubQuestion(NamedTuple):
 
 
 def sub_questions(text: str, *, is_cut: bool = False) -> list[SubQuestion]:
-    """Read a list of sub-questions: JSON, else numbered from 1, else with bullets, else whatever ends with a question mark.
+    """Parse a list of sub-questions: JSON, else numbered from 1, else with bullets, else all texts that end with a question mark.
 
-    Blank ones and those that repeat an earlier one are left out; the numbers stay those of the list.
+    Blank and repeated ones are left out; the numbers remain those of the list.
 
     Args:
         text: the reply.
-        is_cut: whether the reply ended at its limit, so that a last sub-question without a question mark is left out.
+        is_cut: whether the reply ended at its maximum length, so that a last sub-question without a question mark is left out.
     """
     items = strings(text) or _numbered(text) or _BULLET.findall(text) or _asked(text)
     if is_cut and items and not items[-1].rstrip(_AROUND).endswith(_MARKS):
@@ -41,12 +41,12 @@ def sub_questions(text: str, *, is_cut: bool = False) -> list[SubQuestion]:
 
 
 def _asked(text: str) -> list[str]:
-    """Return what ends with a question mark; in one pass, as a model may write a line without end."""
+    """Return the texts that end with a question mark; in one pass, since a line may be arbitrarily long."""
     return [stretch for stretch in _STRETCH.findall(text) if stretch.endswith(_MARKS)]
 
 
 def _numbered(text: str) -> list[str]:
-    """Return what follows "1.", "2.", … to the end of its line; the numbers may stand in one line."""
+    """Return the text after each "1.", "2.", … up to the end of its line; several numbers may be on one line."""
     items: list[str] = []
     _, *rest = _split_at(1, text)
     while rest:

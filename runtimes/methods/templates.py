@@ -1,8 +1,8 @@
 """Prompts from text files.
 
-``prompts/<method>/<name>.txt`` is a conversation: a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn, ``{field}`` is a place
-for a value. Other braces stay as they are, so JSON needs no escapes. ``<name>.shots.jsonl`` beside it holds demonstrations: each line gives
-a value for every field, and under ``output`` the wanted answer; they are shown as earlier turns of the conversation.
+``prompts/<method>/<name>.txt`` is a conversation: a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn, ``{field}`` is a
+placeholder. Other braces are literal, so JSON needs no escapes. ``<name>.shots.jsonl`` beside it holds demonstrations: each line has a
+value for every field, and the expected answer under ``output``; they are shown as earlier turns of the conversation.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _BETWEEN = "\n\n"
 
 
 class Blocks(NamedTuple):
-    """A value of several texts, set apart by blank lines, that may be cut from the last one's end for the prompt to fit."""
+    """A value of several texts, separated by blank lines, that may be cut from the last one's end for the prompt to fit."""
 
     texts: tuple[str, ...]
 
 
 def numbered(passages: Sequence[Passage]) -> Blocks:
-    """Show passages as ``[1] title``, a new line, the text; and so on. Where there is none, "(none)" is said."""
+    """Format passages as ``[1] title``, a line break, the text, and so on; "(none)" if there are none."""
     texts = tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1))
     return Blocks(texts or ("(none)",))
 
 
 def unnumbered(passage: Passage) -> Blocks:
-    """Show one passage: its title, a new line, the text."""
+    """Format one passage: its title, a line break, the text."""
     return Blocks((f"{passage.title}\n{passage.text}",))
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A prompt with places for values.
+    """A prompt with placeholders.
 
     Attributes:
         name: "method/name", for messages.
@@ -60,11 +60,11 @@ class Template:
     shots: tuple[dict[str, str], ...] = ()
 
     def __call__(self, *, shots: int = 0, **values: str | Blocks) -> Chat:
-        """Return the prompt with the values in their places, after as many demonstrations as are asked for.
+        """Return the prompt with the values filled in, after the requested number of demonstrations.
 
         Raises:
             ValueError: a field has no value, or a value no field.
-            InputError: there are fewer demonstrations.
+            InputError: there are too few demonstrations.
         """
         if shots > len(self.shots):
             raise InputError(f"the prompt '{self.name}' has {len(self.shots)} demonstrations, not {shots}: ask for fewer")
@@ -119,7 +119,7 @@ def template(method: str, name: str) -> Template:
 
 
 def parse(text: str) -> tuple[tuple[Role, str], ...]:
-    """Return the turns of a prompt file, blank lines around each left out.
+    """Return the turns of a prompt file, each without surrounding blank lines.
 
     Raises:
         ValueError: the text does not begin with a turn.

@@ -1,4 +1,4 @@
-"""Answers as a model writes them, and what in them is the answer."""
+"""Generated texts and the answers in them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Draft(NamedTuple):
     """A text, and the answer in it.
 
     Attributes:
-        text: as it was generated, without spaces around it.
-        start: where in the text the answer begins.
+        text: as generated, without surrounding spaces.
+        start: offset of the answer in the text.
         answer: the answer.
         nll: mean negative log-probability of the generated tokens (nats); None: unknown or not finite.
-        parse_ok: whether there is an answer, and where the form has it.
+        parse_ok: whether there is an answer in the expected form.
     """
 
     text: str
@@ -31,14 +31,14 @@ class Draft(NamedTuple):
     parse_ok: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return what goes into the prediction."""
+        """Return the JSON values for the prediction."""
         return {"answer": self.answer, "text": self.text, "nll": self.nll, "parse_ok": self.parse_ok}
 
 
 def draft(gen: Gen, form: str) -> Draft:
-    """Read the answer in a generated text: all of it, or, with the form "cot", what the last "Answer:" or "the answer is" is followed by.
+    """Parse the answer in a generated text: all of it, or, with the form "cot", the text after the last "Answer:" or "the answer is".
 
-    A chain of thought with neither answers with its last line.
+    The answer of a chain of thought with neither is its last line.
     """
     text = gen.text.strip()
     start, end, is_found = _conclusion(text) if form == "cot" else (0, len(text), True)
@@ -47,12 +47,12 @@ def draft(gen: Gen, form: str) -> Draft:
 
 
 def finite(nll: float | None) -> float | None:
-    """Return a mean NLL; None also for what is no number to compare with."""
+    """Return a mean NLL; None if it is unknown or cannot be compared."""
     return nll if nll is not None and math.isfinite(nll) else None
 
 
 def _conclusion(text: str) -> tuple[int, int, bool]:
-    """Return where a chain of thought's answer begins and ends, and whether something says so."""
+    """Return start and end of a chain of thought's answer, and whether it is marked as such."""
     for pattern in (_LABELLED, _IN_A_SENTENCE):
         if places := list(pattern.finditer(text)):
             start, end = places[-1].span(1)

@@ -81,7 +81,7 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _solve_in_order(parts: Sequence[SubQuestion], above: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
-    """Solve sub-questions one after the other, each with earlier answers in place of "#1", "#2", …; unknown ones stay as they are."""
+    """Solve sub-questions in order, replacing "#1", "#2", … by earlier answers, except unknown ones."""
     children: list[Node] = []
     answers: dict[str, str] = {}
     for place, part in enumerate(parts, 1):
@@ -94,7 +94,7 @@ def _solve_in_order(parts: Sequence[SubQuestion], above: tuple[str, ...], option
 
 
 def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Answer a question of which no sub-question is answered."""
+    """Answer a question none of whose sub-questions is answered."""
     if options.if_none_answered == "unknown":
         return replace(node, how="none_answered")
     if options.if_none_answered == "passages" and node.found:
@@ -103,7 +103,7 @@ def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _answer(name: str, given: Mapping[str, str | Blocks], node: Node, options: RaIsfOptions) -> Run[str]:
-    """Answer a node's question by the prompt of a name, from what is given, in the form that the options ask for."""
+    """Answer a node's question with the named prompt and the given fields, in the form set by the options."""
     form = "short" if options.answer_form == "yes_no" and node.above else options.answer_form
     (asked_for,) = template("ra_isf", f"form_{form}")()
     prompt = template("ra_isf", name)(question=node.question, form=asked_for.content, shots=options.shots, **given)

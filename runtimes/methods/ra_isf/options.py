@@ -1,4 +1,4 @@
-"""RA-ISF's switches. Where text, algorithm, examples and code of the paper disagree, each of them is a choice."""
+"""RA-ISF's options. Where text, algorithm, examples and code of the paper disagree, each of them is a choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RaIsfOptions:
-    """The paper's hyper-parameters and ablations, and what it leaves open."""
+    """The paper's hyper-parameters and ablations, and choices that it leaves open."""
 
     know: bool = option(True, "paper", "ask whether the model knows the answer; False: No-SKM, always retrieve")
     relevance: Literal["each", "joint", "off"] = option(

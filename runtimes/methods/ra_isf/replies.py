@@ -30,10 +30,10 @@ class Verdict(NamedTuple):
 
 
 def verdict(text: str) -> Verdict:
-    """Read yes or no: the whole reply, or else the first word of it that takes a side.
+    """Parse yes or no: the whole reply, or else its first decisive word.
 
     "know", "relevance" and their opposites are the labels of the paper's sub-models; the positive ones count only as a whole reply, since
-    "I do not know" holds one too.
+    "I do not know" contains one too.
     """
     plain = words(text)
     if plain in _YES:
@@ -43,7 +43,7 @@ def verdict(text: str) -> Verdict:
 
 
 def relevant_numbers(text: str, n_passages: int) -> tuple[frozenset[int], bool]:
-    """Read which passages a joint verdict names, and whether it could be read; one that begins with "no" or "none" names none."""
+    """Parse the passage numbers of a joint verdict, and whether it was readable; a reply that begins with "no" or "none" names none."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     if words(plain).split(" ")[0] in ("no", "none"):
         return frozenset(), True

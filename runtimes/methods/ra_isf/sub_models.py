@@ -47,9 +47,9 @@ def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _search(question: str, asked: str, options: RaIsfOptions) -> Run[tuple[Passage, ...]]:
-    """Return the passages that a question finds by a short query, at most ``options.k`` (section 4.3).
+    """Search with a short query made from a question; return at most ``options.k`` passages (section 4.3).
 
-    Passages that contain ``asked``, the question of the dataset, are left out: the next ones take their places, up to twice as far down.
+    Passages that contain ``asked``, the question of the dataset, are replaced by the next ones, up to twice that depth.
     """
     query = question
     if options.max_query_tokens:
@@ -68,7 +68,7 @@ def _contains(passage: Passage, question: str) -> bool:
 
 
 def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:
-    """Return sub-questions, and whether the reply was a list of any."""
+    """Return sub-questions, and whether the reply listed any."""
     prompt = template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
     decoding = Decoding(max_tokens=options.max_tokens)
     reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
@@ -77,7 +77,7 @@ def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion],
 
 
 def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> Run[list[Verdict]]:
-    """Ask once for the numbers of the relevant passages; none if these do not suffice."""
+    """Ask once for the numbers of the relevant passages; none if they do not suffice."""
     if not passages:
         return []
     prompt = template("ra_isf", "relevant_passages")(question=question, passages=numbered(passages), shots=options.shots)
@@ -87,7 +87,7 @@ def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOpt
 
 
 def _judge(prompt: Chat, role: str, threshold: float, options: RaIsfOptions) -> Run[Verdict]:
-    """Ask yes or no; what cannot be read counts as no."""
+    """Ask yes or no; an unreadable reply counts as no."""
     if options.verdicts == "probability":
         score = (yield from yes_no(prompt, role=role)).score
         return Verdict(score is not None and score >= threshold, score is not None, score)

@@ -26,19 +26,19 @@ How = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A question of the recursion, as far as it has been solved.
+    """A question of the recursion, solved or partly solved.
 
     Attributes:
         question: its text.
-        above: the questions that it came of, the one asked first; their number is its depth.
-        how: what the answer comes from.
+        above: its ancestors, the root first; their number is its depth.
+        how: source of the answer.
         answer: the answer.
-        known: whether the model says that it knows; None: not asked.
+        known: whether the model claims to know the answer; None: not asked.
         found: retrieved passages, best first.
         verdicts: for each of them, whether it is relevant.
-        read: passages that the answer was read from.
+        read: passages that the answer is based on.
         children: its sub-questions.
-        parse_ok: whether every verdict and list could be read.
+        parse_ok: whether every verdict and list was readable.
     """
 
     question: str
@@ -64,7 +64,7 @@ class Node:
 
     @property
     def relevant(self) -> tuple[Passage, ...]:
-        """The passages that were found relevant."""
+        """The passages judged relevant."""
         return tuple(passage for passage, verdict in zip(self.found, self.verdicts, strict=True) if verdict.yes)
 
     @property
@@ -74,12 +74,12 @@ class Node:
 
 
 def walk(node: Node) -> list[Node]:
-    """Return a question and all below it, each before its sub-questions."""
+    """Return a node and its descendants in pre-order."""
     return [node, *(deeper for child in node.children for deeper in walk(child))]
 
 
 def as_json(node: Node) -> dict[str, Any]:
-    """Return a tree as plain data."""
+    """Return a tree as JSON values."""
     return {
         "question": node.question,
         "depth": node.depth,

@@ -1,8 +1,8 @@
-"""ReFeed: answer from memory, search with question and answers, refine; and keep the likelier answer.
+"""ReFeed: answer from memory, search with question and answers, refine, and keep the likelier answer.
 
 Yu et al., Improving Language Models via Plug-and-Play Retrieval Feedback, 2023 (arXiv 2305.14002).
 
-algorithm   the steps   ensemble   which answer is kept   options   the options of the paper
+algorithm   the steps   ensemble   choice of the answer   options   the options of the paper
 """
 
 from wikidx.runtimes.methods.base import Method, Preset

@@ -1,4 +1,4 @@
-"""The algorithm of ReFeed: initial answers, documents that they find, the refined answer, the ensemble."""
+"""The algorithm of ReFeed: initial answers, documents found with them, the refined answer, the ensemble."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
 
 
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
-    """Return the initial answers, and those of which the ensemble may keep one."""
+    """Return the initial answers, and those among them that the ensemble may keep."""
     if options.diverse and options.ensemble and options.contender == "greedy":
         drawn, greedy = yield from together([_write(prompt, options, is_diverse=True), _write(prompt, options)])
         return drawn, greedy
@@ -56,7 +56,7 @@ def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], lis
 
 
 def _write(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
-    """Draw several answers by nucleus sampling, or write one greedily."""
+    """Sample several answers with nucleus sampling, or generate one greedily."""
     decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.form == "cot" else options.max_tokens)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
@@ -65,7 +65,7 @@ def _write(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) ->
 
 
 def distinct(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the first draft of each answer, blank ones left out."""
+    """Return the first draft of each distinct answer, without blank ones."""
     first: dict[str, Draft] = {}
     for one in drafts:
         if one.answer:
@@ -74,9 +74,9 @@ def distinct(drafts: Iterable[Draft]) -> list[Draft]:
 
 
 def key(answer: str) -> str:
-    """Return what equal answers share: case, compatibility form, English articles, punctuation and spacing are levelled.
+    """Return a key that equal answers share: case, compatibility form, English articles, punctuation and spacing are normalised.
 
-    Where nothing is left of an answer, it is all of it but case and form.
+    If that leaves nothing of an answer, only case and form are normalised.
     """
     plain = unicodedata.normalize("NFKC", answer).casefold()
     letters = "".join(" " if unicodedata.category(letter)[0] in "PZC" else letter for letter in plain)

@@ -18,9 +18,9 @@ class Kept(NamedTuple):
 
     Attributes:
         draft: the answer.
-        initial: the initial answer that stood against it; None: there was none.
+        initial: the initial answer compared; None: there was none.
         refined: the refined answer.
-        because: why it is kept.
+        because: the reason of the choice.
     """
 
     draft: Draft
@@ -32,13 +32,13 @@ class Kept(NamedTuple):
 def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat], options: RefeedOptions) -> Run[Kept]:
     """Keep the initial answer if its mean NLL is lower than the refined answer's, else the refined one.
 
-    A blank answer never stands against another; where an NLL is unknown the refined answer is kept.
+    Blank answers are never compared; if an NLL is unknown, the refined answer is kept.
 
     Args:
-        initial: the initial answers; the likeliest stands against the refined one, of equally likely ones the first.
+        initial: the initial answers; the likeliest is compared with the refined one, the first of equally likely ones.
         refined: the refined answer.
-        prompts: those that the initial answers and the refined one were generated from.
-        options: the method's.
+        prompts: of the initial answers and of the refined one.
+        options: of the method.
     """
     if not options.ensemble:
         return Kept(refined, None, refined, "no ensemble")
@@ -54,7 +54,7 @@ def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat
 
 
 def _scored(one: Draft, prompt: Chat, options: RefeedOptions) -> Run[Draft]:
-    """Return a draft with the NLL that is compared; that of its generation takes no request."""
+    """Return a draft with the NLL to compare; the one of its generation needs no request."""
     if not one.answer or options.nll == "output":
         return one
     lead = one.text[: one.start].rstrip() if options.nll == "answer" else ""

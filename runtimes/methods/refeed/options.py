@@ -1,4 +1,4 @@
-"""ReFeed's switches. The paper's numbers of samples and their decoding are not in its text."""
+"""ReFeed's options. The paper's text does not state the numbers of samples and their decoding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RefeedOptions:
-    """The paper's hyper-parameters and ablations, and what it leaves open."""
+    """The paper's hyper-parameters and ablations, and choices that it leaves open."""
 
     diverse: bool = option(True, "paper", "draw several initial answers; False: w/o diversifying generation, one greedy answer")
     ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; False: w/o ensemble, the refined one")

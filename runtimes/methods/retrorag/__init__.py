@@ -1,4 +1,4 @@
-"""RetroRAG: collect evidence, answer, see whether the answer is sure; if not, infer from the evidence, and search for what is missing.
+"""RetroRAG: collect evidence, answer, check the answer's consistency; if unsure, infer from the evidence and search for what is missing.
 
 algorithm  the rounds                   options  the options of the paper     inquiry  the state of a question, and scoring by yes or no
 answerer   answers and their check      evidence  ELLERY: passages, inferences, the next query

@@ -1,4 +1,4 @@
-"""The algorithm of RetroRAG: rounds of evidence collation, an answer that is checked, and evidence discovery (ELLERY)."""
+"""The algorithm of RetroRAG: rounds of evidence collation, a checked answer, and evidence discovery (ELLERY)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .options import RetroRAGOptions
 
 
 class Round(NamedTuple):
-    """A round: its answer, its record as JSON has it, and the query of the next one; None: there is none."""
+    """A round: its answer, its record as JSON values, and the query of the next round; None: there is none."""
 
     attempt: Attempt
     record: dict[str, Any]
@@ -23,7 +23,7 @@ class Round(NamedTuple):
 
 
 def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
-    """Answer in rounds, until an answer is accepted or the rounds are used up."""
+    """Answer in rounds until an answer is accepted or the limit of rounds is reached."""
     inquiry = Inquiry(question=question, options=options)
     rounds: list[Round] = []
     n_rounds = options.max_rounds if options.ellery else 1
@@ -74,7 +74,7 @@ def _is_accepted(attempt: Attempt, options: RetroRAGOptions) -> bool:
 
 
 def _chosen(attempts: Sequence[Attempt], options: RetroRAGOptions) -> Attempt:
-    """Return the last answer or, if none was accepted and the switch says so, the most consistent, the later among equals."""
+    """Return the last answer or, if none was accepted and the option says so, the most consistent one, the later among equals."""
     if options.at_budget == "last" or _is_accepted(attempts[-1], options):
         return attempts[-1]
     return max(reversed(attempts), key=lambda attempt: -1.0 if attempt.consistency is None else attempt.consistency)

@@ -1,4 +1,4 @@
-"""The answerer: an answer with its reason, a second one drawn freely, whether the two agree, and the declarative assessor."""
+"""The answerer: an answer with its reason, a second sampled answer, their consistency, and the declarative assessor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wikidx.runtimes.methods.templates import numbered, template
 from .inquiry import Inquiry, scores
 
 _GIVES_UP = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # MetaRAG's rule
-_REVISED_WORDS = 10  # at most, by the same rule
+_REVISED_WORDS = 10  # maximum, by the same rule
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
 _REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
 _ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
@@ -24,11 +24,11 @@ class Attempt(NamedTuple):
     """An answer.
 
     Attributes:
-        reason, answer: r and a, as read from what was written.
-        parse_ok: whether the answer was found in its place.
-        prompt, written: what the model was asked and wrote.
+        reason, answer: r and a, as parsed.
+        parse_ok: whether the answer was found in its field.
+        prompt, written: the model's prompt and its output.
         source: the source evidence of its round.
-        monitor: a_sc, the monitoring answer; None: not asked for.
+        monitor: a_sc, the monitoring answer; None: not requested.
         consistency: s_sc; None: not scored.
     """
 
@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
 
 def answered(inquiry: Inquiry) -> Run[Attempt]:
-    """Answer from the evidence as it stands (M_C), and once more freely (M_D) if answers are judged."""
+    """Answer from the current evidence (M_C), and sample a monitoring answer (M_D) if answers are judged."""
     options = inquiry.options
     source = inquiry.shown_source() if options.source_evidence else numbered(())
     inferred = inquiry.shown_inferred()
@@ -59,7 +59,7 @@ def answered(inquiry: Inquiry) -> Run[Attempt]:
 
 
 def read_attempt(prompt: Chat, written: str) -> Attempt:
-    """Read reason and answer from JSON, or from labelled lines; what is neither is both reason and answer, as in MetaRAG."""
+    """Parse reason and answer from JSON or labelled lines; any other text is both reason and answer, as in MetaRAG."""
     fields = json_object(written, ("reason", "answer")).value or dict(labelled(written, ("reason", "answer")))
     reason = plain(fields.get("reason", written))
     answer = plain(fields["answer"]) if "answer" in fields else reason
@@ -67,7 +67,7 @@ def read_attempt(prompt: Chat, written: str) -> Attempt:
 
 
 def judged(inquiry: Inquiry, attempt: Attempt) -> Run[Attempt]:
-    """Score whether the answer and the monitoring answer say the same (M_sc); where one is empty, they do not."""
+    """Score whether the answer and the monitoring answer agree (M_sc); an empty one never agrees."""
     if attempt.monitor is None:
         return attempt
     if not attempt.answer or not attempt.monitor:
@@ -78,9 +78,9 @@ def judged(inquiry: Inquiry, attempt: Attempt) -> Run[Attempt]:
 
 
 def assessed(inquiry: Inquiry, attempt: Attempt) -> Run[Attempt]:
-    """Let the assessor look at an answer; where it finds fault and says what to do, have the answer given once more.
+    """Let the assessor judge an answer; if it finds a fault and suggests a correction, ask for the answer again.
 
-    What the assessor writes counts as "correct" if it cannot be read. A new answer that is empty, too long or gives up is not taken.
+    An unreadable assessment counts as "correct". A new answer that is empty, too long or gives up is discarded.
     """
     options = inquiry.options
     prompt = template("retrorag", "assess")(question=inquiry.question, reason=attempt.reason, answer=attempt.answer)

@@ -1,4 +1,4 @@
-"""ELLERY, evidence collation and discovery: which passages and which inferences are kept, and what is searched next."""
+"""ELLERY, evidence collation and discovery: selection of passages and inferences, and the next query."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LABEL = re.compile(r"^(?:search |new |next )?query\s*:\s*", re.IGNORECASE)
 
 
 def collate(inquiry: Inquiry, query: str, matching: str) -> Run[list[dict[str, Any]]]:
-    """Retrieve, and keep of the stored and the new passages those that say most about the matching query (M_e, eq. 2).
+    """Retrieve, and keep those stored and new passages that are most useful for the matching query (M_e, eq. 2).
 
     Returns:
-        What is kept now, as ids and scores, for the record.
+        Ids and scores of the passages kept, for the record.
     """
     options = inquiry.options
     found = yield from retrieve(query, options.k)
@@ -40,7 +40,7 @@ def collate(inquiry: Inquiry, query: str, matching: str) -> Run[list[dict[str, A
 
 
 def discover(inquiry: Inquiry, matching: str) -> Run[list[dict[str, Any]]]:
-    """Infer statements from the passages (M_IE), let through what both gates pass, and keep the best (M_e, eq. 3 and 4).
+    """Infer statements from the passages (M_IE), drop those that fail a gate, and keep the best (M_e, eq. 3 and 4).
 
     Returns:
         The candidates with their scores, for the record.
@@ -59,7 +59,7 @@ def discover(inquiry: Inquiry, matching: str) -> Run[list[dict[str, Any]]]:
 
 
 def _gated(inquiry: Inquiry, statements: Sequence[str], matching: str) -> Run[list[dict[str, Any]]]:
-    """Score each statement's relevance to the matching query (M_qr) and its attribution to the passages (M_ra), side by side."""
+    """Score each statement's relevance to the matching query (M_qr) and its attribution to the passages (M_ra), concurrently."""
     if not inquiry.options.evaluate_evidence:
         return [{"text": statement, "relevance": None, "attribution": None, "kept": True} for statement in statements]
     known, source = inquiry.shown_inferred(), inquiry.shown_source()
@@ -92,7 +92,7 @@ def _update(inquiry: Inquiry, new: Sequence[str]) -> Run[None]:
 
 
 def key_entities(inquiry: Inquiry) -> Run[str]:
-    """Name what the question is about, by the rule of the switch."""
+    """Return the key entities of the question, by the rule of the option."""
     if inquiry.options.entities == "llm":
         prompt = template("retrorag", "entities")(question=inquiry.question)
         written = yield from generate(prompt, inquiry.decoding(inquiry.options.answer_tokens), role="entities")
@@ -114,9 +114,9 @@ def capitalised(question: str) -> list[str]:
 
 
 def next_query(inquiry: Inquiry, attempt: Attempt) -> Run[str | None]:
-    """Ask what to search for next (M_R, eq. 5): the first line of what is written; if it is blank, the question.
+    """Ask for the next query (M_R, eq. 5): the first line of the output, or the question if that is blank.
 
-    A query that was searched before, case and spacing aside, is dealt with as the option says; None: it ends the rounds.
+    A repeated query, case and spacing aside, is handled as the option says; None: it ends the rounds.
     """
     options = inquiry.options
     prompt = template("retrorag", "query")(

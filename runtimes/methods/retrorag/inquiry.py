@@ -23,10 +23,10 @@ class Inquiry:
 
     Attributes:
         question: q.
-        options: the switches.
+        options: of the method.
         source: E_s, the passages kept, best first.
         inferred: E_i, the statements kept, best first.
-        worth: score of every statement that was scored for q; it does not change from round to round.
+        worth: scores of statements for q, which do not change between rounds.
         entities: k, as text; empty until it is needed.
         searched: the queries so far.
         verdicts: all yes/no results so far.
@@ -42,15 +42,15 @@ class Inquiry:
     verdicts: list[YesNo] = field(default_factory=list)
 
     def decoding(self, max_tokens: int) -> Decoding:
-        """Return how everything but the monitoring answer is generated."""
+        """Decoding parameters of everything but the monitoring answer."""
         return Decoding(max_tokens=max_tokens, temperature=self.options.temperature)
 
     def shown_source(self) -> Blocks:
-        """Return the passages as prompts show them."""
+        """The passages in the form of the prompts."""
         return numbered(self.source)
 
     def shown_inferred(self) -> str:
-        """Return the statements as prompts show them."""
+        """The statements in the form of the prompts."""
         return "\n".join(f"- {statement}" for statement in self.inferred) or "(none)"
 
 
@@ -67,7 +67,7 @@ def best(items: Sequence[T], scores_: Sequence[float], n: int) -> list[tuple[T, 
 
 
 def summary_of(verdicts: Sequence[YesNo]) -> dict[str, Any]:
-    """Return how many yes/no results there were, how many told nothing, and how much probability the two words had on average."""
+    """Return the number of yes/no results, of those without either word, and the mean total probability of the two words."""
     return {
         "asked": len(verdicts),
         "missing": sum(verdict.missing for verdict in verdicts),

@@ -1,7 +1,7 @@
 """Self-Reasoning: one pass in which the model judges the passages, cites from them, analyses what it cited, and answers.
 
-algorithm  the pass and the answer     options  the options of the paper        reading  which passages are read
-fields     what is asked for           trajectory  reading what was written     checks   citations, snippets, the tasks' answers
+algorithm  the pass and the answer     options  the options of the paper        reading  selection of the passages
+fields     fields of the output        trajectory  parsing of the output        checks   citations, snippets, the tasks' answers
 """
 
 from wikidx.runtimes.methods.base import Method, Preset

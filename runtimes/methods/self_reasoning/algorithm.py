@@ -20,7 +20,7 @@ from .trajectory import Trajectory, parse_trajectory
 
 
 class _Candidate(NamedTuple):
-    """The text that the answer is made of, where it comes from, whether what was written could be read, and how many passages it saw."""
+    """The text of the answer, its source, whether the output was readable, and the number of passages seen."""
 
     text: str
     answered_from: str
@@ -29,7 +29,7 @@ class _Candidate(NamedTuple):
 
 
 def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
-    """Retrieve, write a trajectory with its answer in one pass, and hold it against the passages."""
+    """Retrieve, generate a trajectory with its answer in one pass, and check it against the passages."""
     passages, noise = yield from read_passages(question, options)
     written = yield from generate(
         prompt_of(question, passages, options),
@@ -61,7 +61,7 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
 
 
 def _checked(trajectory: Trajectory, passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Return the citations with the passages that they mean, and whether their snippets stand there."""
+    """Return the citations with the passages that they refer to, and whether these contain the snippets."""
     checked = []
     for citation in trajectory.cite_list:
         place = place_of(citation.cite, passages)
@@ -77,7 +77,7 @@ def _id_at(place: int | None, passages: Sequence[Passage]) -> str | None:
 def _answer_of_pass(
     question: str, passages: Sequence[Passage], written: str, trajectory: Trajectory, options: SelfReasoningOptions
 ) -> Run[_Candidate]:
-    """Take the answer from the pass, or by the rule for passages that are all irrelevant, as no passages at all are."""
+    """Return the answer of the pass, or that for passages that are all irrelevant, which includes no passages at all."""
     task = TASKS[options.task]
     text, parse_ok = _text_of(written, trajectory, is_analysis=task.is_analysis)
     is_irrelevant = options.rap and (trajectory.relevant is False or not passages)
@@ -93,9 +93,9 @@ def _answer_of_pass(
 
 
 def _text_of(written: str, trajectory: Trajectory, *, is_analysis: bool) -> tuple[str, bool]:
-    """Return what answers the question, and whether it stands in its field, the analysis or the answer.
+    """Return the text that answers the question, and whether it comes from its proper field, the analysis or the answer.
 
-    Where the field is empty the other one counts; where nothing could be read, all of an analysis and the last line of an answer.
+    If the field is empty the other one is used; if the output is unreadable, all of an analysis or the last line of an answer.
     """
     first, second = (trajectory.analysis, trajectory.answer) if is_analysis else (trajectory.answer, trajectory.analysis)
     if first or second or trajectory.parse != "none":
@@ -107,7 +107,7 @@ def _text_of(written: str, trajectory: Trajectory, *, is_analysis: bool) -> tupl
 def _read_by_another(
     question: str, passages: Sequence[Passage], written: str, trajectory: Trajectory, options: SelfReasoningOptions
 ) -> Run[_Candidate]:
-    """Have another model answer from the passages and the trajectory (table 3)."""
+    """Let another model answer from the passages and the trajectory (table 3)."""
     handed = written if trajectory.parse == "none" else _without_answer(trajectory, options)
     prompt = template("self_reasoning", f"read_{options.task}")(passages=numbered(passages), trajectory=handed, question=question)
     decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
@@ -116,7 +116,7 @@ def _read_by_another(
 
 
 def _without_answer(trajectory: Trajectory, options: SelfReasoningOptions) -> str:
-    """Return a trajectory as another reader sees it: JSON of its fields but for the answer."""
+    """Return a trajectory for another reader: JSON of its fields without the answer."""
     shown: dict[str, Any] = {
         **trajectory._asdict(),
         "relevance": [{**item._asdict(), "document": _number(item.document)} for item in trajectory.relevance],

@@ -25,7 +25,7 @@ _MARK = re.compile(r"(\s*)\[\s*(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\s*\]", re.ASCII)
 
 
 class Cited(NamedTuple):
-    """A long answer on one line, each citation as ``[n]``; and the numbers that it cites, each once, in and out of range."""
+    """A long answer on one line with citations as ``[n]``, and the distinct numbers cited, in and out of range."""
 
     text: str
     cited: list[int]
@@ -33,7 +33,7 @@ class Cited(NamedTuple):
 
 
 def place_of(said: str, passages: Sequence[Passage]) -> int | None:
-    """Return which passage (from 0) is meant by its title, or by the first number in what is said (from 1); None if there is none."""
+    """Return the index (from 0) of the passage named by its title or by the first number in a text (from 1); None if there is none."""
     for place, passage in enumerate(passages):
         if said and said == passage.title:
             return place
@@ -45,8 +45,8 @@ def verbatim(snippet: str, place: int | None, passages: Sequence[Passage]) -> Ve
     """Look for a snippet, first in the title and text of its passage, then in the other passages.
 
     Returns:
-        "exact" if it stands in its passage as it is, "folded" with case, spacing and Unicode compatibility forms aside, "elsewhere" if
-        another passage has it, "no" if none has.
+        "exact" if its passage contains it literally, "folded" if after folding case, spacing and Unicode compatibility forms,
+        "elsewhere" if another passage contains it, "no" if none does.
     """
     if not snippet:
         return "no"
@@ -59,21 +59,21 @@ def verbatim(snippet: str, place: int | None, passages: Sequence[Passage]) -> Ve
 
 
 def label_of(text: str) -> tuple[str, bool]:
-    """Read a verdict on a claim, and tell whether one could be read; where not, it is NOT ENOUGH INFO."""
+    """Parse the label of a claim, and whether it was readable; an unreadable one is NOT ENOUGH INFO."""
     alone = _ALONE.get(re.sub(r"[\W_]+", "", text.casefold()))
     if alone:
         return alone, True
     words = re.findall(r"\w+", text.casefold())
     if "not enough" in " ".join(words):
         return _UNDECIDED, True
-    if "not" in words:  # "not supported" may mean either
+    if "not" in words:  # "not supported" may mean either label
         return _UNDECIDED, False
     named = {_ALONE[word] for word in words if word.startswith(("support", "refute")) and word in _ALONE}
     return (named.pop(), True) if len(named) == 1 else (_UNDECIDED, False)
 
 
 def cited_text(text: str, n_passages: int) -> Cited:
-    """Bring a long answer's citations to the form that ALCE's evaluation reads: ``[1, 2]`` becomes ``[1][2]``, lines are joined."""
+    """Convert a long answer to the form that ALCE's evaluation reads: ``[1, 2]`` becomes ``[1][2]``, lines are joined."""
     numbers = [int(number) for mark in _MARK.finditer(text) for number in _NUMBER.findall(mark[2])]
     missing = [number for number in dict.fromkeys(numbers) if not 1 <= number <= n_passages]
     rewritten = _MARK.sub(lambda mark: mark[1] + "".join(f"[{int(number)}]" for number in _NUMBER.findall(mark[2])), text)
@@ -89,7 +89,7 @@ def _folded(text: str) -> str:
 
 
 class Finished(NamedTuple):
-    """An answer in the form of its task, whether it could be read, and what else is recorded."""
+    """An answer in the form of its task, whether it was readable, and further details for the record."""
 
     text: str
     is_read: bool = True

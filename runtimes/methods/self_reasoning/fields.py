@@ -1,6 +1,6 @@
-"""The fields of a trajectory: one description of each serves the prompt, the JSON schema and the demonstrations.
+"""The fields of a trajectory: one description of each is used in the prompt, the JSON schema and the demonstrations.
 
-``prompts/self_reasoning/fields.json`` holds them as JSON schemas, those that all tasks share under "common".
+``prompts/self_reasoning/fields.json`` holds them as JSON schemas, those shared by all tasks under "common".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wikidx.runtimes.methods.templates import numbered, template
 from .options import SelfReasoningOptions
 
 Fields = Mapping[str, Any]
-"""Name -> JSON schema with a description, in the order in which they are written."""
+"""Name -> JSON schema with a description, in the order of the output."""
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def _described() -> dict[str, Fields]:
 
 
 def fields_of(options: SelfReasoningOptions) -> Fields:
-    """Return the fields that are asked for: those of the relevance-aware, evidence-aware and analysis processes, and the answer."""
+    """Return the requested fields: those of the relevance-aware, evidence-aware and analysis processes, and the answer."""
     relevance = ["relevant", "relevant_reason"] if options.relevance == "set" else ["relevance"]
     names = relevance * options.rap + ["cite_list"] * options.eap + ["analysis"] * options.tap + ["answer"]
     described = {**_described()["common"], **_described()[options.task]}
@@ -38,12 +38,12 @@ def fields_of(options: SelfReasoningOptions) -> Fields:
 
 
 def prompt_of(question: str, passages: Sequence[Passage], options: SelfReasoningOptions) -> Chat:
-    """Ask for a trajectory, with demonstrations that have the same fields."""
+    """Return the prompt for a trajectory, with demonstrations that have the same fields."""
     return prompt_for(fields_of(options), question, passages, task=options.task, shots=options.shots)
 
 
 def prompt_for(fields: Fields, question: str, passages: Sequence[Passage], *, task: str, shots: int) -> Chat:
-    """Ask for these fields of a trajectory, with demonstrations that have the same."""
+    """Return the prompt for these fields of a trajectory, with demonstrations that have the same fields."""
     asked = template("self_reasoning", task)
     demonstrations = tuple({**shot, "output": _only(shot["output"], fields)} for shot in asked.shots)
     lines = "\n".join(f'- "{name}": {field["description"]}' for name, field in fields.items())

@@ -50,7 +50,7 @@ class SelfReasoningOptions:
     seed: int = option(0, "proposed", "of the order and the noise, together with the question")
 
     def __post_init__(self) -> None:
-        """Check the values that depend on one another."""
+        """Check combinations of values."""
         if self.noise and not self.noise_questions:
             raise InputError(f"noise is {self.noise:g}, but nothing says where it comes from: give noise_questions")
         if self.task == "long" and not self.tap:

@@ -1,4 +1,4 @@
-"""The passages that are read: those that the question finds, for the robustness figure with noise among them, or in random order."""
+"""The passages of the prompt: those found with the question; for the robustness experiment, with noise or in random order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .options import SelfReasoningOptions
 
 
 def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tuple[Passage, ...], frozenset[str]]]:
-    """Retrieve for the question and, where noise is wanted, for another one at the same time.
+    """Retrieve for the question and, if noise is requested, for another question at the same time.
 
     Returns:
-        The passages in the order in which they are read, and the ids of those that are noise.
+        The passages in the order of the prompt, and the ids of those that are noise.
 
     Raises:
-        InputError: noise is wanted, and there is no other question.
+        InputError: noise is requested, and there is no other question.
     """
     chance = random.Random(f"{options.seed}:{question}")
     queries = [question]
@@ -37,7 +37,7 @@ def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tup
 
 
 def _noise(found: Sequence[Passage], noise: Sequence[Passage], share: float, chance: random.Random) -> dict[int, Passage]:
-    """Draw passages of another question, none of them the question's own, and the places that they take."""
+    """Draw passages of another question that are not among the question's own, and the positions that they replace."""
     own = {passage.id for passage in found}
     strange = [passage for passage in noise if passage.id not in own]
     n_replaced = min(math.floor(len(found) * share + 0.5), len(strange))

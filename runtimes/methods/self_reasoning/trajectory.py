@@ -1,6 +1,6 @@
-"""A trajectory as it is read from what the model wrote: strict JSON first, then ever more leniently; it never fails.
+"""Parsing of a trajectory from the model's output: strict JSON first, then ever more lenient; it never fails.
 
-The order: the text is JSON; the first JSON object in it; a JSON object that is cut off, as far as it goes; labelled lines; nothing.
+In order: the text is JSON; the first JSON object in it; a truncated JSON object; labelled lines; nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FALSE = frozenset({"false", "no", "not", "irrelevant", "none", "0"})
 
 
 class Citation(NamedTuple):
-    """A passage as the model names it, the snippet it takes from there, and why."""
+    """A passage as the model names it, the snippet quoted from it, and the reason."""
 
     cite: str
     cite_content: str
@@ -54,12 +54,12 @@ class Trajectory(NamedTuple):
 
 
 def parse_trajectory(written: str, wanted: Iterable[str], max_citations: int) -> Trajectory:
-    """Read a trajectory.
+    """Parse a trajectory.
 
     Args:
-        written: what the model wrote.
-        wanted: the fields that were asked for; others are passed over.
-        max_citations: so many citations are read, and no more.
+        written: the model's output.
+        wanted: the requested fields; others are ignored.
+        max_citations: maximum number of citations to parse.
     """
     found = json_object(written, _KEYS)
     parse: Parse = found.state or "labels"
@@ -78,19 +78,19 @@ def parse_trajectory(written: str, wanted: Iterable[str], max_citations: int) ->
 
 
 def truth(value: object) -> bool | None:
-    """Read yes or no from a value's first word; None if it is neither."""
+    """Parse yes or no from a value's first word; None if it is neither."""
     word = re.search(r"\w+", plain(value).casefold())
     return None if word is None else True if word[0] in _TRUE else False if word[0] in _FALSE else None
 
 
 def any_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """Tell whether any is true; None if none could be read."""
+    """Return whether any value is true; None if all are unreadable."""
     known = [verdict for verdict in verdicts if verdict is not None]
     return any(known) if known else None
 
 
 def _from_labels(written: str) -> Mapping[str, Any]:
-    """Read labelled lines into the form that JSON would have; of a repeated label the last counts."""
+    """Parse labelled lines into the form of the JSON; of a repeated label the last counts."""
     pairs = labelled(written, _LABELS)
     citations: list[dict[str, str]] = []
     for name, value in pairs:
