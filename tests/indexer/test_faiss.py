@@ -316,7 +316,8 @@ def test_rows_that_are_not_there_are_damage(name: str, tmp_path: Path) -> None:
         opened(name, tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
 
 
-def test_a_query_with_many_ties_is_searched_alone(tmp_path: Path) -> None:
+def with_ties(tmp_path: Path) -> tuple[FaissIndex, Vectors, list[tuple[int, int]]]:
+    """Make an index of vectors of which 1,300 are equal; also a list of how many queries FAISS is then asked for how many places."""
     values = clustered(N, DIM, 0)
     values[100:1400] = values[100]
     vectors = corpus_vectors(tmp_path / "vectors", values)
@@ -328,6 +329,20 @@ def test_a_query_with_many_ties_is_searched_alone(tmp_path: Path) -> None:
         return found(queries, k, settings)
 
     index._search = search
+    return index, values, asked
+
+
+def test_no_more_ties_are_searched_for_than_are_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.index._MOST_TIED", 300)
+    index, values, asked = with_ties(tmp_path)
+    for k in (5, 299, 400):
+        hits = index.search(100 * values[100:101], k)
+        assert len(set(hits.rows[0].tolist()) & set(range(100, 1400))) == k
+    assert [k for _, k in asked] == [6, 24, 96, 300, 300, 401]
+
+
+def test_a_query_with_many_ties_is_searched_alone(tmp_path: Path) -> None:
+    index, values, asked = with_ties(tmp_path)
     queries = np.vstack([clustered(30, DIM, 1), 100 * values[100:101]])
     expected = brute_force(values, queries, 5)
     hits = index.search(queries, 5)

@@ -30,6 +30,7 @@ from wikidx.indexer.vectors.corpus_vectors import rows_at
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
+_MOST_TIED = 16_384  # equal vectors that are put in order; a corpus may repeat a passage a million times
 _PLACES_AT_ONCE = 2 << 20  # of all queries that are searched together; about 60 bytes each
 
 RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
@@ -132,9 +133,10 @@ class FaissIndex:
     def _found_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
         """Return the k best, those that equal the last of them by row: which of these FAISS would keep is anyone's guess.
 
-        Queries whose k-th score goes on to the end of what was found are searched again, for four times as many.
+        Queries whose k-th score goes on to the end of what was found are searched again, for four times as many, up to ``_MOST_TIED``:
+        of more that are equal it stays a guess.
         """
-        limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors)
+        limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors, max(width + 1, _MOST_TIED))
         width = min(width + 1, limit)
         found = self._found(queries, width, settings)
         best = merge_hits([found], len(queries), k)
