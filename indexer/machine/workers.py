@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import traceback
@@ -111,7 +112,18 @@ def _outcome(work: Callable[[Any], object], item: object) -> tuple[bool, object]
     except Exception as error:  # noqa: BLE001 - it is raised by the process that wants the result
         if not isinstance(error, IdxError):
             error.add_note(traceback.format_exc())
-        return False, error
+        return False, _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error, or its words where another process could not be given it."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever its class does
+        worded = IdxError(f"{type(error).__name__}: {error}")
+        worded.__notes__ = getattr(error, "__notes__", [])
+        return worded
+    return error
 
 
 def _end_with_parent() -> None:

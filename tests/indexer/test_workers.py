@@ -139,6 +139,35 @@ def test_what_work_raises_is_raised_here_with_where_it_was() -> None:
         assert call((divmod, (7, 2))).result() == (3, 1)
 
 
+class NotPortable(Exception):
+    """Cannot be made again from what it says."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{reason} ({code})")
+
+
+class HoldsALock(Exception):
+    """Cannot be pickled."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.lock = threading.Lock()
+
+
+def fail(error: type[Exception], *arguments: object) -> None:
+    raise error(*arguments)
+
+
+def test_an_error_that_cannot_be_handed_over_is_told_in_its_words() -> None:
+    with processes(1, "tests", make) as call:
+        with pytest.raises(IdxError, match=r"^NotPortable: no room \(7\)\n") as raised:
+            call((fail, (NotPortable, 7, "no room"))).result()
+        assert "_outcome" in raised.value.__notes__[0]
+        with pytest.raises(IdxError, match="^HoldsALock: taken\n"):
+            call((fail, (HoldsALock, "taken"))).result()
+        assert call((divmod, (7, 2))).result() == (3, 1)
+
+
 def refuse(message: str) -> None:
     raise InputError(message)
 
