@@ -73,7 +73,7 @@ def build_artifact(target: Path, work: Work) -> Manifest:
         InputError: ``write`` raised it; nothing stays but what ``Work.keeps_pieces`` keeps.
     """
     staging = staging_path(target)
-    with _disk_errors(target), locked(target):
+    with _system_errors(target), locked(target):
         kept = work.existing()
         if kept is not None:
             return kept
@@ -159,7 +159,7 @@ def locked(target: Path) -> Iterator[None]:
         StorageError: its file cannot be made.
     """
     lock = home() / ".locks" / "+".join(target.relative_to(home()).parts)
-    with _disk_errors(target):
+    with _system_errors(target):
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("a+", encoding="utf-8", errors="backslashreplace")
     with file:
@@ -256,11 +256,11 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _disk_errors(target: Path) -> Iterator[None]:
+def _system_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise StorageError(
-            f"cannot write {target}: {error.strerror or error}"
+            f"work on {target} has stopped: {error.strerror or error}"
             f"{f' ({error.filename})' if error.filename else ''}; what is finished is kept: mend it and run the same command again"
         ) from error

@@ -205,7 +205,7 @@ def test_an_index_of_a_store_that_is_gone_is_not_built(source: Path) -> None:
 
 def test_a_file_where_the_home_should_be_is_a_clear_error(source: Path, home: Path) -> None:
     home.write_text("a file")
-    with pytest.raises(StorageError, match="cannot write .*passages: "):
+    with pytest.raises(StorageError, match="work on .*passages has stopped: "):
         build_store(corpus(source), StoreOptions())
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from wikidx.corpora.artifacts import building as staging
 from wikidx.corpora.artifacts.building import Outcome, Work, build_artifact, discard, locked, staged_bytes, staging_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, Recipe
-from wikidx.corpora.errors import InputError, LockedError, PiecesDamaged
+from wikidx.corpora.errors import InputError, LockedError, PiecesDamaged, StorageError
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
 OTHER = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={})
@@ -168,6 +169,22 @@ def test_replacing_leaves_one_artefact_with_and_without_exchange(target: Path, c
     (target / "old.bin").write_bytes(b"old")
     make(target, FakeWriter(), OTHER)
     assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device;"),
+        (OSError(errno.EMFILE, "Too many open files", "vectors.npy"), "Too many open files (vectors.npy);"),
+        (ConnectionError("the node is gone"), "the node is gone;"),
+    ],
+)
+def test_what_the_system_refuses_is_told_as_what_it_is(target: Path, error: OSError, reason: str) -> None:
+    with pytest.raises(StorageError) as raised:
+        make(target, FakeWriter(stop=error))
+    assert str(raised.value).startswith(f"work on {target} has stopped: {reason} what is finished is kept")
+    make(target, writer := FakeWriter())
+    assert writer.found == ["pieces/piece.bin"]
 
 
 def test_bad_input_leaves_nothing(target: Path, home: Path) -> None:

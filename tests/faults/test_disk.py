@@ -49,7 +49,7 @@ def put_what_it_needs(part: str, whole_home: Path) -> int:
 
 def check_refused(refused: Ended, part: str, number: int) -> None:
     """The error names what cannot be written, and says what to do; nothing that could be taken for finished is there."""
-    assert f"cannot write {path_of(part)}: " in refused.error or str(staging_path(path_of(part))) in refused.error
+    assert f"work on {path_of(part)} has stopped: " in refused.error or str(staging_path(path_of(part))) in refused.error
     assert os.strerror(number).lower() in refused.error.lower()
     assert "mend it and run the same command again" in refused.error
     assert not path_of(part).exists()

@@ -161,7 +161,7 @@ def test_a_full_disk_keeps_what_is_finished(spec: EncoderSpec, store: PassageSto
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # all vectors have 384,128 bytes
     try:
-        with pytest.raises(StorageError, match="cannot write .*contriever: File too large; what is finished is kept"):
+        with pytest.raises(StorageError, match="work on .*contriever has stopped: File too large; what is finished is kept"):
             build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
