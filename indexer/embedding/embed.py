@@ -108,9 +108,11 @@ class _Share(NamedTuple):
 
     def ranges(self) -> Iterator[range]:
         while not self.is_stopped.value:
-            with self.next_range.get_lock():
-                number = self.next_range.value
-                self.next_range.value += 1
+            if not self.next_range.get_lock().acquire(timeout=_POLL_S):
+                continue  # a process that was killed may have held it: then all are stopped
+            number = self.next_range.value
+            self.next_range.value += 1
+            self.next_range.get_lock().release()
             if number >= len(self.todo):
                 return
             yield self.todo[number]

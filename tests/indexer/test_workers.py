@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -22,7 +24,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.embedding import batching, pipeline
-from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from wikidx.indexer.embedding.embed import EmbedProgress, _Share, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, embed_ranges
 from wikidx.indexer.encoders.spec import EncoderSpec
@@ -170,6 +172,27 @@ def test_an_error_that_cannot_be_handed_over_is_told_in_its_words() -> None:
 
 def refuse(message: str) -> None:
     raise InputError(message)
+
+
+def test_a_device_that_was_killed_while_it_took_a_range_keeps_no_other_one_waiting() -> None:
+    context = multiprocessing.get_context("spawn")
+    job = Job(
+        encoder_spec("minilm"),
+        partial(open_store, "made"),
+        lambda rows, vectors: None,
+        Resources(("cpu",), Precision("float32", "float32"), 1, 0),
+    )
+    share = _Share(job, [range(5)], context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
+    holding = threading.Thread(target=share.next_range.get_lock().acquire)  # it ends without giving the lock back
+    holding.start()
+    holding.join()
+    taken = list[range]()
+    waiting = threading.Thread(target=lambda: taken.extend(share.ranges()), daemon=True)
+    waiting.start()
+    share.stop()
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert taken == []
 
 
 RANGE_ROWS = 10_000
