@@ -16,7 +16,7 @@ import lmdb
 import numpy as np
 import zstandard
 
-from wikidx.corpora.errors import ArtifactDamaged, PiecesDamaged, StorageError
+from wikidx.corpora.errors import ArtifactDamaged, InputError, PiecesDamaged, StorageError
 from wikidx.corpora.passage import BadRecord, Located, OnBad, Passage, text_key
 
 from .batches import Batches, join
@@ -42,6 +42,7 @@ _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # whole articles, unsplit, close a batch earlier
 _FULL_DISK_BYTES = 64 << 20  # a batch may need this much
 _DICTIONARY_BYTES = 256 << 10  # 112 KiB costs 2 to 8 % of the ratio, 1 MiB gains 1 % (284 k passages of wiki_intro)
+_MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
 _READ_ROWS = 1024
 _DICTIONARY_SAMPLES = 8192  # twice as many gain 1 % of the ratio in twice the time
 
@@ -99,12 +100,16 @@ class StoreWriter:
         """Store the records, yielding after each durable batch how many passages there are so far.
 
         Raises:
-            InputError: ``on_bad`` raised it.
+            InputError: ``on_bad`` raised it, or there are more passages than rows can be numbered.
             StorageError: the disk is full or fails.
         """
         compressed: Future[_Batch] | None = None
         for batch in _batches(records):
             self.n_taken += len(batch)
+            if self._n_passages + len(batch) > _MOST_PASSAGES:
+                raise InputError(
+                    f"there are more than {_MOST_PASSAGES:,} passages, which one store can hold: divide the corpus into several"
+                )
             accepted = list(self._accepted(batch))
             if compressed is not None:
                 yield self._store(compressed.result())

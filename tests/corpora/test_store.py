@@ -168,6 +168,15 @@ def test_the_memory_map_grows(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert list(open_store("made").read()) == passages
 
 
+def test_more_passages_than_rows_can_be_numbered_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikidx.corpora.store.writer._MOST_PASSAGES", 9)
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 4)
+    passages = [Passage(str(n), "t", f"text {n}") for n in range(10)]
+    build_store(corpus_of(passages[:9], "nine"), StoreOptions())
+    with pytest.raises(InputError, match="^there are more than 9 passages, which one store can hold: divide the corpus"):
+        build_store(corpus_of(passages, "ten"), StoreOptions())
+
+
 def test_an_empty_corpus_is_refused(home: Path) -> None:
     with pytest.raises(InputError, match="has no passages"):
         build_store(corpus_of([]), StoreOptions())

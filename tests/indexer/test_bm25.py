@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import with_checksum
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import TermNumbers, english
@@ -258,3 +258,13 @@ def test_blocks_of_long_passages_are_inverted_one_after_the_other_where_memory_i
 def test_the_memory_that_long_passages_take_is_told(n_rows: int, passage_bytes: int) -> None:
     block_bytes = min(n_rows, BLOCK_ROWS) * passage_bytes
     assert KIND.cost(Size(n_rows, 0, passage_bytes)).memory_bytes > 1.6 * block_bytes
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_MOST_BYTES", 12), ("_MOST_TERMS", 3)])
+def test_more_terms_than_can_be_numbered_are_refused(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"wikidx.indexer.indexes.bm25.dictionary.{limit}", most)
+    dictionary, terms = Dictionary(), np.frombuffer(b"fishboatsail", np.uint8)
+    assert dictionary.add(terms, np.array([4, 8, 12])).tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match=r"^the passages have 4 distinct terms of 0\.0 GB, a bm25 index can have .*: divide the corpus"):
+        dictionary.add(np.frombuffer(b"wind", np.uint8), np.array([4]))
+    assert len(dictionary) == 3

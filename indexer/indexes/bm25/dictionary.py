@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.errors import InputError
 from wikidx.indexer.machine.compiled import kernel
 
 _SLOTS_PER_TERM = 2  # at least; a growing table has up to twice as many
+_MOST_BYTES, _MOST_TERMS = 2**32 - 1, 2**31 - 1  # of a table
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits
 
 
@@ -36,7 +38,11 @@ class Dictionary:
         return self._n_terms
 
     def add(self, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the numbers of terms, int32, shape (len(ends),); a new term gets the next number."""
+        """Return the numbers of terms, int32, shape (len(ends),); a new term gets the next number.
+
+        Raises:
+            InputError: there are more distinct terms than the table can number.
+        """
         numbers = np.empty(len(ends), dtype=np.int32)
         self._make_room(len(ends), len(pool))
         self._n_terms = _add_all(pool, ends, self._terms, self._n_terms, numbers)
@@ -61,6 +67,11 @@ class Dictionary:
         pool, ends, slots = self._terms
         n_bytes = (int(ends[self._n_terms - 1]) if self._n_terms else 0) + n_more_bytes
         n_terms = self._n_terms + n_more_terms
+        if n_bytes > _MOST_BYTES or n_terms > _MOST_TERMS:
+            raise InputError(
+                f"the passages have {n_terms:,} distinct terms of {n_bytes / 1e9:.1f} GB, a bm25 index can have {_MOST_TERMS:,} of "
+                f"{_MOST_BYTES / 1e9:.1f} GB: divide the corpus into several"
+            )
         if n_bytes > len(pool):
             pool = _grown(pool, n_bytes)
         if n_terms > len(ends):
