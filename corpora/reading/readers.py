@@ -132,6 +132,7 @@ def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
 
     A bad row costs its first line alone, however many lines a quote that is never closed took. A row with a bad line inside is left out.
     """
+    csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers in this process; 131,072 characters unless it is set
     lines = _RowLines(_lines(path, on_bad))
     rows = csv.reader(lines, delimiter="\t")
     while True:

@@ -148,3 +148,9 @@ def test_a_refusal_does_not_repeat_all_that_a_record_holds(tmp_path: Path) -> No
     with pytest.raises(InputError, match="line 1: has the fields xxx") as refused:
         detect_format(path)
     assert len(str(refused.value)) < 600
+
+
+@pytest.mark.parametrize("text", ["a" * 131_073, "word " * 1_000_000])
+def test_articles_of_any_length_are_read_from_tsv(tmp_path: Path, text: str) -> None:
+    path = made_file(tmp_path, f'1\t{text}\tT\n2\t"{text}\n{text}"\tU\n')
+    assert texts(path, Reading()) == [("1", "T", text), ("2", "U", f"{text}\n{text}")]
