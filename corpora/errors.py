@@ -19,8 +19,13 @@ Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueEr
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+_NAME = "wikidx"
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -50,11 +55,28 @@ class MissingExtraError(IdxError, ImportError):
     """A package of an optional extra is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra '{extra}': pip install 'wikidx[{extra}]'")
+        super().__init__(f"{what} needs the extra '{extra}': pip install {_to_install(extra)}")
         self._what, self.extra = what, extra
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
         return type(self), (self._what, self.extra)  # how a process tells another; exceptions remember their message only
+
+
+def _to_install(extra: str) -> str:
+    """Return what pip is told to install, so that an extra comes from where the package itself came from."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # on the path, and not installed
+        origin = {}
+    if "dir_info" in origin:
+        folder = Path(url2pathname(urlsplit(origin["url"]).path))
+        constraints = f"--constraint '{folder}/constraints.txt' " if (folder / "constraints.txt").is_file() else ""
+        return f"{constraints}{'--editable ' if origin['dir_info'].get('editable') else ''}'{folder}[{extra}]'"
+    repository = f"{vcs}+" if (vcs := origin.get("vcs_info", {}).get("vcs")) else ""
+    source = f" @ {repository}{origin['url']}" if origin else ""
+    return f"'{_NAME}[{extra}]{source}'"
 
 
 class DownloadError(IdxError):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from wikidx.corpora.errors import InputError, MissingExtraError
 
@@ -10,8 +15,28 @@ from wikidx.corpora.errors import InputError, MissingExtraError
 def test_a_missing_extra_is_named_across_processes() -> None:
     error = pickle.loads(pickle.dumps(MissingExtraError("the encoder 'gtr'", "dense")))
     assert isinstance(error, MissingExtraError)
-    assert str(error) == "the encoder 'gtr' needs the extra 'dense': pip install 'wikidx[dense]'"
+    assert str(error) == str(MissingExtraError("the encoder 'gtr'", "dense"))
     assert error.extra == "dense"
+
+
+@pytest.mark.parametrize(
+    ("origin", "told"),
+    [
+        (None, "'wikidx[eval]'"),
+        ({"url": "file://{folder}", "dir_info": {"editable": True}}, "--constraint '{folder}/constraints.txt' --editable '{folder}[eval]'"),
+        ({"url": "file:///nowhere/with%20space", "dir_info": {}}, "'/nowhere/with space[eval]'"),
+        ({"url": "https://host/w.git", "vcs_info": {"vcs": "git", "commit_id": "0"}}, "'wikidx[eval] @ git+https://host/w.git'"),
+        ({"url": "file:///w.whl", "archive_info": {}}, "'wikidx[eval] @ file:///w.whl'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, told: str
+) -> None:
+    (tmp_path / "constraints.txt").touch()
+    written = None if origin is None else json.dumps(origin).replace("{folder}", str(tmp_path))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: SimpleNamespace(read_text=lambda file: written))
+    command = str(MissingExtraError("ROUGE", "eval"))
+    assert command == f"ROUGE needs the extra 'eval': pip install {told.replace('{folder}', str(tmp_path))}"
 
 
 def test_what_a_message_quotes_can_neither_end_its_line_nor_steer_a_terminal() -> None:

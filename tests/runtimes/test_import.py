@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import corpus_of
 from wikidx.corpora.artifacts.manifest import read_manifest
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_path
-from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
@@ -255,7 +255,7 @@ def test_build_search_and_dry_run_of_the_command_line(
     assert [hit["title"] for hit in json.loads(capsys.readouterr().out)["passages"]] == ["Mercury (element)"]
     monkeypatch.setitem(sys.modules, "pyserini", None)
     idx(monkeypatch, "build", "sample", "--lucene", "--force", status=2)
-    assert "Lucene needs the extra 'lucene': pip install 'wikidx[lucene]'" in capsys.readouterr().err
+    assert str(MissingExtraError("Lucene", "lucene")) in capsys.readouterr().err
     assert store_path("sample").exists()
 
 

@@ -24,6 +24,7 @@ from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, serving
 from tests.runtimes.command_line import Command
 from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import MissingExtraError
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking
@@ -307,4 +308,5 @@ def test_mistakes_on_the_command_line_are_told(monkeypatch: pytest.MonkeyPatch, 
 def test_without_the_package_the_extra_is_named(made: Path) -> None:
     program = "import sys; sys.modules['mcp'] = None; from wikidx.runtimes.cli import main; main()"
     ran = subprocess.run([sys.executable, "-c", program, "mcp"], capture_output=True, text=True, env=environment(), check=False)
-    assert (ran.returncode, ran.stderr) == (2, "error: 'idx mcp' needs the extra 'mcp': pip install 'wikidx[mcp]'\n")
+    told = MissingExtraError("'idx mcp'", "mcp")
+    assert (ran.returncode, ran.stderr) == (2, f"error: {told}\n")

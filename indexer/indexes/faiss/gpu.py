@@ -180,7 +180,7 @@ def _on(config: Any, gpu: int) -> Any:  # noqa: ANN401
 
 
 _WITHOUT_GPUS = (
-    "with the extra 'gpu' (pip install 'wikidx[gpu]', in place of 'dense') it can; exact search, named by the encoder alone, runs on a GPU "
+    "with the extra 'gpu' in place of 'dense' it can; exact search, named by the encoder alone, runs on a GPU "
     "without FAISS; --device auto leaves the index on the CPU"
 )
 
