@@ -176,7 +176,7 @@ class MixedLoad:
     def _leave(self, request: Request) -> int:
         """Send a request, whole or in part, and go away."""
         body = request.body or b""
-        head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (request.path.encode(), len(body))
+        head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (request.path.encode(), len(body))
         whole = head + body
         with socket.create_connection(("127.0.0.1", self._port), timeout=_TIMEOUT_S) as gone:
             gone.sendall(whole[: len(whole) * (len(body) % 4) // 3])  # nothing, a third, two thirds, all of it

@@ -125,7 +125,7 @@ class _Load:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        head = f"POST {order.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: "
+        head = f"POST {order.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
         self._requests = [(f"{head}{len(body.encode())}\r\n\r\n{body}").encode() for body in order.bodies]
         self._n_sent = self._n_open = 0
         self._idle = deque[_Connection]()

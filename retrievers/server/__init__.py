@@ -7,5 +7,6 @@ searching  /v1/search and /retrieve                           models   schemas o
 catalog    everything served, with its state                  opened   open stores, retrievers and searchers
 batcher    a thread that searches for all waiting requests    metrics  counts and times, summed over the processes
 api_key    check of the API key                               access_log  a line a request
+local_names  the names under which a server without a key may be reached
 page/      the search page at /                               documentation  the page at /docs
 """

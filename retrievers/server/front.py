@@ -16,6 +16,7 @@ from wikidx.retrievers.wire import RETRIEVE, SEARCH
 from .access_log import AccessLog
 from .api_key import ApiKey
 from .catalog import Catalog
+from .local_names import refuse_foreign
 from .metrics import Metrics
 from .settings import Settings
 
@@ -64,6 +65,7 @@ class Front:
 
     def __init__(self, settings: Settings, metrics: Metrics, log: AccessLog, catalog: Catalog) -> None:
         self._key = None if settings.api_key is None else ApiKey(settings.api_key)
+        self._local_host = settings.host if self._key is None and not settings.insecure else None
         self._metrics, self._log, self._catalog = metrics, log, catalog
         self.is_ending = False
         self.pages: Application | None = None
@@ -95,6 +97,8 @@ class Front:
         is_open = path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
         if self._key is not None and not is_open and not self._key.is_in(scope["headers"]):
             return refusal(self._key.missing())
+        if self._local_host is not None and not is_open and (foreign := refuse_foreign(scope["headers"], self._local_host)):
+            return refusal(foreign)
         if self.pages is None:
             is_alive = Response(ALIVE, media_type=JSON)
             return is_alive if path == HEALTH else refusal(NotReady("the server has just been started", retry_after=1))

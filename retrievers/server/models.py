@@ -123,6 +123,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     for status, description in (
         (HTTPStatus.BAD_REQUEST, "The body is no JSON."),
         (HTTPStatus.UNAUTHORIZED, "The API key is missing or wrong."),
+        (HTTPStatus.FORBIDDEN, "A server without a key was asked under a name that is not this machine's, or by a page elsewhere."),
         (HTTPStatus.NOT_FOUND, "That corpus or retriever is not served."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
         (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is wrong, or asks for more than the server allows."),

@@ -30,6 +30,7 @@ class Settings:
         host: the address to listen on.
         port: the port; 0 selects a free one.
         api_key: required of requests; None: none.
+        insecure: without a key, answer requests from other machines and from web pages elsewhere, too.
         topk: default number of passages of ``/retrieve``.
         workers: processes.
         access_log: log every request as a line of JSON on standard output.
@@ -44,6 +45,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     api_key: str | None = None
+    insecure: bool = False
     topk: int = 3
     workers: int = 1
     access_log: bool = False
@@ -60,7 +62,7 @@ class Settings:
         return [(corpus, retriever) for corpus in self.corpora for retriever in self.retrievers]
 
 
-def listen(settings: Settings, *, insecure: bool = False) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
     """Return a listening socket for the settings; waits a little for a port in use.
 
     Raises:
@@ -71,7 +73,7 @@ def listen(settings: Settings, *, insecure: bool = False) -> socket.socket:
         family, _, _, _, where = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError, OverflowError) as error:
         raise InputError(f"there is no address {address}: {error}") from error
-    if not (ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback or settings.api_key or insecure):
+    if not (ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback or settings.api_key or settings.insecure):
         raise InputError(
             f"{settings.host} can be reached from other machines: give an API key in IDX_API_KEY, or say --insecure to let anybody search"
         )

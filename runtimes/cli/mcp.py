@@ -42,8 +42,8 @@ def mcp(
     from wikidx.retrievers.mcp.transports import PATH, run_http
     from wikidx.retrievers.server.settings import Settings, listen, url_of
 
-    settings = Settings(corpora=(), host=host, port=port, api_key=api_key)
-    listening = listen(settings, insecure=insecure)
+    settings = Settings(corpora=(), host=host, port=port, api_key=api_key, insecure=insecure)
+    listening = listen(settings)
     note(f"listening on {url_of(listening)}{PATH}")
     run_http(server, listening, settings)
 

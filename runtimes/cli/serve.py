@@ -33,7 +33,7 @@ def serve(
     reranker: Annotated[str | None, typer.Option(help="A cross-encoder for searches that ask for one.")] = None,
     cache: Annotated[int, typer.Option(min=0, help="Megabytes in which each retriever remembers what it found lately.", metavar="MB")] = 0,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="What every request must bring.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let other machines search without a key.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Let other machines and web pages elsewhere search without a key.")] = False,
     topk: Annotated[int, typer.Option(min=1, help="Passages that /retrieve returns if it is not told.")] = 3,
     max_k: Annotated[int, typer.Option(min=1, help="The largest k of a request.")] = 1_000,
     max_queries: Annotated[int, typer.Option(min=1, help="The most queries in a request.")] = 10_000,
@@ -65,22 +65,23 @@ def serve(
         host=host,
         port=port,
         api_key=api_key,
+        insecure=insecure,
         topk=topk,
         workers=workers,
         access_log=access_log,
         limits=limits,
     )
-    _run(settings, ray, shards, replicas, insecure=insecure)
+    _run(settings, ray, shards, replicas)
 
 
-def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, *, insecure: bool) -> None:
+def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int) -> None:
     """Print what is served, and serve it from this machine, or from a cluster if one is named."""
     from wikidx.corpora.errors import InputError
     from wikidx.retrievers.server.settings import listen, url_of
 
     if ray is None and (shards is not None or replicas > 1):
         raise InputError("--shards and --replicas are those of a cluster: say --ray")
-    listening = listen(settings, insecure=insecure)
+    listening = listen(settings)
     logging.getLogger("idx.server").setLevel(logging.INFO)
     note(f"listening on {url_of(listening)} (search page: /, documentation: /docs)")
     for corpus, retriever in settings.offers:

@@ -23,12 +23,12 @@ from wikidx.retrievers.server.settings import Settings
 from wikidx.runtimes.execution.identity import served
 
 BODY = b'{"queries": ["fox"], "k": 3}'
-HEAD = b"POST /v1/search HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 28\r\nconnection: close\r\n\r\n"
+HEAD = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 28\r\nconnection: close\r\n\r\n"
 GROUPS = b'{"groups": [["fox", "whale"], ["x"]], "merge": "rrf", "dedup": "text", "rerank": "root", "weights": {"bm25": 1}}'
 REQUESTS = (
     HEAD + BODY,
-    b'POST /retrieve HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n14\r\n{"queries": ["fox"] }\r\n0\r\n\r\n',
-    b"GET /v1/corpora/made/passages?id=p1&id=p2 HTTP/1.1\r\nhost: x\r\n\r\nGET /health HTTP/1.1\r\nhost: x\r\n\r\n",
+    b'POST /retrieve HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n14\r\n{"queries": ["fox"] }\r\n0\r\n\r\n',
+    b"GET /v1/corpora/made/passages?id=p1&id=p2 HTTP/1.1\r\nhost: localhost\r\n\r\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
     b"HEAD /metrics HTTP/1.0\r\n\r\n",
 )
 

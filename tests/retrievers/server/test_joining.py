@@ -193,7 +193,7 @@ def test_a_search_whose_client_has_gone_is_not_done(url: str, stage: Gated) -> N
     where = urlsplit(url)
     body = b'{"queries": ["river"]}'
     with socket.create_connection((where.hostname, where.port)) as connection:
-        connection.sendall(b"POST /v1/search HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+        connection.sendall(b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
         wait_until(lambda: n_waiting(url) == 2)
     wait_until(lambda: measured(url, 'idx_requests_total{path="/v1/search",status="499"}') == before + 1)
     stage.gate.set()

@@ -1,0 +1,37 @@
+"""The names under which a server without a key may be reached: a web page elsewhere must not read it through a browser on this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from wikidx.retrievers.errors import InvalidRequest
+
+
+def refuse_foreign(headers: Iterable[tuple[bytes, bytes]], host: str) -> InvalidRequest | None:
+    """Return the error of a request whose ``Host`` or ``Origin`` names neither this machine nor ``host``; None if both are local.
+
+    A page reaches a local server under the page's own name (DNS rebinding, ``Host``), or sends it a form (``Origin``).
+    """
+    for name, value in headers:
+        if name in (b"host", b"origin") and not _is_local(value, host):
+            return InvalidRequest(
+                f"{name.decode().title()} {value.decode('latin-1')!r} is not this machine: without a key the server answers to "
+                f"localhost, 127.0.0.1, [::1] and {host} only; give it a key in IDX_API_KEY, or say --insecure to let anybody search",
+                status=HTTPStatus.FORBIDDEN,
+            )
+    return None
+
+
+@lru_cache(256)
+def _is_local(value: bytes, host: str) -> bool:
+    """Return whether the value of ``Host`` or ``Origin`` is a loopback address, localhost, or the bound host."""
+    address = value.decode("latin-1")
+    try:
+        name = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+        return name in ("localhost", host.lower()) or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,48 @@
+"""Web pages elsewhere that reach a server without a key through a browser on its machine, and those who may ask it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.retrievers.server.serving import ask, serving
+from wikidx.retrievers.server.settings import Settings
+
+FOX = {"queries": ["fox"]}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example:8000"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": "10.0.0.1"},
+        {"host": ""},
+        {"host": "[::1"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost.evil.example:8000", "content-type": "text/plain"},
+    ],
+)
+def test_pages_elsewhere_are_refused(url: str, headers: dict[str, str]) -> None:
+    for path, body in (("/v1/search", FOX), ("/retrieve", FOX), ("/v1/indexes", None), ("/metrics", None)):
+        refused = ask(url, path, body, headers=headers)
+        assert (refused.status, refused.json["error_type"]) == (403, "InvalidRequest")
+        assert "without a key the server answers to localhost, 127.0.0.1, [::1] and 127.0.0.1 only" in refused.json["error"]
+    assert ask(url, "/health", headers=headers).status == 200  # holds no data
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.2"])
+def test_this_machine_may_ask_under_its_names(url: str, name: str) -> None:
+    for where in (name, f"{name}:{urlsplit(url).port}", f"{name}:9"):  # another port: it is forwarded
+        assert ask(url, "/v1/search", FOX, headers={"host": where, "origin": f"http://{where}"}).status == 200
+
+
+@pytest.mark.parametrize("settings", [{"host": "localhost"}, {"api_key": "key"}, {"insecure": True}])
+def test_a_key_or_an_explicit_word_lets_every_name_in(made: Path, settings: dict[str, object]) -> None:
+    headers = {"host": "proxy.example", "origin": "https://proxy.example", "x-api-key": "key"}
+    with serving(Settings(corpora=("other",), port=0, **settings)) as where:  # type: ignore[arg-type]
+        assert ask(where, "/v1/search", FOX, headers=headers).status == (403 if "host" in settings else 200)
+        assert ask(where, "/v1/search", FOX, headers={"x-api-key": "key"}).status == 200
