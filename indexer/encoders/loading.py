@@ -1,4 +1,4 @@
-"""Load a checkpoint's network with transformers: from local files alone, without a word, and with all its weights or not at all."""
+"""Load a checkpoint's network with transformers: from local files only, silently, and with complete weights or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wikidx.indexer.machine.threads import limit_forked
 from .checkpoints import CONFIG, WEIGHTS, present
 
 _MAX_NAMED = 3
-_UNUSED = {"pooler", "position_ids"}  # the head of BERT's second training task, and numbers that older libraries stored
+_UNUSED = {"pooler", "position_ids"}  # BERT's next-sentence head, and a buffer that older libraries stored
 _POSITIONS_BEHIND_PADDING = ("roberta", "camembert", "longformer", "mpnet")  # the first positions are never used
 
 
@@ -23,12 +23,12 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any: 
 
     Args:
         model_class: the class of transformers that loads it.
-        folder: where its files are; no code in them is run.
-        name: what it is for, for the messages.
-        dtype: torch's name of the type to compute in.
+        folder: folder of its files; no code in them is run.
+        name: the encoder or reranker, for messages.
+        dtype: torch's name of the precision of the computation.
 
     Raises:
-        ArtifactMismatch: its weights are not those of the network that its configuration describes, or are quantised.
+        ArtifactMismatch: its weights do not match the network of its configuration, or are quantised.
         ArtifactDamaged: its files cannot be read.
     """
     import torch
@@ -51,10 +51,10 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any: 
 
 
 def without_heads(network: Any, folder: Path) -> Any:  # noqa: ANN401 - transformers has no types
-    """Return the part of a network that gives hidden states.
+    """Return the part of a network that computes hidden states.
 
     Raises:
-        ArtifactMismatch: the checkpoint has weights behind it, which the network's own vectors go through.
+        ArtifactMismatch: the checkpoint has further weights after it that the network's vectors pass through.
     """
     base = network
     while base.base_model is not base:
@@ -68,7 +68,7 @@ def without_heads(network: Any, folder: Path) -> Any:  # noqa: ANN401 - transfor
 
 
 def n_positions(config: Mapping[str, Any]) -> int | None:
-    """Return how many tokens a network takes by its configuration; None: it does not say, or any number."""
+    """Return the maximum number of tokens in a network's configuration; None: unspecified or unlimited."""
     most, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
     if not isinstance(most, int) or most < 1:
         return None
@@ -94,21 +94,21 @@ def silent_transformers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reading(path: Path, name: str) -> Iterator[None]:
-    """Translate what transformers raises for a file that it cannot read, which is of any class."""
+    """Translate transformers' exceptions for an unreadable file, which are of any class."""
     try:
         yield
     except Exception as error:
         reason = first_line(error)
-        if path.suffix == ".bin" and not isinstance(error, OSError):  # torch's own message advises to run what the file asks for
+        if path.suffix == ".bin" and not isinstance(error, OSError):  # torch's own message advises to allow running code in the file
             reason = "it is damaged, or holds more than tensors; nothing of it was run"
         raise ArtifactDamaged(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
 
 
 def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  # noqa: ANN401 - transformers has no types
-    """Raise ``ArtifactMismatch`` unless a checkpoint has all weights of a network, each of its size, and none more inside of it.
+    """Raise ``ArtifactMismatch`` unless a checkpoint has all weights of a network, with matching shapes, and no others within it.
 
     Args:
-        network: as ``from_pretrained`` has loaded it; what is missing there has random weights.
+        network: as loaded by ``from_pretrained``; missing weights are random.
         report: what ``output_loading_info`` gives.
         path: of the weights, for the message.
     """

@@ -1,4 +1,4 @@
-"""The contract of a kind of index, over passages or over vectors: its parameters, what building it costs, how it is written and opened."""
+"""Contract of a kind of index, over passages or over vectors: parameters, build estimate, writing and opening."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Index_co = TypeVar("Index_co", covariant=True)
 
 
 class Size(NamedTuple):
-    """Size of what is indexed: rows, components of a vector (0 for passages), and bytes of text of a passage on average."""
+    """Size of the indexed data: rows, components of a vector (0 for passages), and mean bytes of text per passage."""
 
     n_rows: int
     dim: int = 0
@@ -24,7 +24,7 @@ class Size(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Estimate of a build: most bytes on disk while it runs, most bytes of memory, seconds on this machine's cores."""
+    """Estimate of a build: peak bytes on disk, peak bytes of memory, seconds on this machine's cores."""
 
     disk_bytes: float
     memory_bytes: float
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 
 class IndexBuild(NamedTuple, Generic[Source]):
-    """A build: passages or vectors -> files in the directory ``staging``, where an interrupted build may have left pieces."""
+    """A build: passages or vectors -> files in the directory ``staging``, which may contain pieces of an interrupted build."""
 
     source: Source
     parameters: Parameters
@@ -46,10 +46,10 @@ class OpenOptions:
 
     Attributes:
         name: the index's name, for messages.
-        encoder: the name of its encoder, which exact search goes by; "" for an index over passages.
-        device: as ``devices.check_devices`` has it.
-        vectors: those that the index was built from; None if they are not there any more.
-        rows: search these alone, copied into memory; results are counted and scored as in the whole index. None: all, mapped.
+        encoder: name of its encoder, the key of exact search; "" for an index over passages.
+        device: see ``devices.check_devices``.
+        vectors: those that the index was built from; None if they no longer exist.
+        rows: search only these, copied into memory; row numbers and scores are those of the whole index. None: all, mapped.
     """
 
     name: str
@@ -61,16 +61,16 @@ class OpenOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind(Generic[Source, Index_co]):
-    """A kind of index over a ``Source``: the passages of a corpus, or the vectors that an encoder made of them.
+    """A kind of index over a ``Source``: the passages of a corpus, or an encoder's vectors of them.
 
     Attributes:
-        name: the kind, as the manifest has it; of an index over vectors also what follows the encoder's name.
+        name: the kind, as in the manifest; for a vector index also the suffix of its name after the encoder's.
         format_version: of the files.
-        parameters: size -> everything besides the source that decides what is built, and the defaults of search parameters.
+        parameters: size -> everything besides the source that determines the index, and the defaults of search parameters.
         write: writes the files and returns the counts of the manifest; resumes from finished pieces in the directory. Raises ``InputError``
             if such a source cannot be indexed, ``PiecesDamaged`` over pieces it cannot use.
         open: (directory, manifest, options) -> index.
-        cost: size -> what building needs; raises ``MissingExtraError`` if a package that it needs is not installed.
+        cost: size -> estimate of the build; raises ``MissingExtraError`` if a package that it needs is not installed.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """FAISS indexes over an encoder's vectors.
 
-flat  ivf  hnsw   the kinds: how each is written    index      what all share once open
-cpu  gpu          how they are opened               row_range  some rows of them
-inverted_lists    lists as files, while they are made   library    FAISS itself, imported there only
+flat  ivf  hnsw   the kinds: writing each           index      search shared by all
+cpu  gpu          opening them                      row_range  an index of some rows
+inverted_lists    lists as files during a build     library    FAISS itself, imported only there
 """

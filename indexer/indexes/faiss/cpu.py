@@ -1,6 +1,6 @@
-"""FAISS indexes on the CPU, mapped into memory: they open at once, and processes share them.
+"""FAISS indexes on the CPU, memory-mapped: they open at once, and processes share them.
 
-The exception is ``ivfpq``: its codes are regrouped for FAISS's fast scan when it is opened, into memory of this process (half a byte for
+The exception is ``ivfpq``: on opening, its codes are regrouped for FAISS's fast scan in this process's memory (half a byte for
 every four components of each vector).
 """
 
@@ -29,7 +29,7 @@ ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: mem
 
 
 def open_flat(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement = ONLY_CPU) -> FaissIndex:
-    """Open a flat index; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
+    """Open a flat index; ``placement`` gives the reason for the CPU. Raises as ``open_mapped`` does."""
     index, first_place, contents, check = open_flat_part(path, manifest, opening)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
@@ -41,11 +41,11 @@ def open_flat(path: Path, manifest: Manifest, opening: OpenOptions, placement: P
 
 
 def open_flat_part(path: Path, manifest: Manifest, opening: OpenOptions) -> tuple[Any, int, Contents, Callable[[], None]]:
-    """Open the file of a flat index, or the rows that are wanted of it; raises as ``open_mapped`` does.
+    """Open the file of a flat index, or a range of its rows; raises as ``open_mapped`` does.
 
     Returns:
-        FAISS's index, the place of its first vector among all that the index has, what it holds, and what must be called before any of it
-        is read: it raises ``ArtifactDamaged`` if the file is damaged.
+        FAISS's index, the place of its first vector among all vectors of the index, its contents, and a check to call before any of it
+        is read: it raises ``ArtifactDamaged`` if the file is corrupt.
     """
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
     missing, file = read_missing(path, manifest), CheckedFiles(path, manifest)[INDEX_FILE]
@@ -59,10 +59,10 @@ def open_flat_part(path: Path, manifest: Manifest, opening: OpenOptions) -> tupl
 
 
 def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Placement) -> FaissIndex:
-    """Open an inverted file; ``placement`` says why on the CPU. Raises as ``open_mapped`` does."""
+    """Open an inverted file; ``placement`` gives the reason for the CPU. Raises as ``open_mapped`` does."""
     file = CheckedFiles(path, manifest)[INDEX_FILE]
     is_pq = "subquantizers" in manifest.recipe.parameters
-    if is_pq or opening.rows is not None:  # all of it is read now
+    if is_pq or opening.rows is not None:  # all of it is read on opening
         file.check_all()
     mapped = open_ivf_part(path, manifest, opening)
     contents = contents_of(manifest, _none(), mapped.ntotal)
@@ -78,10 +78,10 @@ def open_ivf(path: Path, manifest: Manifest, opening: OpenOptions, placement: Pl
 
 
 def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
-    """Return FAISS's own search of a mapped inverted file in its two steps: which lists, and, once these are compared, what is in them.
+    """Return FAISS's search of a mapped inverted file in two steps: choose the lists and, once these are verified, search them.
 
     Raises:
-        ArtifactDamaged: what is not lists is damaged.
+        ArtifactDamaged: a part outside the lists is corrupt.
     """
     faiss = load_faiss()
     lists, entry_bytes = faiss.downcast_InvertedLists(index.invlists).lists, index.code_size + ID_BYTES
@@ -106,15 +106,15 @@ def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapp
 
 
 def open_ivf_part(path: Path, manifest: Manifest, opening: OpenOptions) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Open the file of an inverted file, or the rows that are wanted of it; raises as ``open_mapped`` does."""
+    """Open the file of an inverted file, or a range of its rows; raises as ``open_mapped`` does."""
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP)
-    # The threads that would read lists ahead cost more than they bring where lists are in memory already
+    # Threads that prefetch lists cost more than they gain if the lists are in memory already
     load_faiss().downcast_InvertedLists(mapped.invlists).prefetch_nthread = 0
     return mapped if opening.rows is None else ivf_range(path / INDEX_FILE, mapped, opening.rows)
 
 
 def open_hnsw(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
-    """Open a graph; raises as ``open_mapped`` does, and ``InputError`` if a range of its rows is wanted."""
+    """Open a graph; raises as ``open_mapped`` does, and ``InputError`` for a range of rows."""
     if opening.rows is not None:
         raise InputError(
             f"'{opening.name}' is one graph over all vectors, which cannot be searched in parts: use exact search ('{opening.encoder}'), "
@@ -133,10 +133,10 @@ def open_hnsw(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissInde
 
 
 def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Open the file of an index as FAISS has it, mapped as ``flags`` (FAISS's IO_FLAG_*) say.
+    """Open an index's file in FAISS's format, mapped according to ``flags`` (FAISS's IO_FLAG_*).
 
     Raises:
-        ArtifactDamaged: FAISS cannot read it, or it holds something else than its manifest says.
+        ArtifactDamaged: FAISS cannot read it, or it does not match its manifest.
         MissingExtraError: FAISS is not installed.
     """
     index = read_mapped(path / INDEX_FILE, flags=flags)
@@ -151,16 +151,16 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
 
 
 def save_missing(plan: IndexBuild[CorpusVectors]) -> None:
-    """Write which rows have no vector, if there are any, beside an index that knows its vectors by their places only."""
+    """Write the rows without a vector, if any, beside an index that knows its vectors only by their places."""
     if len(plan.source.missing):
         save_array(plan.staging / MISSING, plan.source.missing)
 
 
 def read_missing(path: Path, manifest: Manifest) -> Rows:
-    """Return what ``save_missing`` wrote.
+    """Return the rows that ``save_missing`` wrote.
 
     Raises:
-        ArtifactDamaged: the file is damaged, or not what it must be.
+        ArtifactDamaged: the file is corrupt or invalid.
     """
     n_missing = manifest.count("rows") - manifest.count("vectors")
     if not n_missing:
@@ -169,7 +169,7 @@ def read_missing(path: Path, manifest: Manifest) -> Rows:
 
 
 def _for_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
-    """Return an inverted file of product-quantised codes in the order in which FAISS scans them fastest."""
+    """Return an inverted file of product-quantised codes in the layout of FAISS's fast scan."""
     check_memory(path, mapped.ntotal, mapped.code_size + ID_BYTES, "use an index that stays on the disk, of kind ivf or sq8")
     with damage_named(path / INDEX_FILE):
         index = load_faiss().IndexIVFPQFastScan(mapped)

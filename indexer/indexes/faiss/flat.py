@@ -1,7 +1,7 @@
-"""FAISS's flat indexes, written without holding them: the head of the file, then the code of one vector after the other.
+"""FAISS's flat indexes, written as a stream: the header of the file, then the code of one vector after the other.
 
-``flat`` stores float32, ``flat-fp16`` float16, ``sq8`` a byte a component: where it lies between the smallest and the largest of the
-corpus. The files are those that FAISS itself writes, byte for byte: ``faiss.read_index`` opens them anywhere. A vector's number in them is
+``flat`` stores float32, ``flat-fp16`` float16, ``sq8`` a byte per component: its position between the minimum and the maximum of the
+corpus. The files equal those of FAISS byte for byte: ``faiss.read_index`` opens them anywhere. A vector's number in them is
 its place among the rows that have a vector.
 """
 
@@ -26,8 +26,8 @@ FORMAT_VERSION = 2
 
 Codec = Literal["float32", "float16", "8 bit"]
 
-_NO_CODES_BYTES = 8  # at the end of a file without vectors: how many codes follow, 0
-_WRITTEN_PER_S = 150e6  # components encoded and written
+_NO_CODES_BYTES = 8  # at the end of a file without vectors: the number of code bytes, 0
+_WRITTEN_PER_S = 150e6  # components per second encoded and written
 _MEMORY_BYTES = 0.6e9
 _SQ8_REFINE = 2  # candidates rescored for each result: a component is off by up to 1/510 of its range
 
@@ -41,7 +41,7 @@ def _empty(dim: int, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no types
 
 
 def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int]:
-    """Write the file of an empty index as it will be with all vectors added, then their codes."""
+    """Write the header for an index with all vectors, from an empty index, then their codes."""
     index = _empty(plan.source.dim, codec)
     if codec == "8 bit":
         index.train(_range(plan.source))
@@ -63,7 +63,7 @@ def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int
 
 
 def _range(vectors: CorpusVectors) -> Vectors:
-    """Return the smallest and the largest value of each component, shape (2, dim): trained on these two, FAISS clips no vector."""
+    """Return the minimum and the maximum of each component, shape (2, dim): trained on these two, FAISS clips no vector."""
     found = np.repeat(np.array([[np.inf], [-np.inf]], dtype=np.float32), vectors.dim, axis=1)
     for _, batch in vectors.batches():
         np.minimum(found[0], batch.min(axis=0, initial=np.inf), out=found[0])

@@ -1,8 +1,8 @@
 """FAISS indexes on one or several GPUs, from the files of ``flat-fp16``, ``ivf`` and ``ivfpq``; needs the extra ``gpu``.
 
-A GPU's copy is made page by page from the mapped file, never through a float32 copy of the whole, and only where the arithmetic says
-that it fits. Several GPUs share an index: blocks of vectors of a flat one, lists of an inverted file. FAISS's GPU indexes must not be used
-by two threads at once, so that one search runs at a time.
+A GPU's copy is made page by page from the mapped file, never through a float32 copy of the whole, and only if the index fits by
+estimate. Several GPUs share an index: blocks of vectors of a flat one, lists of an inverted file. FAISS's GPU indexes are not
+thread-safe, so that one search runs at a time.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from .library import INDEX_FILE, load_faiss, reason
 from .row_range import without_lists
 
 LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
-_PAGE_BYTES = 1 << 30  # float32 vectors on their way to a GPU: one block of a flat index
-_WORK_BYTES = _PAGE_BYTES + 2.2e9  # on each GPU: that block, FAISS's temporary memory (1.5 GB) and what CUDA itself takes
-_LIST_PADDING = 1.05  # lists are filled up to multiples of 32 vectors
+_PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time: one block of a flat index
+_WORK_BYTES = _PAGE_BYTES + 2.2e9  # on each GPU: that block, FAISS's temporary memory (1.5 GB) and CUDA's own
+_LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors
 
 Search = Callable[[Vectors, int, Mapping[str, int]], Hits]
 """Searches a share of an index on one GPU."""
 
 
 def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
-    """Open a flat float16 index where ``opening.device`` says.
+    """Open a flat float16 index on the device of ``opening.device``.
 
     Raises:
         ArtifactDamaged: see ``faiss_cpu.open_mapped``.
-        InputError: this FAISS knows no GPU, there is none of that number, or the index does not fit.
+        InputError: this build of FAISS has no GPU support, there is no GPU of that number, or the index does not fit.
         IdxError: a GPU has failed.
     """
     per_vector = 2 * manifest.count("dim") + 4  # and a norm
@@ -63,7 +63,7 @@ def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> 
 
 
 def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
-    """Open an inverted file where ``opening.device`` says; raises as ``open_flat_anywhere`` does."""
+    """Open an inverted file on the device of ``opening.device``; raises as ``open_flat_anywhere`` does."""
     entry_bytes = _code_bytes(manifest) + 8
     gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
     if not gpus:
@@ -77,13 +77,13 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> F
 
 
 def _n_vectors(manifest: Manifest, opening: OpenOptions) -> int:
-    """Return how many vectors are opened, at most."""
+    """Return the maximum number of vectors to open."""
     n_vectors = manifest.count("vectors")
     return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
 
 
 def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return an inverted file with the quantisers of another and some of its lists, the others empty; nothing is copied."""
+    """Return an inverted file with the quantisers of another and some of its lists, the others empty; without copying."""
     faiss = load_faiss()
     if len(lists) == index.nlist:
         return index
@@ -102,7 +102,7 @@ def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no 
 
 
 class _Workers:
-    """The shares of an index, one thread a GPU, one search at a time."""
+    """The shards of an index, one thread per GPU, one search at a time."""
 
     def __init__(self, name: str, parts: Sequence[Sequence[Search]]) -> None:
         self._name, self._parts = name, parts
@@ -124,12 +124,12 @@ def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
 
 
 def _flat_parts(mapped: Any, gpu: int, places: range, first_place: int) -> Iterator[Search]:  # noqa: ANN401
-    """Yield the blocks of a flat index on one GPU; each is filled at once, because one that grows is copied on the GPU.
+    """Yield the blocks of a flat index on one GPU; each is filled at once, because a growing one is copied on the GPU.
 
     Args:
         mapped: the index, whose first vector is at ``first_place`` of the whole.
         gpu: number of the GPU.
-        places: in the mapped index, of the vectors that go there.
+        places: places in the mapped index of the GPU's vectors.
         first_place: see above.
     """
     faiss = load_faiss()
@@ -158,7 +158,7 @@ def _ivf_part(index: Any, gpu: int) -> Search:  # noqa: ANN401
     resources = faiss.StandardGpuResources()
     if isinstance(index, faiss.IndexIVFPQ):
         config = faiss.GpuIndexIVFPQConfig()
-        config.interleavedLayout = True  # the one that has codes of 4 bits
+        config.interleavedLayout = True  # the only one with 4-bit codes
         copy = faiss.GpuIndexIVFPQ(resources, index, _on(config, gpu))
     else:
         copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
@@ -186,7 +186,7 @@ _WITHOUT_GPUS = (
 
 
 def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
-    """Return the GPUs that an index of so many bytes goes on, none for the CPU, and why; see ``devices.place``."""
+    """Return the GPUs for an index of that many bytes, none for the CPU, and the reason; see ``devices.place``."""
     n_gpus = load_faiss().get_num_gpus()
     if n_gpus and opening.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
@@ -204,7 +204,7 @@ def _code_bytes(manifest: Manifest) -> int:
 
 @contextlib.contextmanager
 def _failures_named(name: str) -> Iterator[None]:
-    """Translate what FAISS raises when a GPU has too little memory or has gone."""
+    """Translate FAISS's exceptions for a GPU with too little memory or a failure."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

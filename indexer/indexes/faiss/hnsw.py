@@ -1,6 +1,6 @@
-"""FAISS's HNSW graph over float16 vectors. It is built in memory: the index, and at most 2 GB besides.
+"""FAISS's HNSW graph over float16 vectors. It is built in memory: the index, and at most 2 GB more.
 
-Every ten minutes the graph so far is written down; a build that was killed goes on from there.
+The graph is saved every ten minutes; an interrupted build resumes from there.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .library import INDEX_FILE, check_half, damage_named, load_faiss, write_ind
 
 FORMAT_VERSION = 2
 
-_M = 32  # links of a vector, twice as many in the lowest layer
+_M = 32  # links per vector; twice as many in the lowest layer
 _EF_CONSTRUCTION = 200
 _EF_SEARCH = 128
 _GRAPH = "graph.faiss"
 _SAVE_EVERY_S = 600.0
 _LINK_BYTES = 4
-_LINKS = 2 * _M + 2  # of a vector, all layers, on average 2 * M + 1.03
-_COMPARISON_S = (40e-9, 0.65e-9)  # of one core, and for each component
+_LINKS = 2 * _M + 2  # per vector over all layers, on average 2 * M + 1.03
+_COMPARISON_S = (40e-9, 0.65e-9)  # seconds per comparison on one core: base, and per component
 
 
 def _parameters(size: Size) -> Parameters:
@@ -60,15 +60,15 @@ def _write(plan: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
 
 
 def _begun(plan: IndexBuild[CorpusVectors], saved: Path) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return the graph that a stopped build has left, or an empty one, with room for all vectors: growing would double the memory."""
+    """Return the graph of an interrupted build, or an empty one, with capacity for all vectors: growing would double the memory."""
     faiss = load_faiss()
     index = faiss.IndexHNSWSQ(plan.source.dim, faiss.ScalarQuantizer.QT_fp16, _M, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = _EF_CONSTRUCTION
-    index.is_trained = True  # nothing of float16 is
+    index.is_trained = True  # float16 needs no training
     storage = faiss.downcast_index(index.storage)
     for array, wanted in ((storage.codes, len(plan.source) * storage.code_size), (index.hnsw.neighbors, len(plan.source) * _LINKS)):
         array.resize(wanted)
-        array.resize(0)  # the room stays
+        array.resize(0)  # keeps the capacity
     if saved.exists():
         with damage_named(saved, is_piece=True):
             _copy(faiss.read_index(str(saved), faiss.IO_FLAG_MMAP_IFC), index)
@@ -76,7 +76,7 @@ def _begun(plan: IndexBuild[CorpusVectors], saved: Path) -> Any:  # noqa: ANN401
 
 
 def _copy(saved: Any, index: Any) -> None:  # noqa: ANN401
-    """Fill an empty graph, which keeps its room, with one that was saved."""
+    """Copy a saved graph into an empty one, which keeps its capacity."""
     faiss = load_faiss()
     if not isinstance(saved, faiss.IndexHNSWSQ) or saved.d != index.d or saved.metric_type != index.metric_type:
         raise RuntimeError("it holds another kind of index")
@@ -99,7 +99,7 @@ def _copy(saved: Any, index: Any) -> None:  # noqa: ANN401
 
 
 def _save(index: Any, path: Path) -> None:  # noqa: ANN401
-    """Write the graph so far to a file that is there whole or not at all."""
+    """Save the graph so far atomically."""
     unfinished = path.with_name(f".{path.name}.tmp")
     write_index(unfinished, index)
     unfinished.replace(path)

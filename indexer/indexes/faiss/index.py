@@ -30,8 +30,8 @@ from wikidx.indexer.vectors.corpus_vectors import rows_at
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
-_MOST_TIED = 16_384  # equal vectors that are put in order; a corpus may repeat a passage a million times
-_PLACES_AT_ONCE = 2 << 20  # of all queries that are searched together; about 60 bytes each
+_MOST_TIED = 16_384  # limit on ties that are ordered; a corpus may repeat a passage a million times
+_PLACES_AT_ONCE = 2 << 20  # results of all queries searched together; about 60 bytes each
 
 RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
 
@@ -56,22 +56,19 @@ class Contents:
 
 
 class FaissIndex:
-    """An open FAISS index.
-
-    ``search`` may be called by several threads at once.
-    """
+    """An open FAISS index; ``search`` is thread-safe."""
 
     def __init__(
         self, contents: Contents, opening: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
     ) -> None:
-        """Take over an index.
+        """Wrap an index.
 
         Args:
-            contents: what it holds.
-            opening: for the vectors that candidates are rescored from, and the name.
-            search: (queries, k, params) -> scores and places, each of shape (Q, k), best first; place -1 where there is none.
-            placement: where ``search`` runs.
-            largest_k: the most results ``search`` can give; None for no limit.
+            contents: its contents.
+            opening: has the vectors for rescoring, and the name.
+            search: (queries, k, params) -> scores and places, each of shape (Q, k), best first; place -1 for no result.
+            placement: devices of ``search``.
+            largest_k: the most results of ``search``; None for no limit.
         """
         self._contents, self._opening, self._search = contents, opening, search
         self._largest_k = largest_k
@@ -81,15 +78,14 @@ class FaissIndex:
         return self._contents.n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows that were found for each of the (Q, dim) query vectors.
+        """Return the k best rows for each of the (Q, dim) query vectors.
 
-        Parameters that this index does not have are passed over.
+        Parameters that this index lacks are ignored.
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
             ArtifactDamaged: the index names rows that the corpus does not have.
-            InputError: a parameter is set beyond what this index has; k is more than a GPU can give; candidates are to be rescored and the
-                vectors are not there.
+            InputError: a parameter exceeds this index's limit; k exceeds a GPU's limit; rescoring is requested and the vectors are missing.
         """
         check_k(k)
         queries = checked_queries(vectors, self.dim)
@@ -107,7 +103,7 @@ class FaissIndex:
         return Hits(np.pad(rows, empty, constant_values=NO_ROW), np.pad(scores, empty, constant_values=-np.inf))
 
     def _settings(self, params: SearchParams) -> dict[str, int]:
-        """Return the value of each parameter that this index has."""
+        """Return the value of each search parameter of this index."""
         given = params.given()
         for name, param in self.parameters.items():
             if given.get(name, 0) > param.largest:
@@ -123,7 +119,7 @@ class FaissIndex:
             )
 
     def _found(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        """Return what FAISS finds, with rows for places."""
+        """Return FAISS's results, with places mapped to rows."""
         scores, places = self._search(queries, k, settings)
         rows = rows_at(places, self._contents.missing)
         if places.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
@@ -131,10 +127,10 @@ class FaissIndex:
         return Hits(rows, np.where(places < 0, np.float32(-np.inf), scores))
 
     def _found_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
-        """Return the k best, those that equal the last of them by row: which of these FAISS would keep is anyone's guess.
+        """Return the k best, with ties at the k-th score ordered by row: FAISS's own choice among these is arbitrary.
 
-        Queries whose k-th score goes on to the end of what was found are searched again, for four times as many, up to ``_MOST_TIED``:
-        of more that are equal it stays a guess.
+        Queries whose k-th score extends to the end of their results are searched again, for four times as many, up to ``_MOST_TIED``:
+        among more ties the choice stays arbitrary.
         """
         limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors, max(width + 1, _MOST_TIED))
         width = min(width + 1, limit)
@@ -165,23 +161,23 @@ class FaissIndex:
 
 
 def _slices(n_queries: int, width: int) -> Iterator[slice]:
-    """Yield which queries are searched at once where each finds so many places."""
+    """Yield slices of queries to search together, given the number of results of each."""
     n_at_once = max(1, _PLACES_AT_ONCE // width)
     return (slice(first, first + n_at_once) for first in range(0, n_queries, n_at_once))
 
 
 def _goes_on(found: Hits, k: int) -> NDArray[np.bool_]:
-    """Return for each line whether its k-th score is also its last: more that equal it may be left out."""
+    """Return for each line whether its k-th score is also its last: further ties may be missing."""
     last = found.scores[:, -1]
     goes_on: NDArray[np.bool_] = (found.scores[:, k - 1] == last) & np.isfinite(last)
     return goes_on
 
 
 def contents_of(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_nprobe: int | None = None) -> Contents:
-    """Return what an index with a manifest holds, or a part of it with so many vectors; defaults of searches are among its parameters.
+    """Return the contents of an index from its manifest, or of a part of it with that many vectors; parameters include search defaults.
 
     Raises:
-        ArtifactDamaged: a parameter is not what it must be.
+        ArtifactDamaged: a parameter is invalid.
     """
     parameters = manifest.recipe.parameters
     largest = {"nprobe": parameters.get("lists"), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}

@@ -1,6 +1,6 @@
-"""FAISS's inverted lists, made of pieces on disk: each piece holds some rows, sorted by list; all pieces together become one file.
+"""FAISS's inverted lists, merged from pieces on disk: each piece holds some rows, sorted by list; all pieces together become one file.
 
-No more than a piece, or a stretch of lists, is held in memory. The file is the one FAISS writes when all rows are added in order.
+No more than a piece, or a range of lists, is held in memory. The file equals FAISS's after adding all rows in order.
 (Format: facebookresearch/faiss, faiss/impl/index_write.cpp.)
 """
 
@@ -23,14 +23,14 @@ Lists = NDArray[np.int64]
 
 _ROW_BYTES = 8
 _STRETCH_BYTES = 256 << 20
-# What FAISS writes of no lists: "ilar", their number, the size of a code, "sprs", the length of the table of those that are not empty
+# FAISS's header of empty lists: "ilar", their number, the size of a code, "sprs", the length of the table of non-empty lists
 NO_LISTS_BYTES = 4 + 8 + 8 + 4 + 8
 
 
 class Piece(NamedTuple):
     """A file with some rows and their codes, sorted by list, and within a list by row.
 
-    It holds, for each list, how many entries end with it (int64), then the rows (int64), then the codes (uint8).
+    It holds the cumulative number of entries of each list (int64), then the rows (int64), then the codes (uint8).
     """
 
     path: Path
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
     code_bytes: int
 
     def write(self, lists: Lists, rows: Rows, codes: Codes) -> None:
-        """Write the entries, given in any order of lists; within a list they stay in the order given.
+        """Write the entries, given in any order of lists; within a list the given order is kept.
 
         Args:
             lists: shape (n,).
@@ -52,10 +52,10 @@ class Piece(NamedTuple):
             file.write(codes[order].data)
 
     def ends(self) -> Lists:
-        """Return how many entries end with each list, shape (n_lists,).
+        """Return the cumulative number of entries of each list, shape (n_lists,).
 
         Raises:
-            PiecesDamaged: the file is not as long as it must be.
+            PiecesDamaged: the file has the wrong size.
         """
         found = np.fromfile(self.path, dtype=np.int64, count=self.n_lists)
         n_bytes = self.path.stat().st_size
@@ -77,10 +77,10 @@ class Piece(NamedTuple):
 
 
 def write_lists(file: IO[bytes], pieces: Sequence[Piece], progress: Progress) -> None:
-    """Write what FAISS writes of lists that hold the entries of all pieces, a piece's after those of the pieces before it.
+    """Write the lists with the entries of all pieces in FAISS's format, each piece's after those of the earlier ones.
 
     Raises:
-        PiecesDamaged: a piece is not what it should be.
+        PiecesDamaged: a piece is corrupt.
     """
     sizes = np.zeros(pieces[0].n_lists, dtype=np.int64)
     for piece in pieces:
@@ -100,7 +100,7 @@ def write_lists(file: IO[bytes], pieces: Sequence[Piece], progress: Progress) ->
 
 
 def _write_table(file: IO[bytes], sizes: Lists, code_bytes: int) -> None:
-    """Write how long each list is: all of them, or those that are not empty if these are at most half."""
+    """Write the length of each list: of all, or of the non-empty ones if these are at most half."""
     used = np.flatnonzero(sizes)
     is_full = len(used) > len(sizes) // 2
     table = sizes if is_full else np.stack([used, sizes[used]], axis=1).ravel()
@@ -109,7 +109,7 @@ def _write_table(file: IO[bytes], sizes: Lists, code_bytes: int) -> None:
 
 
 def _stretches(sizes: Lists, entry_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield stretches of lists, first and behind the last, that together hold about 256 MiB, or a single list that holds more."""
+    """Yield ranges of lists, first and stop, that together hold about 256 MiB, or a single larger list."""
     first, n = 0, 0
     for number, size in enumerate(sizes.tolist()):
         if n and (n + size) * entry_bytes > _STRETCH_BYTES:

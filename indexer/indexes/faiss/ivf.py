@@ -1,7 +1,7 @@
 """FAISS's inverted files: ``ivf`` stores float16 vectors, ``ivfpq`` product-quantised residuals of 4 bits for every 4 components.
 
-Building goes in pieces that a kill cannot undo: the quantisers, trained on a sample; then, for some batches of vectors at a time, list and
-code of each vector; then these become one file of lists. Memory holds the sample, or one piece: at most about 3 GB for any corpus.
+A build writes pieces that survive an interruption: the quantisers, trained on a sample; for some batches of vectors at a time, list and
+code of each vector; then these are merged into one file of lists. Memory holds the sample, or one piece: at most about 3 GB in total.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ Codec = Literal["float16", "pq"]
 _TRAINED = "trained.faiss"
 _SEED = 1234
 _ITERATIONS = 10
-_PER_LIST = 64  # vectors of the sample for each list; FAISS's k-means wants 39 to 256
+_PER_LIST = 64  # sampled vectors per list; FAISS's k-means expects 39 to 256
 _MIN_PER_LIST = 39
 _SAMPLE_BYTES = 2 << 30
 _PIECE_BATCHES, _PIECE_BYTES = 16, 256 << 20
-_PQ_BITS, _PQ_COMPONENTS = 4, 4  # bits of a code, for so many components, or up to ...
-_MAX_PQ_COMPONENTS = 8  # ... so many where the dimension has no such divisor: beyond, 16 codes tell vectors apart no more
+_PQ_BITS, _PQ_COMPONENTS = 4, 4  # bits of a code, and components that it encodes, or up to ...
+_MAX_PQ_COMPONENTS = 8  # ... this many if the dimension has no such divisor: beyond, 16 codes do not distinguish vectors
 _PQ_REFINE = 4  # candidates rescored for each result
 _NPROBE = 128
-_PRODUCTS_PER_S = 15e9  # multiplications, and below components encoded, of one core
+_PRODUCTS_PER_S = 15e9  # multiply-adds per second and core; also components encoded
 _ENCODED_PER_S = 40e6
 
 
 def n_lists(n: int) -> int:
-    """Return into how many lists n vectors go: the power of two up to 4 * sqrt(n) that leaves 39 vectors for each."""
+    """Return the number of lists for n vectors: the largest power of two up to 4 * sqrt(n) that leaves 39 vectors for each."""
     return 1 << max(0, math.floor(math.log2(max(1.0, min(4 * math.sqrt(n), n / _MIN_PER_LIST)))))
 
 
 def n_subquantizers(dim: int) -> int:
-    """Return in how many parts the product quantiser cuts vectors: of 4 components each, or the next larger number that divides dim."""
+    """Return the number of subquantisers: of 4 components each, or of the next larger divisor of dim."""
     return dim // next(n for n in range(min(_PQ_COMPONENTS, dim), dim + 1) if dim % n == 0)
 
 
@@ -92,25 +92,25 @@ def _write(plan: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int
 
 
 def _trained(vectors: CorpusVectors, parameters: Parameters, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return an index without vectors, its lists' centroids and its product quantiser trained on a sample."""
+    """Return an index without vectors, with the lists' centroids and the product quantiser trained on a sample."""
     faiss = load_faiss()
     lists, dim = int(parameters["lists"] or 0), vectors.dim
     sample = vectors.sample(int(parameters["sample"] or 0), _SEED)
     quantizer = _trained_lists(sample, lists)
-    if codec == "pq":  # FAISS trains its centroids, 16 a subquantiser, on 4,096 vectors of the sample
+    if codec == "pq":  # FAISS trains 16 centroids per subquantiser on 4,096 vectors of the sample
         index = faiss.IndexIVFPQ(quantizer, dim, lists, n_subquantizers(dim), _PQ_BITS, faiss.METRIC_INNER_PRODUCT)
         index.pq.cp.seed, index.pq.cp.min_points_per_centroid = _SEED, 1
-    else:  # not residuals: the code of a vector is then its float16, and its score what flat-fp16 gives
+    else:  # no residuals: a vector's code is its float16, and its score equals flat-fp16's
         index = faiss.IndexIVFScalarQuantizer(quantizer, dim, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
-    index.train(sample)  # the lists' centroids stay as they are
+    index.train(sample)  # the lists' centroids are unchanged
     return index
 
 
 def _trained_lists(sample: Vectors, n: int) -> Any:  # noqa: ANN401
-    """Return a flat index of the centroids of n lists, by spherical k-means: a vector goes to the one of largest inner product.
+    """Return a flat index of the centroids of n lists, by spherical k-means: a vector goes to the list of largest inner product.
 
-    All centroids get one length, the mean inner product of a vector with its own. Which list is nearest stays the same; residuals become as
-    short as they can be. With FAISS's centroids of length 1 they are no shorter than the vectors, and recall falls by several points.
+    All centroids are scaled to one length, the mean inner product of a vector with its own. The nearest list stays the same; residuals
+    become as short as possible. With FAISS's unit-length centroids they are as long as the vectors, and recall falls by several points.
     """
     faiss = load_faiss()
     dim = sample.shape[1]
@@ -121,7 +121,7 @@ def _trained_lists(sample: Vectors, n: int) -> Any:  # noqa: ANN401
         seed=_SEED,
         spherical=True,
         min_points_per_centroid=1,
-        max_points_per_centroid=len(sample),  # the sample has the size that is meant
+        max_points_per_centroid=len(sample),  # the sample already has the intended size
     )
     means.train(sample)
     unit = faiss.IndexFlat(dim, faiss.METRIC_INNER_PRODUCT)
@@ -133,7 +133,7 @@ def _trained_lists(sample: Vectors, n: int) -> Any:  # noqa: ANN401
 
 
 def _write_pieces(plan: IndexBuild[CorpusVectors], index: Any, codec: Codec) -> Iterator[Piece]:  # noqa: ANN401
-    """Make the pieces that are not there yet; yield all."""
+    """Write the missing pieces; yield all."""
     piece_rows = BATCH_ROWS * max(1, min(_PIECE_BATCHES, _PIECE_BYTES // (BATCH_ROWS * index.code_size)))
     n_done = 0
     for first_row in range(0, plan.source.n_rows, piece_rows):
@@ -163,7 +163,7 @@ def _encoded(index: Any, vectors: Vectors) -> tuple[Lists, Codes]:  # noqa: ANN4
 
 
 def _cost(size: Size, *, codec: Codec) -> Cost:
-    """Return the cost: pieces and lists lie on the disk beside each other, and every vector is compared with every centroid."""
+    """Return the estimate: pieces and lists are on the disk at the same time, and every vector is compared with every centroid."""
     n, dim, _ = size
     code_bytes = 2 * dim if codec == "float16" else math.ceil(n_subquantizers(dim) * _PQ_BITS / 8)
     sample = _sample_rows(n, dim)

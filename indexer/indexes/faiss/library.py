@@ -1,4 +1,4 @@
-"""FAISS: imported here and nowhere else, set up once, its files read and their heads written, its errors translated."""
+"""FAISS: imported only here and configured once; reading and writing of its files and headers, translation of its errors."""
 
 from __future__ import annotations
 
@@ -42,43 +42,43 @@ def load_faiss() -> ModuleType:
 
 
 def serialized(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
-    """Return the content of the file that FAISS would write for an index."""
+    """Return FAISS's file content for an index."""
     content: NDArray[np.uint8] = load_faiss().serialize_index(index)
     return content.tobytes()
 
 
 def deserialized(path: Path) -> Any:  # noqa: ANN401
-    """Return the index that ``write_piece`` wrote; raises ``PiecesDamaged`` if it is damaged."""
+    """Return the index that ``write_piece`` wrote; raises ``PiecesDamaged`` if it is corrupt."""
     with damage_named(path, is_piece=True):
         return load_faiss().deserialize_index(np.fromfile(path, dtype=np.uint8))
 
 
 def write_piece(path: Path, index: Any) -> None:  # noqa: ANN401
-    """Write an index to a file from which a stopped build can go on."""
+    """Write an index to a file from which an interrupted build can resume."""
     with replacing(path) as file:
         file.write(serialized(index))
 
 
 def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
-    """Write an index to a file, with nothing of it held twice in memory, and flush it to the disk.
+    """Write an index to a file, without a second copy in memory, and flush it to the disk.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: a disk error.
     """
     faiss = load_faiss()
     try:
         faiss.write_index(index, str(path))
-        faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)  # FAISS does not see an error of the last flush
+        faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)  # read back, because FAISS misses an error of the last flush
     except RuntimeError as error:
         raise OSError(f"FAISS wrote {path} but in part ({reason(error)})") from error
     sync(path)
 
 
 def read_mapped(path: Path, *, flags: int) -> Any:  # noqa: ANN401
-    """Open the index in a file, mapped into memory as ``flags`` (FAISS's IO_FLAG_*) say.
+    """Open the index in a file, mapped according to ``flags`` (FAISS's IO_FLAG_*).
 
     Raises:
-        ArtifactDamaged: the file does not hold one, or one that is not trained.
+        ArtifactDamaged: the file contains no index, or an untrained one.
     """
     with damage_named(path):
         index = load_faiss().read_index(str(path), flags)
@@ -89,17 +89,17 @@ def read_mapped(path: Path, *, flags: int) -> Any:  # noqa: ANN401
 
 @contextlib.contextmanager
 def damage_named(path: Path, *, is_piece: bool = False) -> Iterator[None]:
-    """Translate what FAISS raises over a file of an index into ``ArtifactDamaged``; of one that a stopped build left, ``PiecesDamaged``."""
+    """Translate FAISS's exceptions over an index's file into ``ArtifactDamaged``; for a file of an interrupted build, ``PiecesDamaged``."""
     try:
         yield
-    except (RuntimeError, MemoryError) as error:  # a damaged length asks for any memory
+    except (RuntimeError, MemoryError) as error:  # a corrupt length may ask for any amount of memory
         if is_piece:
             raise PiecesDamaged(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
         raise ArtifactDamaged(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
 
 
 def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
-    """Raise ``InputError`` if a component of a vector was too large for the float16 that its code is made of.
+    """Raise ``InputError`` if a component of a vector was too large for its float16 code.
 
     Args:
         codes: shape (n, 2 * dim).
@@ -112,5 +112,5 @@ def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
 
 
 def reason(error: RuntimeError | MemoryError) -> str:
-    """Return what FAISS complains of, without the place in its sources."""
+    """Return FAISS's error message without its source location."""
     return re.sub(r"^.*? at \S+:\d+: (Error: '.*?' failed: )?", "", " ".join(str(error).split()))

@@ -1,4 +1,4 @@
-"""Some consecutive rows of a FAISS index as one of their own, in memory, with the quantisers of the whole, and so with its scores."""
+"""A range of rows of a FAISS index as an index of its own, in memory, with the quantisers of the whole, and so with its scores."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from wikidx.indexer.machine.memory import available_bytes
 
 from .library import damage_named, load_faiss
 
-ID_BYTES = 8  # of a row, beside its code in a list
+ID_BYTES = 8  # of a row number, besides its code in a list
 
 
 def places_of(rows: range, missing: Rows) -> range:
-    """Return the places, among the rows that have a vector, of some rows; ``missing`` are those that have none, ascending."""
+    """Return the places of rows among the rows with a vector; ``missing`` are those without, ascending."""
     before, behind = np.searchsorted(missing, (rows.start, rows.stop)).tolist()
     return range(rows.start - before, rows.stop - behind)
 
 
 def flat_range(path: Path, mapped: Any, places: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return a flat index of the vectors at some places of a mapped one.
+    """Return a flat index of some places of a mapped one.
 
     Raises:
         InputError: there is too little memory.
@@ -58,7 +58,7 @@ def ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
 
 
 def without_lists(index: Any) -> Any:  # noqa: ANN401
-    """Return an empty inverted file with the quantisers of another, which must live as long."""
+    """Return an empty inverted file with the quantisers of another, which must outlive it."""
     faiss = load_faiss()
     if isinstance(index, faiss.IndexIVFPQ):
         empty = faiss.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits, index.metric_type)
@@ -72,7 +72,7 @@ def without_lists(index: Any) -> Any:  # noqa: ANN401
 
 
 def check_memory(path: Path, n_vectors: int, vector_bytes: int, advice: str = "use more shards, or a node with more memory") -> None:
-    """Raise ``InputError`` unless vectors of an index fit into the memory that is left."""
+    """Raise ``InputError`` unless vectors of an index fit into the available memory."""
     needed, available = n_vectors * vector_bytes, available_bytes()
     if needed > available:
         raise InputError(

@@ -1,8 +1,8 @@
-"""Builds a Lucene index from a store: pieces by Anserini's ``IndexCollection``, several at once, then one merge by Lucene.
+"""Builds a Lucene index from a store: pieces by Anserini's ``IndexCollection``, several in parallel, then one merge by Lucene.
 
-Each piece is indexed on one thread and the merge keeps their order, so that Lucene's documents come in the order of the rows and equal
-scores in the order that is wanted. (Anserini's own ``-threads`` mixes the documents.) Finished pieces are not made again by a resumed
-build. One merged segment answers faster than many.
+Each piece is indexed on one thread and the merge keeps their order, so that Lucene's documents are in the order of the rows and ties
+go to the lower row. (Anserini's own ``-threads`` shuffles the documents.) A resumed build reuses finished
+pieces. One merged segment is faster to search than many.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ DIRECTORY = "index"
 ROWS = "rows.i32"
 PIECE_ROWS = 131_072
 
-PROGRAM_HEAP_BYTES = 1 << 30  # of the program that indexes one piece
-_BUFFER_MB = 512  # a piece of 100-word passages fits, and so is one segment
+PROGRAM_HEAP_BYTES = 1 << 30  # of the process that indexes one piece
+_BUFFER_MB = 512  # fits a piece of 100-word passages, which makes it one segment
 _IDS_PER_CALL = 1 << 16
 _NO_SPACE = "No space left on device"
-_COMPLAINT = re.compile(r"^(?!\s*at ).*(Exception|Error|" + _NO_SPACE + ")")  # not a line of a stack trace
+_COMPLAINT = re.compile(r"^(?!\s*at ).*(Exception|Error|" + _NO_SPACE + ")")  # excludes lines of a stack trace
 _KEPT = "what is finished is kept: mend it and run the same command again"
-_MAX_CHARACTERS = 20_000_000  # in a string of JSON, to Anserini's parser
-_PASSAGES_PER_S = 5_500  # of one program
+_MAX_CHARACTERS = 20_000_000  # limit of Anserini's parser for a JSON string
+_PASSAGES_PER_S = 5_500  # per process
 _BYTES_PER_TEXT_BYTE = 0.5  # as for BM25
 _LOCK_FILE = "write.lock"
 
 
 def cost(size: Size) -> Cost:
-    """Return what building needs; each of the programs that run at once has a piece of the passages on the disk as text.
+    """Return the estimate of a build; each parallel process has a piece of the passages on the disk as text.
 
     Raises:
         MissingExtraError: the extra ``lucene`` is not installed.
@@ -93,12 +93,12 @@ def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
 
 
 def counts(reader: LuceneReader, store: PassageStore) -> dict[str, int]:
-    """Return what the manifest of a Lucene index counts: rows of the corpus, documents, and those of them that have a term."""
+    """Return the counts of a Lucene index's manifest: rows of the corpus, documents, and documents with at least one term."""
     return {"rows": len(store), "documents": reader.n_documents, "searchable": reader.n_searchable}
 
 
 def document_rows(reader: LuceneReader, store: PassageStore, progress: Progress | None = None) -> NDArray[np.int32]:
-    """Return the row of each document, int32 of shape (documents,), found by its stored id; -1 where the store does not have the id."""
+    """Return the row of each document, int32 of shape (documents,), by its stored id; -1 if the store lacks the id."""
     rows = np.empty(reader.n_documents, dtype="<i4")
     for first in range(0, len(rows), _IDS_PER_CALL):
         end = min(first + _IDS_PER_CALL, len(rows))
@@ -109,28 +109,28 @@ def document_rows(reader: LuceneReader, store: PassageStore, progress: Progress 
 
 
 def missing_rows(rows: NDArray[np.int32], n_rows: int) -> list[int]:
-    """Return which of the rows 0 to ``n_rows`` do not occur in ``rows``, ascending."""
+    """Return the rows from 0 to ``n_rows`` that do not occur in ``rows``, ascending."""
     is_there = np.zeros(n_rows, dtype=bool)
     is_there[rows[rows != NO_ROW]] = True
     return np.flatnonzero(~is_there).tolist()
 
 
 def contents(passage: Passage) -> str:
-    """Return what is indexed of a passage."""
+    """Return the indexed text of a passage."""
     return f"{passage.title}\n{passage.text}"
 
 
 def is_blank(passage: Passage) -> bool:
-    """Return whether Anserini makes no document of the passage: it has nothing but spaces and control characters of ASCII."""
+    """Return whether Anserini creates no document for the passage: it has only spaces and ASCII control characters."""
     return all(character <= " " for character in contents(passage))
 
 
 def _index_piece(store: PassageStore, first: int, pieces: Path) -> None:
-    """Index the rows of one piece, unless that is done."""
+    """Index the rows of one piece, unless it is finished."""
     target = _piece(pieces, first)
     if target.exists():
         return
-    # A directory of its own for each try: a program that outlived a killed build may still be writing into that of an earlier one.
+    # A new directory for each attempt: a process that outlived a killed build may still be writing into an earlier one.
     with tempfile.TemporaryDirectory(prefix=".", dir=pieces, ignore_cleanup_errors=True) as scratch:
         source, index = Path(scratch, "source"), Path(scratch, "index")
         source.mkdir()
@@ -149,11 +149,11 @@ def _index_piece(store: PassageStore, first: int, pieces: Path) -> None:
 
 
 def _run_anserini(source: Path, index: Path, n_documents: int) -> None:
-    """Index the files in ``source`` and check that all documents are there.
+    """Index the files in ``source`` and check that all documents are in the index.
 
     Raises:
         StorageError: the disk is full.
-        IdxError: it failed otherwise; the message has what it complained of.
+        IdxError: another failure, with Anserini's error in the message.
     """
     complaints: list[str] = []
 
@@ -180,14 +180,14 @@ def _run_anserini(source: Path, index: Path, n_documents: int) -> None:
 
 def _merge(pieces: Sequence[Path], target: Path) -> None:
     """Merge Lucene directories into one of a single segment, their documents in this order."""
-    shutil.rmtree(target, ignore_errors=True)  # what an interrupted merge left
+    shutil.rmtree(target, ignore_errors=True)  # left by an interrupted merge
     try:
         writer = in_java(lambda: _new_directory(target))
         try:
             in_java(lambda: _add_all(pieces, writer))
         except BaseException:
             with contextlib.suppress(JavaError):
-                beside_java(writer.rollback)  # when it is the user who interrupts, the merge goes on until this ends it
+                beside_java(writer.rollback)  # after the user's interrupt the merge continues until this stops it
             raise
     except JavaError as error:
         if _NO_SPACE in str(error):
@@ -203,7 +203,7 @@ def _new_directory(target: Path) -> Any:  # noqa: ANN401 - an IndexWriter
 
 
 def _add_all(pieces: Sequence[Path], writer: Any) -> None:  # noqa: ANN401 - an IndexWriter
-    """Merge the segments of Lucene directories into one segment, and finish the directory that it is in; within ``in_java``."""
+    """Merge the segments of Lucene directories into one segment, and commit its directory; within ``in_java``."""
     with ExitStack() as open_pieces:
         segments = []
         for piece in pieces:
@@ -220,5 +220,5 @@ def _piece(pieces: Path, first: int) -> Path:
 
 
 def programs_at_once() -> int:
-    """Return how many programs may run at once: one a processor, as far as the memory goes."""
+    """Return the number of parallel processes: one per CPU, as far as memory suffices."""
     return max(1, min(n_threads(), memory_bytes() // (2 * PROGRAM_HEAP_BYTES)))

@@ -1,8 +1,8 @@
-"""BM25 by Lucene, through Anserini: the index that the published figures for BM25 were measured with (k1 0.9, b 0.4, Porter stems).
+"""BM25 by Lucene, through Anserini: the index of the published figures for BM25 (k1 0.9, b 0.4, Porter stems).
 
-What is indexed of a passage is its title, a line break and its text. Files: ``index/`` a directory of Lucene's, which Pyserini opens too,
+The indexed text of a passage is its title, a line break and its text. Files: ``index/`` is Lucene's directory, which Pyserini opens too,
 with the passages' ids and no texts; ``rows.i32`` the row of each of Lucene's documents, little-endian. A passage without a single printed
-character has no document. ``lucene_build`` makes an index, ``lucene_import`` adopts one that somebody else made.
+character has no document. ``lucene_build`` builds an index, ``lucene_import`` adopts an existing one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HITS_PER_CALL = 1 << 20
 
 
 class LuceneIndex:
-    """An open Lucene index; searches may run at once in any number of threads, and take turns.
+    """An open Lucene index; thread-safe, with searches serialised.
 
-    The scores are Lucene's own, float32. Where Lucene's documents are not in the order of the rows, a query whose k-th score is shared by
-    further documents is asked again for more, until all that share it are known: which rows are returned never depends on Lucene's order.
+    Scores are Lucene's own, float32. If Lucene's documents are not in the order of the rows, a query with ties at its k-th score is
+    searched again for more results until all of them are known: the returned rows never depend on Lucene's order.
     """
 
     def __init__(self, reader: LuceneReader, rows: NDArray[np.int32], path: Path) -> None:
@@ -69,13 +69,13 @@ class LuceneIndex:
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Raise ``InputError``: Lucene scores what it finds, not rows that it is given."""
+        """Raise ``InputError``: Lucene does not score given rows."""
         raise InputError("'lucene' cannot score given rows again: use 'bm25', whose scores are the same")
 
     def _search(
         self, queries: Sequence[str], lines: Sequence[int], depth: int
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield for each of the lines its number, and the documents and scores that its query finds."""
+        """Yield the number of each of the lines, with its query's documents and scores."""
         per_call = max(1, min(_QUERIES_PER_CALL, _HITS_PER_CALL // depth))
         for first in range(0, len(lines), per_call):
             part = lines[first : first + per_call]
@@ -87,7 +87,7 @@ class LuceneIndex:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turn what Lucene says of files it cannot read into ``ArtifactDamaged``; that memory is short is no damage."""
+    """Translate Lucene's exceptions for unreadable files into ``ArtifactDamaged``, except for lack of memory."""
     try:
         yield
     except JavaError as error:
@@ -100,7 +100,7 @@ def open_lucene(path: Path, manifest: Manifest, options: OpenOptions) -> LuceneI
     """Open a built or imported index; see ``IndexKind.open``.
 
     Raises:
-        ArtifactDamaged: a file does not hold what its manifest says.
+        ArtifactDamaged: a file does not match its manifest.
         MissingExtraError: the extra ``lucene`` is not installed.
     """
     rows = np.memmap(path / ROWS, dtype="<i4", mode="r") if (path / ROWS).stat().st_size else np.empty(0, dtype="<i4")

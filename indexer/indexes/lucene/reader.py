@@ -1,7 +1,7 @@
-"""An open directory of Lucene's, asked for many things in one call: what a batch of queries finds, the ids of a block of documents.
+"""An open Lucene directory with batched calls: the results of a batch of queries, the ids of a range of documents.
 
-Scores are those of Lucene's ``BM25Similarity``; a query is analysed and becomes one clause per distinct term, weighted by how often the
-query has it, as Anserini does it. Anserini's own searchers go on to round scores and to break ties by the id; that is left out here.
+Scores are those of Lucene's ``BM25Similarity``; as in Anserini, a query is analysed and becomes one clause per distinct term, weighted by
+the term's count in the query. Anserini's searchers also round scores and break ties by id; this reader does not.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Found(NamedTuple):
 
 
 class LuceneReader:
-    """An open Lucene directory; its methods may be called from any thread, and raise ``JavaError`` where the files are damaged.
+    """An open Lucene directory; thread-safe. Methods raise ``JavaError`` for corrupt files.
 
     Attributes:
         n_documents: deleted ones included.
-        n_deleted: how many of them are deleted.
+        n_deleted: number of deleted documents.
         n_searchable: documents with at least one term.
     """
 
@@ -77,7 +77,7 @@ class LuceneReader:
 
     @java_work
     def search(self, queries: Sequence[str], depth: int) -> list[Found]:
-        """Return what each query finds, at most ``depth`` documents; equal scores go by ascending document number."""
+        """Return the results of each query, at most ``depth`` documents; ties go by ascending document number."""
         texts = java_class("java.util.Arrays").asList(*map(_java_text, queries))
         answers = json.loads(_json_of(texts.parallelStream().map(self._search(depth)).toList()))
         return [
@@ -93,7 +93,7 @@ class LuceneReader:
 
     @java_work
     def ids(self, first: int, end: int) -> list[str | None]:
-        """Return the stored ids of the documents from ``first`` to before ``end``; None for one that has none."""
+        """Return the stored ids of the documents from ``first`` to before ``end``; None for a document without one."""
         only_id = java_class("java.util.Collections").singleton(ID)
         read = method(f"{LUCENE}.index.StoredFields", "document", _DOCUMENT, "int", "java.util.Set")
         read = bind(bind(read, 2, only_id), 0, self._reader.storedFields())
@@ -105,20 +105,20 @@ class LuceneReader:
 
     @java_work
     def lengths(self, documents: Sequence[int]) -> list[int]:
-        """Return how many terms each of the documents, named in ascending order, has; Lucene keeps a byte of it, which is returned."""
+        """Return the length byte that Lucene stores for each of the documents, given in ascending order: their encoded number of terms."""
         norms = java_class(f"{LUCENE}.index.MultiDocValues").getNormValues(self._reader, CONTENTS)
         return [norms.longValue() if norms.advanceExact(document) else 0 for document in documents]
 
     @java_work
     def length_of(self, text: str) -> int:
-        """Return the byte that ``lengths`` gives for a document of this text."""
+        """Return the byte of ``lengths`` for a document of this text."""
         n_terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self._analyzer, _java_text(text)).size()
         code: int = java_class(f"{LUCENE}.util.SmallFloat").intToByte4(n_terms)
         return code
 
     @java_work
     def fields(self) -> dict[str, str]:
-        """Return the names of the indexed fields and what is indexed of each, as DOCS_AND_FREQS."""
+        """Return the names of the indexed fields and the index options of each, such as DOCS_AND_FREQS."""
         infos = java_class(f"{LUCENE}.index.FieldInfos").getMergedFieldInfos(self._reader).iterator()
         fields = {}
         while infos.hasNext():
@@ -128,15 +128,15 @@ class LuceneReader:
 
     @java_work
     def files(self) -> list[str]:
-        """Return the names of the files that belong to the index; others may lie in the same directory."""
+        """Return the names of the index's files; there may be others in the same directory."""
         return list(self._reader.getIndexCommit().getFileNames().toArray())
 
 
 def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object
-    """Return Lucene's object for a directory, which it makes if it is not there; within ``in_java``.
+    """Return Lucene's object for a directory, which is created if missing; within ``in_java``.
 
     Raises:
-        InputError: Java has no name for the path.
+        InputError: the path cannot be represented in Java.
     """
     try:
         str(path).encode()
@@ -151,11 +151,11 @@ def _generator() -> Any:  # noqa: ANN401 - a Java object
 
 
 def _java_text(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which cannot be handed to Java; neither they nor "?" are part of a term."""
+    """Return the text without lone surrogates, which cannot be passed to Java; neither they nor "?" are part of a term."""
     return text.encode("utf-16-le", "replace").decode("utf-16-le")
 
 
 def _json_of(value: Any) -> str:  # noqa: ANN401 - a Java object
-    """Return a Java object as JSON, in which a float reads back bit for bit."""
+    """Return a Java object as JSON in which floats round-trip exactly."""
     text: str = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(value)
     return text
