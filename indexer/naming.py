@@ -1,4 +1,4 @@
-"""Names of indexes: one of ``INDEXES``, an encoder for exact search over its vectors, or ``<encoder>-<kind>`` for an index made of them."""
+"""Names of indexes: one of ``INDEXES``, an encoder for exact search over its vectors, or ``<encoder>-<kind>`` for an index of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .encoders.spec import EncoderSpec
 
 
 def encoder_spec(name: str) -> EncoderSpec:
-    """Return what is known of an encoder.
+    """Return the spec of an encoder.
 
     Raises:
         UnknownNameError: there is no such encoder.
@@ -22,22 +22,22 @@ def encoder_spec(name: str) -> EncoderSpec:
 
 
 class IndexName(NamedTuple):
-    """The name of an index, resolved: its encoder's own name, "" if it is searched by words, and its kind, "" for exact search."""
+    """A resolved index name: the encoder's canonical name, "" for lexical search, and the kind, "" for exact search."""
 
     encoder: str
     kind: str
 
     def __str__(self) -> str:
-        """Return the name as a directory and a retriever have it."""
+        """Return the name as used for directories and retrievers."""
         return "-".join(filter(None, self))
 
 
 def parse_index_name(name: str, what: str = "index") -> IndexName:
-    """Resolve the name of an index. Encoders and kinds may have hyphens, and an encoder more than one name.
+    """Resolve the name of an index. Encoders and kinds may contain hyphens, and an encoder may have aliases.
 
     Args:
         name: the name.
-        what: what it names, for the message ("index", "retriever").
+        what: the kind of name, for the message ("index", "retriever").
 
     Raises:
         UnknownNameError: no index can have this name.
@@ -54,7 +54,7 @@ def parse_index_name(name: str, what: str = "index") -> IndexName:
 
 
 def canonical_name(name: str) -> str:
-    """Return the one name of an index that can be named in two ways, as encoders can; a name that no index can have as it is."""
+    """Return the canonical name of an index; an impossible name is returned unchanged."""
     try:
         return str(parse_index_name(name))
     except UnknownNameError:
@@ -65,7 +65,7 @@ def _unknown_name(what: str, name: str) -> UnknownNameError:
     """Return (not raise) the error for a name that no index can have.
 
     Args:
-        what: what was named, for the message ("index", "retriever").
+        what: the kind of name, for the message ("index", "retriever").
         name: the name.
     """
     if name in VECTOR_INDEXES:
@@ -78,7 +78,7 @@ def _unknown_name(what: str, name: str) -> UnknownNameError:
 
 
 def index_names() -> list[str]:
-    """Return the names of all indexes that there can be, each once: an encoder with two names by its own."""
+    """Return the canonical names of all possible indexes."""
     names = list(INDEXES)
     for encoder in dict.fromkeys(encoder_spec(name).name for name in ENCODERS):
         names += [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)]

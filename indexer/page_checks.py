@@ -1,7 +1,7 @@
-"""Checksums of an artefact's files, one for every 64 KiB: what a process reads of a file for the first time is compared before it is used.
+"""Page checksums of an artefact's files, one per 64 KiB: a process verifies every page before it first uses it.
 
-So a flipped bit is an error, never a wrong score. Kernels know nothing of it: who is about to read asks first, by bytes or by rows. The
-file ``sums`` holds the checksums of all files directly in the folder, those of one file after those of another, by name.
+A flipped bit is an error, never a wrong score. Kernels know nothing of it: callers verify bytes or rows before reading them. The
+file ``sums`` holds the checksums of all files directly in the folder, file after file, by name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wikidx.corpora.store import Rows
 from .machine.compiled import kernel
 from .machine.threads import equal_ranges, n_threads
 
-PAGE_BYTES = 65_536  # what one checksum is over
+PAGE_BYTES = 65_536  # covered by one checksum
 SUMS = "sums"
 
 _MOST_HEADER_BYTES = 256
@@ -33,7 +33,7 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 
 
 def build_checked(target: Path, work: Work) -> Manifest:
-    """Build an artefact and the checksums of its pages; see ``corpora.artifacts.building.build_artifact``, which raises what this does."""
+    """Build an artefact and its page checksums; see ``corpora.artifacts.building.build_artifact``, which raises the same errors."""
 
     def write(staging: Path) -> Outcome:
         outcome = work.write(staging)
@@ -44,10 +44,10 @@ def build_checked(target: Path, work: Work) -> Manifest:
 
 
 def write_sums(staging: Path) -> None:
-    """Write the checksums of the pages of all files in a directory that is to be an artefact.
+    """Write the page checksums of all files in a directory that will become an artefact.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: a disk error.
     """
     with replacing(staging / SUMS) as file:
         for path in artifact_files(staging):
@@ -56,14 +56,14 @@ def write_sums(staging: Path) -> None:
 
 
 class CheckedFile:
-    """A mapped file whose pages are compared before they are first read. Several threads may ask at once.
+    """A mapped file whose pages are verified before they are first read. Thread-safe.
 
     Attributes:
-        content: its bytes, read-only; those that were there when it was opened, also if it is replaced later.
+        content: its bytes, read-only; those at opening time, even if the file is replaced later.
     """
 
     def __init__(self, path: Path, sums: NDArray[np.uint64]) -> None:
-        """Map the file, reading nothing yet; raises ``ArtifactDamaged`` if it is gone."""
+        """Map the file without reading it; raises ``ArtifactDamaged`` if it is missing."""
         try:
             self.content = map_bytes(path)
         except OSError as error:
@@ -77,10 +77,10 @@ class CheckedFile:
         self._is_all_seen = not len(sums)
 
     def check(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        """Compare the pages of some stretches of bytes, given by where each starts and stops.
+        """Verify the pages of byte ranges, given by their starts and stops.
 
         Raises:
-            ArtifactDamaged: a page is damaged.
+            ArtifactDamaged: a page is corrupt.
         """
         if self._is_all_seen:
             return
@@ -89,7 +89,7 @@ class CheckedFile:
         self._is_all_seen = bool(self._is_seen.all())
 
     def check_all(self) -> None:
-        """Compare all pages that have not been, on all processors; raises as ``check`` does."""
+        """Verify all pages not verified yet, on all CPUs; raises as ``check`` does."""
         if self._is_all_seen:
             return
         bounds = np.array([part.start for part in equal_ranges(len(self.content), n_threads())] + [len(self.content)])
@@ -98,12 +98,12 @@ class CheckedFile:
                 pass
 
     def release(self) -> None:
-        """Let the system take back the memory of pages that have been read; they are read again when they are wanted."""
+        """Let the system reclaim the memory of read pages; they are read again on demand."""
         if isinstance(self.content.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.content.base.madvise(mmap.MADV_DONTNEED)
 
     def array(self, dtype: DTypeLike, shape: tuple[int, ...]) -> CheckedArray:
-        """Return the array that the file ends with, as a ``.npy`` file does.
+        """Return the array at the end of the file, as in a ``.npy`` file.
 
         Raises:
             ArtifactDamaged: the file is too short or too long for it.
@@ -117,7 +117,7 @@ class CheckedFile:
 
 
 class CheckedArray:
-    """Rows of an array in a file. Those that are taken out of it by a slice or by their numbers are compared first.
+    """Rows of an array in a file, verified when they are first taken by a slice or by their numbers.
 
     Attributes:
         shape: of the array.
@@ -134,7 +134,7 @@ class CheckedArray:
         return len(self._array)
 
     def __getitem__(self, rows: slice | Rows) -> NDArray[Any]:
-        """Return some rows, mapped if they are a slice; raises ``ArtifactDamaged`` if they are damaged."""
+        """Return rows, mapped for a slice; raises ``ArtifactDamaged`` if they are corrupt."""
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             starts, stops = np.array([start]), np.array([stop])
@@ -144,7 +144,7 @@ class CheckedArray:
         return self._array[rows]
 
     def release(self) -> None:
-        """Let the system take back the memory of what has been read."""
+        """Let the system reclaim the memory of read rows."""
         self._file.release()
 
     def part(self, rows: range) -> CheckedArray:
@@ -152,17 +152,17 @@ class CheckedArray:
         return CheckedArray(self._file, self._array[rows.start : rows.stop], self._first_byte + rows.start * self._row_bytes)
 
 
-ReadableArray = CheckedArray | NDArray[Any]  # rows are taken out of it by a slice or by their numbers
+ReadableArray = CheckedArray | NDArray[Any]  # indexed by a slice or by row numbers
 
 
 class CheckedFiles(dict[str, CheckedFile]):
-    """The files of an artefact by their names, none of them compared yet."""
+    """The files of an artefact by their names, none verified yet."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        """Map them.
+        """Map the files.
 
         Raises:
-            ArtifactDamaged: there are not as many checksums as the files need, or a file is gone.
+            ArtifactDamaged: the number of checksums does not match the files, or a file is missing.
         """
         self._folder = folder
         sizes = {name: record.n_bytes for name, record in sorted(manifest.files.items()) if "/" not in name and name != SUMS}
@@ -178,7 +178,7 @@ class CheckedFiles(dict[str, CheckedFile]):
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a ``.npy`` file that is there whole or not at all. Not by ``np.save``, whose error on a full disk gives no reason."""
+    """Write a ``.npy`` file atomically. ``np.save`` is not used, because its error on a full disk gives no reason."""
     array = np.ascontiguousarray(array)
     with replacing(path) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
@@ -200,7 +200,7 @@ def _are_sound(
     sums: NDArray[np.uint64],
     is_seen: NDArray[np.bool_],
 ) -> bool:
-    """Return whether stretches of bytes lie on pages with the right checksums; each page is compared once."""
+    """Return whether the pages of byte ranges match their checksums; each page is verified once."""
     for i in range(len(starts)):
         if starts[i] < stops[i]:
             for page in range(starts[i] // PAGE_BYTES, (stops[i] - 1) // PAGE_BYTES + 1):
@@ -222,11 +222,11 @@ def page_sums(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 @kernel
 def _page_sum(data: NDArray[np.uint8]) -> np.uint64:
-    """Return a checksum that differs whenever a single 8-byte word does: each step can be undone. It is no defence against intent."""
+    """Return a checksum that changes with any single 8-byte word: each step is invertible. It does not protect against tampering."""
     n_words = len(data) // 8
     words = data[: 8 * n_words].view(np.uint64)
     total = np.uint64(len(data))
-    first, second, third, fourth = total, total, total, total  # four sums at a time: each has to wait for its last product
+    first, second, third, fourth = total, total, total, total  # four sums at a time, because each waits for its previous product
     n_fours = n_words // 4
     for number in range(0, 4 * n_fours, 4):
         first = _added(first, words[number])

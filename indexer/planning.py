@@ -1,4 +1,4 @@
-"""Everything that ``idx build`` does: what a build takes, and its steps, from a corpus to its indexes."""
+"""Builds of ``idx build``: their estimates and their steps, from a corpus to its indexes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from .published.importing import ImportOptions, import_vectors, verify_vectors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOptions:
-    """The origin of an encoder's vectors.
+    """Origin of an encoder's vectors.
 
     Attributes:
         origin: "published" or "encode"; None: published ones, if there are any of the whole corpus.
-        allow_missing: take published vectors that lack some passages.
-        verify: how many passages are encoded again and compared with published vectors.
+        allow_missing: accept published vectors that lack some passages.
+        verify: number of passages to encode again and compare with published vectors.
     """
 
     origin: str | None = None
@@ -59,13 +59,13 @@ class VectorOptions:
 
 @dataclass(frozen=True, slots=True)
 class BuildSpec:
-    """A corpus and the indexes to be built over it.
+    """A corpus and the indexes to build over it.
 
     Attributes:
-        source: the corpus, and how its store is built; see ``corpora.resolving.resolve``.
-        indexes: names of indexes; those that are made of an encoder's vectors bring it along.
-        embedding: how encoders embed.
-        vectors: where their vectors come from.
+        source: the corpus, and options of its store; see ``corpora.resolving.resolve``.
+        indexes: names of indexes; those built from an encoder's vectors include it.
+        embedding: options of embedding.
+        vectors: origin of the vectors.
     """
 
     source: Resolved
@@ -78,15 +78,15 @@ class BuildSpec:
 
     @property
     def name(self) -> str:
-        """The corpus's name on disk."""
+        """Name of the corpus on disk."""
         return self.source.name
 
     def published(self, encoder: str) -> PublishedVectors | None:
-        """Return which published vectors are to be taken for an encoder; None if the passages are to be embedded, or its vectors are there.
+        """Return the published vectors to import for an encoder; None if the passages must be embedded, or its vectors exist.
 
         Raises:
-            ArtifactMismatch: its vectors are there and are not what was asked for.
-            InputError: none are published, or those that are lack passages and that is not allowed.
+            ArtifactMismatch: its vectors exist and are not the requested ones.
+            InputError: none are published, or they lack passages and that is not allowed.
         """
         if self.is_kept(encoder):
             origin = index_ref(self.name, encoder).manifest(None).recipe.parameters.get("origin", "encoded")
@@ -108,7 +108,7 @@ class BuildSpec:
         return published
 
     def import_options(self, encoder: str) -> ImportOptions:
-        """Return how published vectors are imported; raises ``InputError`` for a type that they are not stored in."""
+        """Return the options of importing published vectors; raises ``InputError`` for a type that they cannot be stored in."""
         return ImportOptions(
             allow_missing=self.vectors.allow_missing,
             verify=self.vectors.verify,
@@ -118,16 +118,16 @@ class BuildSpec:
         )
 
     def replaces(self, index: str) -> bool:
-        """Return whether an index that is there is to be replaced; vectors are not where an index made of them is named."""
+        """Return whether an existing index is to be replaced; vectors are not if an index built from them is named."""
         made = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
         return self.source.options.replace and all(name.encoder != index for name in made)
 
     def is_kept(self, index: str) -> bool:
-        """Return whether an index is there and not to be replaced."""
+        """Return whether an index exists and is not to be replaced."""
         return index_ref(self.name, index).is_built and not self.replaces(index)
 
     def kept_store(self) -> Manifest | None:
-        """Return the manifest of the store that is there and stays, None if it has to be built; raises as ``kept_store`` does."""
+        """Return the manifest of an existing store to keep, None if it must be built; raises as ``kept_store`` does."""
         return kept_store(self.source.corpus, self.source.options, holds_source=not self.source.keeps_store)
 
 
@@ -149,7 +149,7 @@ class BuildPlan:
 
 
 def _with_vectors(names: Sequence[str]) -> tuple[str, ...]:
-    """Return indexes by their own names, each once, and before those made of an encoder's vectors the encoder."""
+    """Return indexes by canonical name, each once, with an encoder's vectors before the indexes built from them."""
     indexes = list[str]()
     for name in names:
         found = parse_index_name(name)
@@ -158,10 +158,10 @@ def _with_vectors(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def plan(spec: BuildSpec) -> BuildPlan:
-    """Estimate what each step of a build takes that is not done yet.
+    """Estimate each unfinished step of a build.
 
     Raises:
-        InputError, MissingExtraError: something named is not there.
+        InputError, MissingExtraError: a named input is missing.
     """
     has_store = spec.kept_store() is not None
     source = spec.source.corpus.path
@@ -177,7 +177,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Plan a build and carry it out; see there.
+    """Plan a build and carry it out; see ``plan`` and ``carry_out``.
 
     Raises:
         StorageError: the disk is too small.
@@ -189,10 +189,10 @@ def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
 
 
 def carry_out(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Build what is not there yet; return the manifests of the passages and of each index.
+    """Build what is missing; return the manifests of the passages and of each index.
 
     Raises:
-        IdxError: whatever stopped it; called again, it goes on.
+        IdxError: an error stopped it; the next call resumes.
     """
     manifests = {"passages": _store(spec, step)}
     store = open_store(spec.name)
@@ -213,7 +213,7 @@ def _store(spec: BuildSpec, step: Step) -> Manifest:
 
 
 def _vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Manifest:
-    """Embed the passages, or fetch and import what is published."""
+    """Embed the passages, or fetch and import published vectors."""
     encoder, published = encoder_spec(name), spec.published(name)
     if published is not None:
         source = fetch(spec.source.corpus.name, name, published, step(f"fetching {name}", "B"))
@@ -226,7 +226,7 @@ def _vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Man
 
 
 def _needs(spec: BuildSpec, forecast: Forecast, *, has_store: bool) -> Iterator[Need]:
-    """Yield what each step that is not done yet needs."""
+    """Yield the estimate of each unfinished step."""
     if not has_store:
         yield store_need(forecast.n_passages, forecast.passage_bytes)
     for index in spec.indexes:
@@ -243,7 +243,7 @@ def _vectors_need(spec: BuildSpec, encoder: EncoderSpec, forecast: Forecast) -> 
     published = spec.published(encoder.name)
     if published is not None:
         return import_need(forecast.n_passages, encoder, published, spec.import_options(encoder.name))
-    # While nothing of the corpus is here, the encoder is timed on passages of the sample corpus.
+    # Before any of the corpus is available, the encoder is timed on passages of the sample corpus.
     passages = forecast.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
     encoder.folder("passage")  # downloaded before the clock runs
     return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder, spec.embedding)

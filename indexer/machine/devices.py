@@ -1,4 +1,4 @@
-"""Names of devices: which of them are there, how much of their memory is free, and on which of them something fits."""
+"""Device names: availability, free memory, and placement of data that must fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
 
 
 def check_devices(device: str) -> None:
-    """Raise ``InputError`` unless ``device`` names one or several devices as ``EmbedOptions`` says."""
+    """Raise ``InputError`` unless ``device`` names one or several devices in the syntax of ``EmbedOptions``."""
     if not _DEVICES.fullmatch(device):
         raise InputError(f"the device '{device}' is none of auto, cpu, cuda, cuda:<number>, cuda:<number>,<number>, all, mps")
 
@@ -28,11 +28,11 @@ def check_device(device: str) -> None:
 
 
 def gpu_numbers(device: str, n_gpus: int) -> tuple[int, ...]:
-    """Return the GPUs that a device names, each once, whether or not there are so many: none for a CPU.
+    """Return the GPUs that a device names, each once, whether or not they exist: none for a CPU.
 
     Args:
         device: see ``check_devices``.
-        n_gpus: how many there are; "auto" names the first, if there is one.
+        n_gpus: number of GPUs of the machine; "auto" names the first, if there is one.
 
     Raises:
         InputError: the device has no such name.
@@ -49,12 +49,12 @@ def gpus_of(device: str, n_gpus: int, library: str = "torch", advice: str = "say
 
     Args:
         device: see ``check_devices``.
-        n_gpus: how many there are.
-        library: that sees them, for the message.
-        advice: what else can be done where it sees none.
+        n_gpus: number of available GPUs.
+        library: the library that sees them, for the message.
+        advice: alternatives if it sees none, for the message.
 
     Raises:
-        InputError: the device has no such name, or names a GPU that is not there.
+        InputError: the device has no such name, or names a missing GPU.
     """
     numbers = gpu_numbers(device, n_gpus)
     if not n_gpus and device not in ("auto", "cpu", "mps"):
@@ -65,7 +65,7 @@ def gpus_of(device: str, n_gpus: int, library: str = "torch", advice: str = "say
 
 
 def encoder_device(device: str) -> str:
-    """Return the one device that encodes queries where ``device`` names several; see ``check_devices``."""
+    """Return the device that encodes queries if ``device`` names several; see ``check_devices``."""
     check_devices(device)
     return "cuda" if device == "all" else device.partition(",")[0]
 
@@ -74,7 +74,7 @@ def chosen_device(device: str) -> str:
     """Return a device torch knows; "auto" is the first GPU, else the CPU.
 
     Raises:
-        InputError: torch does not know the device, or it is not there.
+        InputError: torch does not know the device, or it does not exist.
     """
     import torch
 
@@ -89,7 +89,7 @@ def chosen_device(device: str) -> str:
 
 
 def free_memory(number: int, *, is_named: bool) -> int:
-    """Return how many bytes are free on a GPU that torch, which must be installed, sees; 0 on one that fails and that nobody named.
+    """Return the free bytes of a GPU visible to torch, which must be installed; 0 for a failing GPU that was not named.
 
     Raises:
         IdxError: it fails, and was named.
@@ -105,25 +105,25 @@ def free_memory(number: int, *, is_named: bool) -> int:
 
 
 def n_gpus_seen() -> int:
-    """Return how many GPUs torch can use; 0 without torch."""
+    """Return the number of GPUs that torch can use; 0 without torch."""
     try:
         import torch
-    except ImportError:  # said when the model is loaded
+    except ImportError:  # reported when the model is loaded
         return 0
     return torch.cuda.device_count()
 
 
 class Load(NamedTuple):
-    """Vectors, or an index of them, that are to be searched on a CPU, or on GPUs that share them.
+    """Vectors, or an index of them, to be searched on a CPU, or on GPUs that share them.
 
     Attributes:
-        searcher: what searches them, for messages.
-        description: what they are and how large, for messages.
+        searcher: the library that searches them, for messages.
+        description: their kind and size, for messages.
         n_bytes: of all.
         work_bytes: further memory on each GPU.
-        advice: what else can be done where they do not fit.
-        library: what sees the GPUs, for messages.
-        without_gpus: what can be done where it sees none.
+        advice: alternatives if they do not fit.
+        library: the library that sees the GPUs, for messages.
+        without_gpus: alternatives if it sees none.
     """
 
     searcher: str
@@ -135,27 +135,27 @@ class Load(NamedTuple):
     without_gpus: str = "say cpu, or auto"
 
     def fits(self, free: Sequence[int]) -> bool:
-        """Return whether GPUs with so much free memory each can share it."""
+        """Return whether GPUs with this much free memory each can share it."""
         return bool(free) and min(free) >= math.ceil(self.n_bytes / len(free)) + self.work_bytes
 
     def need(self, free: Sequence[int]) -> str:
-        """Say what GPUs with so much free memory each would have to hold."""
+        """Return the memory that GPUs with this much free memory each would need, as text."""
         share = math.ceil(self.n_bytes / len(free))
         whole, parts = share + self.work_bytes, f"{share / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each"
         return f"{parts}, {whole / 1e9:.1f} GB, where {_listed(free)} GB are free"
 
 
 def place(load: Load, device: str, free: Sequence[int]) -> Placement:
-    """Return where a load goes, and why.
+    """Return the placement of a load.
 
     Args:
-        load: what it is.
-        device: "auto" (GPUs if there are any and it fits, as few as will do; else the CPU), "cpu", "mps" (the CPU as well), "cuda",
+        load: its size, and words for messages.
+        device: "auto" (the smallest number of GPUs that fit it, if any; else the CPU), "cpu", "mps" (the CPU as well), "cuda",
             "cuda:1", several as "cuda:0,1", or "all" GPUs.
-        free: memory that is free on each GPU.
+        free: free memory of each GPU.
 
     Raises:
-        InputError: the device has no such name, is not there, or has too little memory free.
+        InputError: the device has no such name, does not exist, or has too little memory free.
     """
     numbers = gpus_of(device, len(free), load.library, load.without_gpus)
     why = {"cpu": "the CPU, as was said", "mps": "the CPU, whose memory mps shares"}.get(device)
@@ -179,7 +179,7 @@ def place(load: Load, device: str, free: Sequence[int]) -> Placement:
 
 
 def free_on_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "say cpu, or auto") -> list[int]:
-    """Return how much memory is free on each GPU, see ``free_memory``; the device, of which ``gpus_of`` tells, may name some."""
+    """Return the free memory of each GPU, see ``free_memory``; ``device`` decides which are named, see ``gpus_of``."""
     named = () if device == "auto" else gpus_of(device, n_gpus, library, advice)
     return [free_memory(number, is_named=number in named) for number in range(n_gpus)]
 

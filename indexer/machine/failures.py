@@ -7,23 +7,23 @@ from collections.abc import Iterator
 
 from wikidx.corpora.errors import IdxError
 
-_NO_MEMORY = ("out of memory", "can't allocate memory")  # as torch says it for a GPU, pinned memory, and a CPU
+_NO_MEMORY = ("out of memory", "can't allocate memory")  # torch's messages for a GPU, pinned memory, and a CPU
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or what kind of error it is if it has none."""
+    """Return the first line of an error's message, or the name of its class if it has none."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 @contextlib.contextmanager
 def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -> Iterator[None]:
-    """Translate what torch raises when a device fails.
+    """Translate torch's exceptions for a failing device.
 
     Args:
         device: its name.
-        task: what there may be too little memory for.
-        advice: what to do then.
-        aftermath: what else is to be said, for either message.
+        task: task that may lack memory.
+        advice: remedy for that.
+        aftermath: text appended to either message.
 
     Raises:
         IdxError: the device has too little memory, or fails otherwise.
@@ -37,5 +37,5 @@ def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -
 
 
 def _is_want_of_memory(error: Exception) -> bool:
-    """Tell torch's ``OutOfMemoryError`` by its name: this file is needed also where torch is not installed."""
+    """Recognise torch's ``OutOfMemoryError`` by its name: this file is also used without torch."""
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _NO_MEMORY)

@@ -6,12 +6,12 @@ import contextlib
 import os
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")  # of a container
+_CGROUP = Path("/sys/fs/cgroup")  # control group of a container
 _MEMINFO = Path("/proc/meminfo")
 
 
 def memory_bytes() -> int:
-    """Return how much memory this process may have: the machine's, or its container's."""
+    """Return the memory available to this process in total: the machine's, or its container's limit."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
         memory = min(memory, int((_CGROUP / "memory.max").read_text()))
@@ -19,7 +19,7 @@ def memory_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Return how much of it can still be had, file pages that the system can drop included; where that is not told, all of it."""
+    """Return the memory still available, including file pages that the system can drop; all of it where that is unknown."""
     available = memory_bytes()
     with contextlib.suppress(OSError, StopIteration):
         line = next(line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))
@@ -31,6 +31,6 @@ def available_bytes() -> int:
 
 
 def _droppable_bytes() -> int:
-    """Return how many bytes of the container's memory are pages of files that are not in use."""
+    """Return the bytes of unused file pages in the container's memory."""
     lines = (_CGROUP / "memory.stat").read_text().splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)

@@ -1,4 +1,4 @@
-"""Work done ahead, in threads or in processes that are started afresh and end with the process that started them."""
+"""Work done ahead, in threads or in spawned processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def ahead(submit: Callable[[Item], Future[Result]], items: Iterable[Item], depth: int) -> Generator[Result]:
-    """Yield the result of some work on each item, in order, while the work on up to ``depth`` further items is under way or done."""
+    """Yield the result of some work on each item, in order, while up to ``depth`` further items are in progress or done."""
     pending = deque[Future[Result]]()
     try:
         for item in items:
@@ -45,16 +45,16 @@ def processes(
     make: Callable[..., Callable[[Item], Result]],
     *arguments: Any,  # noqa: ANN401 - handed on
 ) -> Iterator[Callable[[Item], Future[Result]]]:
-    """Start processes afresh ("spawn": no lock, thread or GPU context of this one is copied), and give what has the first idle one work.
+    """Start processes ("spawn": without copying locks, threads or GPU contexts), and yield a function that sends work to an idle one.
 
-    The work raises ``IdxError`` if its process was killed. ``ProcessPoolExecutor`` would wait for ever for one that was killed while it
-    wrote a result: all of its processes, and this one, hold the end that is written to, so that the other one never comes to the end. Here
-    each process has a connection that nobody else has, and a thread that waits for what comes back.
+    The work raises ``IdxError`` if its process was killed. ``ProcessPoolExecutor`` would hang if a process was killed while writing a
+    result: all of its processes, and this one, hold the writing end of the pipe, so that the reading end never sees its end. Here each
+    process has a connection of its own, and a thread that waits for its results.
 
     Args:
-        n: how many.
-        what: they do, for the message.
-        make: called in each of them first, with the arguments; a function of a module. It returns what does the work on an item.
+        n: number of processes.
+        what: verb for messages, such as "tokenises".
+        make: called first in each of them with the arguments; a module-level function. It returns the function that works on an item.
         arguments: for ``make``.
     """
     context, threads, idle = multiprocessing.get_context("spawn"), ThreadPoolExecutor(n), SimpleQueue[Connection]()
@@ -78,12 +78,12 @@ def processes(
 
 
 def _answer(idle: SimpleQueue[Connection], item: object, what: str) -> Any:  # noqa: ANN401 - whatever the work returns
-    """Have a process that is idle work on an item."""
+    """Run work on an item in an idle process."""
     connection = idle.get()
     try:
         connection.send(item)
         is_done, outcome = connection.recv()
-    except (EOFError, OSError) as error:  # the latter in the middle of an answer
+    except (EOFError, OSError) as error:  # OSError in the middle of a result
         raise IdxError(
             f"a process that {what} was killed, perhaps for want of memory, or could not start (a script that is run needs its "
             "main part under \"if __name__ == '__main__'\"): run the same command again, it goes on where it was"
@@ -96,8 +96,8 @@ def _answer(idle: SimpleQueue[Connection], item: object, what: str) -> Any:  # n
 
 
 def _work(connection: Connection, make: Callable[..., Callable[[Any], object]], arguments: tuple[Any, ...]) -> None:
-    """Be one of the processes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which then ends it
+    """Main loop of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which then ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     work = make(*arguments)
     with contextlib.suppress(EOFError):
@@ -106,7 +106,7 @@ def _work(connection: Connection, make: Callable[..., Callable[[Any], object]], 
 
 
 def _outcome(work: Callable[[Any], object], item: object) -> tuple[bool, object]:
-    """Return whether some work was done, and what came of it: its result, or what it raised."""
+    """Return whether some work succeeded, and its result or exception."""
     try:
         return True, work(item)
     except Exception as error:  # noqa: BLE001 - it is raised by the process that wants the result
@@ -130,4 +130,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # killed, it could not say goodbye
+        os._exit(1)  # the parent was killed

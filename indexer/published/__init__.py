@@ -1,6 +1,6 @@
-"""Embeddings and indexes that others have published.
+"""Embeddings and indexes published by third parties.
 
-importing  vectors matched to rows, and verified    addresses  where they are
-formats    how they are read                        pickles    without running anything
-lucene     a Lucene index adopted
+importing  vectors matched to rows, and verified    addresses  download addresses
+formats    readers of their formats                 pickles    unpickling without running code
+lucene     adoption of a Lucene index
 """

@@ -35,14 +35,14 @@ class PublishedVectors:
     n_missing: int = 0
 
     def missing_bytes(self, corpus: str, encoder: str) -> int:
-        """Return about how many bytes are still to be downloaded."""
+        """Return the approximate number of bytes still to be downloaded."""
         folder = downloads_path(corpus) / encoder
         is_whole = all((folder / file.name).is_file() for file in self.files)
         return 0 if is_whole else max(0, self.about_bytes - sum(downloaded_bytes(file, folder) for file in self.files))
 
 
 def _contriever(model: str) -> PublishedVectors:
-    """facebookresearch/contriever, README: nothing but the addresses is published about these files."""
+    """facebookresearch/contriever, README: only the addresses of these files are published."""
     url = f"{_FACEBOOK}/contriever/embeddings/{model}/wikipedia_embeddings.tar"
     file = SourceFile(name="wikipedia_embeddings.tar", url=url)
     return PublishedVectors(files=(file,), format="contriever", about_bytes=32_600_000_000, stored_bytes=2)
@@ -103,16 +103,16 @@ PUBLISHED: Mapping[tuple[str, str], PublishedVectors] = {
 
 
 def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Progress = silent) -> Embeddings:
-    """Return the files of published vectors, downloaded as far as they are not there yet.
+    """Return the files of published vectors, downloading missing ones.
 
     Args:
         corpus: the corpus's name, without the limit of a subset.
         encoder: its name.
-        published: what is published of the two.
+        published: the published vectors of the two.
         progress: called with (bytes, all bytes) of the file that is being downloaded.
 
     Raises:
-        DownloadError, StorageError, LockedError: a file cannot be had, or is not the one that is published.
+        DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published one.
     """
     files = download_all(published.files, downloads_path(corpus) / encoder, progress)
     return Embeddings(

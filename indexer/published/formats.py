@@ -1,4 +1,4 @@
-"""The formats in which embeddings are published -> blocks of ids and vectors, one after the other.
+"""Readers of published embeddings: files in several formats -> blocks of ids and vectors.
 
     contriever  (ids, float array) pickled, one file or several, in a tar as published or in a folder
     dpr         a list of (id, float array) pickled, one file or several (``wiki_passages_0`` and so on) in a folder
@@ -6,7 +6,7 @@
     pyserini    a folder, or a tar of one, with a flat FAISS ``index`` and ``docid``, one id a line
     flat        a flat FAISS index without ids, in one file or in parts (FlashRAG, Search-R1): as ``array``
 
-Nothing is extracted and nothing in a file is run. Of ``dpr`` one file is held in memory at a time; of the others the vectors are read as
+Nothing is extracted to disk, and no code in a file is run. ``dpr`` is read one file at a time; vectors of the others are read as
 they are needed. (Sources: facebookresearch/contriever, generate_passage_embeddings.py;
 facebookresearch/DPR, generate_dense_embeddings.py; princeton-nlp/ALCE, retrieval.py; facebookresearch/faiss, faiss/impl/index_write.cpp.)
 """
@@ -39,14 +39,14 @@ _BLOCK_ROWS = 8_192
 _BLOCK_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS: inner product, Euclidean distance, any
-_FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, vectors, two numbers of no use, whether it is trained, metric
+_FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, vectors, two unused numbers, is_trained, metric
 _MAX_ID_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
-_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: what ``tarfile`` reads
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
 
 
 class Block(NamedTuple):
-    """Some embeddings in their order: float16 or float32 of shape (n, dim), and their ids.
+    """A block of consecutive embeddings: float16 or float32 of shape (n, dim), and their ids.
 
     Where the format has no ids, ``ids`` is None and the first vector is that of row ``first``.
     """
@@ -60,11 +60,11 @@ class Embeddings(NamedTuple):
     """Published embeddings on this machine.
 
     Attributes:
-        name: what the user called them.
-        format: one of ``FORMATS``, or "pickles", which tell their format when they are read.
+        name: the user's name for them.
+        format: one of ``FORMATS``, or "pickles", whose format is detected while reading.
         files: in reading order; of a folder ``pyserini`` the ids, then the index.
-        origins: where each file came from: an address if it was downloaded, otherwise its path.
-        sha256: of each file, as far as it is known.
+        origins: origin of each file: its address if it was downloaded, otherwise its path.
+        sha256: of each file, where known.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Embeddings(NamedTuple):
         """Yield all embeddings.
 
         Raises:
-            InputError: they are not in the format, or damaged.
-            StorageError: the disk that they are on refuses to read them.
+            InputError: they are corrupt or not in the format.
+            StorageError: a disk error in reading.
         """
         read = {"pyserini": _pyserini, "flat": _flat}.get(self.format, _pickles)
         with _read_errors(self.name):
@@ -89,8 +89,8 @@ def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
     """Return the embeddings at a path, a file or a folder; the format is detected from names and first bytes unless it is given.
 
     Raises:
-        InputError: there is nothing, or nothing of a format that is read.
-        StorageError: the disk refuses to read it.
+        InputError: there is nothing, or nothing in a supported format.
+        StorageError: a disk error in reading.
     """
     if format_ not in (None, *FORMATS):
         raise InputError(f"--format {format_}: say one of {', '.join(FORMATS)}")
@@ -115,7 +115,7 @@ def hashed(source: Embeddings, progress: Progress = silent) -> Embeddings:
     """Return the embeddings with the checksums of their files; ``progress`` is called with (bytes read, bytes).
 
     Raises:
-        StorageError: the disk refuses to read them.
+        StorageError: a disk error in reading.
     """
     found, n_done = list[str](), 0
     with _read_errors(source.name):
@@ -128,12 +128,12 @@ def hashed(source: Embeddings, progress: Progress = silent) -> Embeddings:
 
 
 def _natural(file: Path) -> list[str | int]:
-    """Sort ``wiki_passages_10`` behind ``wiki_passages_9``."""
+    """Return a sort key that puts ``wiki_passages_10`` after ``wiki_passages_9``."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def _detected(path: Path, files: Sequence[Path]) -> str:
-    """Return "pyserini", "flat", or "pickles", of which the content is seen when they are read."""
+    """Return "pyserini", "flat", or "pickles", whose content is detected while reading."""
     names = {file.name for file in files}
     if path.is_dir() and {"docid", "index"} <= names:
         return "pyserini"
@@ -161,7 +161,7 @@ def _detected(path: Path, files: Sequence[Path]) -> str:
 
 @contextlib.contextmanager
 def _read_errors(name: str | Path) -> Iterator[None]:
-    """Translate what goes wrong when a source is read; bzip2 and gzip have no errors of their own, but the system's without a number."""
+    """Translate exceptions of reading a source; those of bzip2 and gzip are OSErrors without a number."""
     try:
         yield
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
@@ -173,7 +173,7 @@ def _read_errors(name: str | Path) -> Iterator[None]:
 
 
 def _members(path: Path) -> Generator[tuple[str, IO[bytes]]]:
-    """Yield the plain files of a tar with their names; one with a name that would climb out of a folder, or a link, is refused."""
+    """Yield the plain files of a tar with their names; names that would leave the folder, and links, are refused."""
     with tarfile.open(path) as tar:
         for member in tar:
             name = PurePosixPath(member.name)
@@ -187,9 +187,9 @@ def _members(path: Path) -> Generator[tuple[str, IO[bytes]]]:
 
 
 def _check_end(path: Path, tar: tarfile.TarFile) -> None:
-    """Raise ``InputError`` unless a tar that has been read ends as tars do: ``tarfile`` takes one cut off between members for whole.
+    """Raise ``InputError`` unless a tar ends properly: ``tarfile`` accepts one cut off between members.
 
-    It is read to its very end, where the checksum of one that is compressed is compared.
+    It is read to its very end, where the checksum of a compressed one is verified.
     """
     file = tar.fileobj
     if file is not None:
@@ -201,7 +201,7 @@ def _check_end(path: Path, tar: tarfile.TarFile) -> None:
 
 
 def _pickles(source: Embeddings) -> Iterator[Block]:
-    """Read pickles of whichever kind: ``contriever``, ``dpr`` or ``array``."""
+    """Read pickles of any kind: ``contriever``, ``dpr`` or ``array``."""
     first = 0
     for name, file in _pickle_files(source):
         for kind, block in _pickle(file, name, first):
@@ -222,7 +222,7 @@ def _pickle_files(source: Embeddings) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _pickle(file: IO[bytes], name: str, first: int) -> Iterator[tuple[str, Block]]:
-    """Yield the blocks of one pickle, each with the format that it is in."""
+    """Yield the blocks of one pickle, each with its format."""
     match read_pickle(file, name):
         case Array() as array:
             for start, vectors in _rows_of(array, file, name):
@@ -242,7 +242,7 @@ def _pickle(file: IO[bytes], name: str, first: int) -> Iterator[tuple[str, Block
 
 
 def _pairs(items: Sequence[object], name: str) -> Block:
-    """Return the block of some (id, vector)."""
+    """Return the block of (id, vector) pairs."""
     ids, arrays = list[str](), list[Array]()
     for item in items:
         match item:
@@ -259,7 +259,7 @@ def _pairs(items: Sequence[object], name: str) -> Block:
 
 
 def _rows_of(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int, StoredVectors]]:
-    """Yield the rows of a pickled array, with the number of the first, read from the file as they are wanted."""
+    """Yield the rows of a pickled array, with the number of the first, read from the file on demand."""
     if len(array.shape) != 2 or array.shape[1] < 1:
         raise InputError(f"{name} holds an array of shape {array.shape} instead of (vectors, dimension)")
     n_vectors, dim = array.shape
@@ -269,7 +269,7 @@ def _rows_of(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int, St
 
 
 def _blocks_of(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.floating], name: str) -> Iterator[tuple[int, StoredVectors]]:
-    """Yield vectors that follow in a file, with the number of the first."""
+    """Yield consecutive vectors in a file, with the number of the first."""
     most_rows = min(_BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * dtype.itemsize)))
     for start in range(0, n_vectors, most_rows):
         n_rows = min(most_rows, n_vectors - start)
@@ -298,7 +298,7 @@ def _pyserini(source: Embeddings) -> Iterator[Block]:
 
 @contextlib.contextmanager
 def _part(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
-    """Open one of the two files that Pyserini keeps."""
+    """Open one of Pyserini's two files."""
     if len(source.files) > 1:
         with source.files[name == "index"].open("rb") as file:
             yield file
@@ -308,8 +308,8 @@ def _part(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
         if found is None:
             raise InputError(f"{source.name} has no member '{name}'")
         yield found
-        if name == "index":  # the last that is read
-            for _ in members:  # to the end of the tar
+        if name == "index":  # the last one read
+            for _ in members:  # reads to the end of the tar
                 pass
 
 
@@ -323,7 +323,7 @@ def _ids(file: IO[bytes], name: str) -> list[str]:
 
 
 def _flat_index(file: IO[bytes], name: str) -> tuple[int, Iterator[tuple[int, StoredVectors]]]:
-    """Return how many vectors a flat FAISS index has, and its blocks."""
+    """Return the number of vectors of a flat FAISS index, and its blocks."""
     header = file.read(_FAISS_HEADER.size + 8)
     if len(header) < _FAISS_HEADER.size + 8 or header[:4] not in _FLAT:
         raise InputError(f"{name} is no flat FAISS index, or cut off: it begins with {header[:4]!r}")
@@ -335,7 +335,7 @@ def _flat_index(file: IO[bytes], name: str) -> tuple[int, Iterator[tuple[int, St
 
 
 class _Joined(io.RawIOBase):
-    """Several files read as one."""
+    """Several files read as one stream."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._rest = list(files)

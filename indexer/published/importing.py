@@ -1,7 +1,7 @@
-"""Adopts embeddings that others have computed as a corpus's vectors of an encoder, once it is sure which passage each one is of.
+"""Imports published embeddings as a corpus's vectors of an encoder, once each is matched to its passage.
 
-Ids are looked up in the store; embeddings without ids are taken row by row, and then there must be exactly one a passage. What is missing,
-doubled or foreign is counted and named. Only missing ones can be allowed: these rows get no vector, and no search returns them.
+Ids are looked up in the store; embeddings without ids are matched row by row, and then there must be exactly one per passage. Missing,
+duplicate and foreign ones are counted and named. Only missing ones can be allowed: these rows get no vector, and no search returns them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFil
 from .formats import Block, Embeddings, hashed
 
 _SHOWN = 3
-_ID_PREFIX = "wiki:"  # DPR's code puts it before the ids of its Wikipedia (conf/ctx_sources/default_sources.yaml)
-_SAME = 0.05  # of a vector's length: half precision and other versions differ by less, vectors of other passages by more
+_ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia with it (conf/ctx_sources/default_sources.yaml)
+_SAME = 0.05  # of a vector's length: half precision and library versions differ by less, other passages by more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +66,15 @@ class ImportOptions:
 def import_vectors(
     corpus: str, spec: EncoderSpec, store: PassageStore, source: Embeddings, options: ImportOptions, progress: Progress = silent
 ) -> Manifest:
-    """Make published embeddings the vectors of an encoder over a corpus, unless they are that already.
+    """Import published embeddings as the vectors of an encoder over a corpus, unless they are imported already.
 
     Args:
         corpus: the corpus's name; of a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
         spec: the encoder.
         store: the corpus's store.
-        source: the embeddings; they stay as they are.
+        source: the embeddings; not modified.
         options: see ``ImportOptions``.
-        progress: called with (passages that have their vector, passages).
+        progress: called with (passages with a vector, passages).
 
     Raises:
         InputError: the embeddings cannot be read, have another dimension, are not those of this corpus or, as ``verify`` found, of this
@@ -84,7 +84,7 @@ def import_vectors(
     """
     encoder = PassageEncoder(spec, resources(EmbedOptions(device=options.device), spec)) if options.verify else None
     stored: Stored = "float16" if (options.dtype or _stored(source)) == "float16" else "float32"
-    names = [f"file {number}" for number in range(len(source.files))]  # whatever they are called
+    names = [f"file {number}" for number in range(len(source.files))]  # independent of the files' names
     inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))}
     parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
@@ -115,7 +115,7 @@ def import_vectors(
 
 
 def _stored(source: Embeddings) -> Stored:
-    """Return the type of published vectors."""
+    """Return the stored type of published vectors."""
     with contextlib.closing(source.blocks()) as blocks:
         first = next(blocks, None)
     if first is None:
@@ -124,7 +124,7 @@ def _stored(source: Embeddings) -> Stored:
 
 
 class _Named:
-    """Counts ids of one kind and keeps a few."""
+    """Counts ids of one kind and keeps a few examples."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -140,7 +140,7 @@ class _Named:
 
 
 class _Intake:
-    """Takes embeddings as they come, gives each to its row, and keeps account of rows that have none or one already."""
+    """Writes embeddings to their rows, and records rows without one or with duplicates."""
 
     def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, array: NDArray[Any]) -> None:
         self._store, self._spec, self._name, self._array = store, spec, name, array
@@ -213,7 +213,7 @@ class _Intake:
 
 
 def _n_whole(corpus: str) -> int | None:
-    """Return how many passages a whole corpus has, None if that cannot be known here."""
+    """Return the number of passages of a whole corpus, None if it is unknown."""
     if corpus in CORPORA and (n_passages := known_corpus(corpus).n_passages) is not None:
         return n_passages
     try:
@@ -223,11 +223,11 @@ def _n_whole(corpus: str) -> int | None:
 
 
 def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, device: str) -> None:
-    """Encode ``n`` random passages again and compare them with the vectors that an encoder has over a corpus.
+    """Encode ``n`` random passages again and compare them with an encoder's vectors over a corpus.
 
     Raises:
         InputError: they are not the encoder's.
-        MissingExtraError, DownloadError: the encoder cannot be had.
+        MissingExtraError, DownloadError: the encoder is not available.
     """
     encoder = PassageEncoder(spec, resources(EmbedOptions(device=device), spec))
     ref = index_ref(corpus, spec.name)
@@ -236,12 +236,12 @@ def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, 
 
 
 def _verify(encoder: PassageEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
-    """Raise ``InputError`` unless ``n`` random passages, encoded again, have the vectors that are there."""
+    """Raise ``InputError`` unless ``n`` random passages, encoded again, match their vectors."""
     candidates = np.setdiff1d(np.arange(len(store)), missing)
     rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
     found, expected = vectors[rows].astype(np.float32), encoder.encode(store.get_many(rows))
     distances = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
-    n_other, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # one that is not a number is another
+    n_other, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # NaN counts as different
     if n_other:
         raise InputError(
             f"of {len(rows)} passages that were encoded again {n_other} have another vector, the worst that of row {rows[worst]}, by "

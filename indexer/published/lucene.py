@@ -1,8 +1,8 @@
-"""Adopts a Lucene index that Pyserini or Anserini made, such as the published ``wikipedia-dpr-100w``, as a corpus's ``lucene``.
+"""Imports a Lucene index made by Pyserini or Anserini, such as the published ``wikipedia-dpr-100w``, as a corpus's ``lucene``.
 
-It must be the index of just this corpus: every document's id in the corpus, none twice, every passage with a document – but for passages
-without a single term, which some versions leave out and no query finds –, and documents of the lengths that the passages have. Its files
-become links to the same bytes where both lie on one file system, and copies otherwise: Lucene never changes a file that it has written.
+It must be the index of exactly this corpus: every document's id is in the corpus, without duplicates, every passage has a document (except
+passages without terms, which some versions leave out and no query matches), and documents have their passages' lengths. Its files
+become hard links on the same file system, and copies otherwise: Lucene never changes a written file.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from wikidx.indexer.page_checks import build_checked
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared
-_TOLERATED = 20  # of them may differ: what is between a title and its text, or inside quotes, is not always written alike
+_TOLERATED = 20  # of them may differ: the separator of title and text, and quotes, vary
 
 
 def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
-    """Make the Lucene index in the directory ``source`` the index ``lucene`` of a corpus, unless it is that already.
+    """Import the Lucene index in the directory ``source`` as the index ``lucene`` of a corpus, unless it is imported already.
 
     Args:
         corpus: the corpus's name.
-        source: where the index is; it stays as it is.
+        source: folder of the index; not modified.
         store: the corpus's store.
         force: replace what is there.
         progress: called with (documents looked up, documents).
 
     Raises:
-        InputError: there is no Lucene index that can be read, or it is not that of this corpus.
+        InputError: there is no readable Lucene index, or it is not that of this corpus.
         ArtifactMismatch: the corpus has another Lucene index.
         MissingExtraError, StorageError, LockedError: see there.
     """
@@ -73,7 +73,7 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
 
 
 def _segments_file(source: Path) -> Path:
-    """Return the file that names the segments of the newest commit.
+    """Return the file that lists the segments of the newest commit.
 
     Raises:
         InputError: there is none.
@@ -81,11 +81,11 @@ def _segments_file(source: Path) -> Path:
     files = [file for file in source.glob("segments_*") if file.is_file()]
     if not files:
         raise InputError(f"{source} is no Lucene index: it is no folder with a file segments_N")
-    return max(files, key=lambda file: (len(file.name), file.name))  # N counts in base 36
+    return max(files, key=lambda file: (len(file.name), file.name))  # N is in base 36
 
 
 def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress) -> dict[str, int]:
-    """Check an index and put it, and the rows of its documents, into ``staging``."""
+    """Verify an index and write it, and the rows of its documents, to ``staging``."""
     try:
         with closing(LuceneReader(source)) as reader:
             _check_fields(source, reader)
@@ -95,7 +95,7 @@ def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress)
             files, counted = reader.files(), counts(reader, store)
     except JavaError as error:
         raise InputError(f"{source} cannot be read: {error}") from error
-    shutil.rmtree(staging / DIRECTORY, ignore_errors=True)  # what an interrupted import left
+    shutil.rmtree(staging / DIRECTORY, ignore_errors=True)  # left by an interrupted import
     (staging / DIRECTORY).mkdir()
     for name in files:
         _link_or_copy(source / name, staging / DIRECTORY / name)
@@ -104,7 +104,7 @@ def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress)
 
 
 def _check_fields(source: Path, reader: LuceneReader) -> None:
-    """Raise ``InputError`` unless the index has what a search needs."""
+    """Raise ``InputError`` unless the index has the fields of a search."""
     fields = reader.fields()
     if ID not in fields or "FREQS" not in fields.get(CONTENTS, ""):
         found = ", ".join(f"'{name}' ({options})" for name, options in fields.items()) or "none"
@@ -116,7 +116,7 @@ def _check_fields(source: Path, reader: LuceneReader) -> None:
 
 
 def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
-    """Raise ``InputError`` unless each document is of one passage and each passage with a term has a document."""
+    """Raise ``InputError`` unless each document matches one passage and each passage with a term has a document."""
     unknown = np.flatnonzero(rows == NO_ROW)
     if len(unknown):
         ids = [str(reader.ids(document, document + 1)[0]) for document in unknown[:_SHOWN].tolist()]
@@ -133,7 +133,7 @@ def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader,
 
 
 def _check_lengths(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
-    """Raise ``InputError`` if documents have other numbers of terms than the passages with their ids: they are of another corpus."""
+    """Raise ``InputError`` if documents differ in length from the passages with their ids: they are of another corpus."""
     documents = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows)), dtype=np.int64)).tolist()
     expected = [reader.length_of(contents(passage)) for passage in store.get_many(rows[documents])]
     differing = [
@@ -157,5 +157,5 @@ def _such_as(ids: Sequence[str]) -> str:
 def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source.resolve(), target)
-    except OSError:  # another file system, one without links, or a file of somebody else's
+    except OSError:  # another file system, one without links, or a file of another user
         shutil.copyfile(source, target)

@@ -1,9 +1,9 @@
-"""Reads pickles of embeddings, and of nothing else: lists, tuples, strings, numbers and numpy's float arrays.
+"""Safe reader for pickles of embeddings only: lists, tuples, strings, numbers and numpy's float arrays.
 
-Python's own unpickler, of which only the instructions are left that such pickles need. Of names it admits the six that numpy's arrays are
-made of, and these stand for classes of ours: nothing else can be called. The bytes of a large array stay in the file.
+Python's own unpickler, restricted to the instructions of such pickles. It accepts only the six names that numpy's arrays consist
+of, and maps them to classes of this module: nothing else can be called. The bytes of a large array stay in the file.
 
-It is the one written in Python: that in C sets memory aside for whatever a pickle announces, and would read an array of 32 GB whole.
+It is the pure-Python one: the C version allocates whatever a pickle announces, and would read an array of 32 GB whole.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from wikidx.corpora.errors import InputError
 
-_IN_FILE_BYTES = 1 << 20  # arrays of this size stay in the file
+_IN_FILE_BYTES = 1 << 20  # arrays from this size on stay in the file
 _LINE_BYTES = 256
-_MAX_ROWS = 1 << 48  # and columns: the product of two is computed at once
+_MAX_ROWS = 1 << 48  # and columns; keeps the product of two in range
 _NDARRAY = "ndarray"
 _DAMAGED = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
 _NUMBERS: dict[tuple[object, object], np.dtype[np.floating[Any]]] = {
@@ -48,11 +48,11 @@ class Extent(NamedTuple):
 
 
 class Refused(InputError):
-    """A pickle holds what embeddings do not need."""
+    """A pickle contains something that embeddings do not need."""
 
 
 class _Dtype:
-    """A type of numbers, as numpy's ``__reduce__`` describes it."""
+    """A numeric type, as described by numpy's ``__reduce__``."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.code = code
@@ -62,7 +62,7 @@ class _Dtype:
         self.order = state[1]
 
     def numbers(self) -> np.dtype[np.floating[Any]]:
-        """Return the type. What the pickle says of it may be anything: it is checked before it is hashed or shown."""
+        """Return the type. The pickle's values are untrusted: they are validated before they are hashed or shown."""
         if not isinstance(self.order, str) or not isinstance(self.code, str):
             raise TypeError("this is no type of numbers")
         if (self.order, self.code) not in _NUMBERS:
@@ -71,7 +71,7 @@ class _Dtype:
 
 
 class Array:
-    """A numpy array of floats that a pickle holds, row by row: its type, its shape, and its bytes or where they are."""
+    """A float array in a pickle, row by row: its type, its shape, and its bytes or their position."""
 
     __slots__ = ("data", "dtype", "shape")
     dtype: np.dtype[np.floating[Any]]
@@ -87,7 +87,7 @@ class Array:
         self._fill(shape, dtype, data, is_by_columns=is_by_columns)
 
     def _fill(self, shape: object, dtype: object, data: object, *, is_by_columns: bool) -> None:
-        """Take over what the pickle says. It may be anything: it is checked before it is multiplied or shown."""
+        """Set the pickle's values. They are untrusted: they are validated before they are multiplied or shown."""
         if not isinstance(dtype, _Dtype):
             raise TypeError("this is no type of numbers")
         numbers = dtype.numbers()
@@ -104,7 +104,7 @@ class Array:
 
 
 class _FromBuffer(Array):
-    """An array as protocol 5 describes it."""
+    """An array in the form of protocol 5."""
 
     __slots__ = ()
 
@@ -121,7 +121,7 @@ _ADMITTED = {
 
 
 class _File:
-    """The file of a pickle, which gives as many bytes as are asked for; of many, it tells where they are."""
+    """File of a pickle that returns small reads as bytes, and large ones as their position."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
@@ -130,7 +130,7 @@ class _File:
         file.seek(start)
 
     def read(self, n_bytes: int) -> bytes | Extent:
-        """Return the next bytes, or where they are."""
+        """Return the next bytes, or their position."""
         if n_bytes < _IN_FILE_BYTES:
             found = self._file.read(n_bytes)
             if len(found) == n_bytes:
@@ -151,7 +151,7 @@ class _File:
 
 
 def _load_bytearray(unpickler: Any) -> None:  # noqa: ANN401 - its methods are not public
-    """Take an array's bytes as those of other protocols are taken, and not into memory."""
+    """Read an array's bytes as in other protocols, without loading them into memory."""
     unpickler.append(unpickler.read(int.from_bytes(unpickler.read(8), "little")))
 
 
@@ -162,21 +162,21 @@ class _Unpickler(pickle._Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - what numpy's arrays are made of
-        """Return what stands for a name of numpy's."""
+        """Return the stand-in for a name of numpy's."""
         if (module, name) not in _ADMITTED:
             raise Refused(f"'{module}.{name}'"[:200])
         return _ADMITTED[module, name]
 
 
 def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever the pickle holds of these
-    """Return what a pickle holds: strings, integers, ``Array``, lists and tuples of them.
+    """Return the content of a pickle: strings, integers, ``Array``, lists and tuples of them.
 
     Args:
-        file: can be sought in.
+        file: seekable.
         name: of the file, for messages.
 
     Raises:
-        InputError: the pickle is cut off, or holds what embeddings do not need.
+        InputError: the pickle is cut off, or contains something that embeddings do not need.
     """
     try:
         return _Unpickler(cast(IO[bytes], _File(file, name))).load()

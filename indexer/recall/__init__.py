@@ -1,4 +1,4 @@
 """Recall of approximate indexes against exact search.
 
-measuring  of one index, at several settings    report  of all indexes of a corpus    plot  drawn
+measuring  one index at several settings    report  all indexes of a corpus    plot  as a picture
 """

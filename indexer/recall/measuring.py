@@ -1,4 +1,4 @@
-"""Recall of an index against exact search, and its speed, over the range of its search parameter."""
+"""Recall of an index against exact search, and its speed, over the range of its swept parameter."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
 
 DEPTHS = (1, 10, 100)
-BATCH = 32  # queries searched at once while the time is taken
-_MIN_S = 0.5  # that every point is timed at least
+BATCH = 32  # queries per batch in timing
+_MIN_S = 0.5  # minimum time of every point
 _LARGEST_SWEPT = {"nprobe": 1024, "ef_search": 1024, "refine": 16}
 
 
@@ -21,8 +21,8 @@ class Point(NamedTuple):
 
     Attributes:
         setting: the value of each of its search parameters.
-        recall: for each depth k, the share of the k rows that exact search finds that a search for k finds here. The first k of a search
-            for more are others: candidates and what is kept of a graph depend on k.
+        recall: for each depth k, the share of exact search's k rows that a search for k returns. The first k of a search
+            for more may differ: candidates and the graph walk depend on k.
         queries_per_s: searched for the largest k, in batches of ``BATCH``.
     """
 
@@ -32,12 +32,12 @@ class Point(NamedTuple):
 
 
 def swept_parameter(parameters: Mapping[str, SearchParam]) -> str | None:
-    """Return the parameter that is swept: the first that an index has of nprobe, ef_search, refine; None if it has none."""
+    """Return the swept parameter: the first of nprobe, ef_search, refine that an index has; None if it has none."""
     return next((name for name in _LARGEST_SWEPT if name in parameters), None)
 
 
 def settings(parameters: Mapping[str, SearchParam]) -> Iterator[SearchParams]:
-    """Yield the settings that are measured: the swept parameter at its default and at powers of two, the others at their defaults."""
+    """Yield the settings to measure: the swept parameter at its default and at powers of two, the others at their defaults."""
     name = swept_parameter(parameters)
     if name is None:
         yield DEFAULT_PARAMS
@@ -55,7 +55,7 @@ def measured(index: VectorIndex, queries: Vectors, exact: Hits) -> Iterator[Poin
     Args:
         index: it has the same rows as exact search.
         queries: float32, shape (Q, dim).
-        exact: what exact search finds for them, at the largest of ``DEPTHS``.
+        exact: results of exact search for them, at the largest of ``DEPTHS``.
     """
     depth = exact.rows.shape[1]
     for params in settings(index.parameters):
@@ -70,14 +70,14 @@ def measured(index: VectorIndex, queries: Vectors, exact: Hits) -> Iterator[Poin
 
 
 def recall(found: Hits, exact: Hits, k: int) -> float:
-    """Return the share of the rows at the first k places of ``exact`` that are at the first k of ``found``, over all queries."""
+    """Return the share of the first k rows of ``exact`` that are among the first k of ``found``, over all queries."""
     wanted = [set(line[line >= 0].tolist()) for line in exact.rows[:, :k]]
     n_found = sum(len(rows.intersection(line.tolist())) for rows, line in zip(wanted, found.rows[:, :k], strict=True))
     return n_found / max(1, sum(map(len, wanted)))
 
 
 def queries_per_s(search: Callable[[Vectors], object], queries: Vectors) -> float:
-    """Return how many queries a second are searched in batches of ``BATCH``, over at least half a second and all queries."""
+    """Return the queries per second in batches of ``BATCH``, over at least half a second and all queries."""
     batches = np.array_split(queries, max(1, len(queries) // BATCH))
     n_done, started = 0, time.perf_counter()
     while True:

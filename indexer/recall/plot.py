@@ -1,4 +1,4 @@
-"""The plot of recall against speed that an index and its parameter are chosen by."""
+"""Plot of recall against speed, for choosing an index and its parameter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS = "osD^vP"
-_DEPTHS = (10, 100)  # of the recall that is drawn, a panel each
+_DEPTHS = (10, 100)  # recall depths, one panel each
 _TICKS = (0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1)
-_NEAREST_TO_1 = 0.002  # what is missing to recall 1 is drawn on a log scale down to about this
+_NEAREST_TO_1 = 0.002  # 1 - recall is on a log scale down to about this
 
 
 class Curve(NamedTuple):
@@ -31,17 +31,17 @@ class Curve(NamedTuple):
 
 
 def draw(path: Path, title: str, curves: Mapping[str, Curve], exact_queries_per_s: float) -> None:
-    """Draw recall against queries a second, a line for each index and a panel for each depth, and write it as PNG.
+    """Draw recall against queries per second, a line for each index and a panel for each depth, and write it as PNG.
 
     Args:
-        path: where to.
+        path: output file.
         title: above the plot.
         curves: by the index's name.
         exact_queries_per_s: of exact search, the reference.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-        OSError: the disk refuses.
+        OSError: a disk error.
     """
     try:
         from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def _draw_panel(axes: Axes, depth: int, curves: Mapping[str, Curve], exact_queri
 
 
 def _height(recall: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how high a recall is drawn: from 0.9 to 0.99 is as far as from 0 to 0.9, because there indexes differ."""
+    """Return the height of a recall in the plot: 0.9 to 0.99 is as far as 0 to 0.9, because indexes differ there."""
     return -np.log10(np.maximum(1 - recall, -_NEAREST_TO_1 / 2) + _NEAREST_TO_1)
 
 
@@ -81,7 +81,7 @@ def _recall(height: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve, marker: str, depth: int) -> None:
-    """Draw the line of an index; each point bears the value of the parameter, that of the default is filled."""
+    """Draw the line of an index; each point is labelled with the parameter's value, and the default's is filled."""
     points = [
         (point.queries_per_s, point.recall[depth], point.setting.get(curve.parameter or ""))
         for point in curve.points

@@ -1,4 +1,4 @@
-"""Recall of the indexes over a corpus's vectors against exact search: measured, written beside them, and drawn."""
+"""Recall of the indexes over a corpus's vectors against exact search: measure it, write it beside them, and plot it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _SEED = 1234
 
 
 class Recall(NamedTuple):
-    """The content of each index's ``recall.json``, and for each encoder a line that says where the plot is, or why there is none."""
+    """The content of each index's ``recall.json``, and for each encoder a line with the path of the plot, or the reason for none."""
 
     reports: dict[str, Any]
     plots: list[str]
 
 
 class _Baseline(NamedTuple):
-    """Exact search over an encoder's vectors, which its indexes are compared with.
+    """Exact search over an encoder's vectors, the reference for its indexes.
 
     Attributes:
         store: of the corpus.
         vectors: of the queries, float32, shape (Q, dim).
-        hits: what exact search finds for them.
-        head: the beginning of each report.
+        hits: its results for them.
+        head: common fields of the reports.
     """
 
     store: PassageStore
@@ -57,15 +57,15 @@ class _Baseline(NamedTuple):
 
 
 def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent_steps) -> Recall:
-    """Measure every index made of vectors; write ``recall.json`` beside its manifest, and ``recall.png`` beside its vectors' manifest.
+    """Measure every index built from vectors; write ``recall.json`` beside its manifest, and ``recall.png`` beside its vectors' manifest.
 
     Args:
-        corpus: a built one.
-        queries: a file of them, one a line: text, or JSON with "question"; None takes questions or titles of the corpus.
+        corpus: name of a built corpus.
+        queries: a file with one per line: text, or JSON with "question"; None: questions or titles of the corpus.
         step: see ``Step``.
 
     Raises:
-        ArtifactMissing: the corpus has no such index, or not the vectors of one.
+        ArtifactMissing: the corpus has no such index, or the vectors of one are missing.
         InputError: the file of queries cannot be used.
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
@@ -120,7 +120,7 @@ def _write_report(corpus: str, name: str, curve: Curve, head: dict[str, Any]) ->
 
 
 def _draw(corpus: str, encoder: str, baseline: _Baseline, curves: dict[str, Curve]) -> str:
-    """Draw an encoder's indexes in one plot; return where it is, or why there is none."""
+    """Plot an encoder's indexes; return the path of the plot, or the reason for none."""
     plot = index_ref(corpus, encoder).path / PLOT
     n_queries, dim = baseline.vectors.shape
     title = (
@@ -139,7 +139,7 @@ def _as_json(point: Point) -> dict[str, Any]:
 
 
 def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
-    """Return queries for a corpus that come without a file: the sample corpus's questions, otherwise titles of passages drawn at random."""
+    """Return queries for a corpus without a file: the sample corpus's questions, otherwise titles of random passages."""
     if corpus.partition("@")[0] == "sample":
         from wikidx.corpora.known import sample
 
@@ -150,7 +150,7 @@ def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
 
 
 def _from_file(path: Path) -> list[str]:
-    """Return the queries of a file, one a line: text, or JSON with "question"; each once."""
+    """Return the distinct queries of a file, one per line: text, or JSON with "question"."""
     queries = list[str]()
     with reading(path) as file:
         for number, line in enumerate(lines_of(file, str(path)), 1):

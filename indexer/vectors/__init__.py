@@ -1,5 +1,5 @@
 """Vectors of a corpus on disk.
 
 file            written, and resumed
-corpus_vectors  finished: read, and given rows scored exactly
+corpus_vectors  finished: read, and exact scores of given rows
 """

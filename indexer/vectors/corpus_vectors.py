@@ -1,6 +1,6 @@
-"""The finished vectors of an encoder over a corpus, mapped: searched exactly, read to build indexes, and to score what these find.
+"""Finished, memory-mapped vectors of an encoder over a corpus: for exact search, for building indexes, and for rescoring their results.
 
-Builds read them a batch at a time, never all at once, those of missing rows left out. If the files are replaced, mapped ones stay.
+Builds read them a batch at a time, never all at once, without missing rows. If the files are replaced, mapped ones stay valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wikidx.indexer.page_checks import CheckedArray, CheckedFiles
 from .file import MISSING, VECTORS
 
 BATCH_ROWS = 16_384
-_CANDIDATES_AT_ONCE = 32_768  # that are scored
+_CANDIDATES_AT_ONCE = 32_768  # scored at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class CorpusVectors:
     A vector has two numbers: its ``row``, and its ``place`` among the rows that have a vector. Without missing rows they are the same.
 
     Attributes:
-        folder: where they are.
+        folder: folder of their files.
         array: the vectors of all rows, float32 or float16 of shape (rows, dim), zeros for missing rows.
         stored: their type.
-        missing: rows that have no vector, int64, ascending.
-        identity: sha256 that two sets of vectors share if their files are the same.
+        missing: rows without a vector, int64, ascending.
+        identity: sha256 shared by sets of vectors with the same files.
     """
 
     folder: Path
@@ -47,12 +47,12 @@ class CorpusVectors:
     identity: str
 
     def __len__(self) -> int:
-        """The number of rows that have a vector."""
+        """Number of rows with a vector."""
         return self.n_rows - len(self.missing)
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of the corpus."""
+        """Number of rows of the corpus."""
         return len(self.array)
 
     @property
@@ -61,14 +61,14 @@ class CorpusVectors:
         return self.array.shape[1]
 
     def counts(self) -> dict[str, int]:
-        """Return what the manifest of an index made of them counts."""
+        """Return the counts for the manifest of an index built from them."""
         return {"rows": self.n_rows, "vectors": len(self), "dim": self.dim, "missing": len(self.missing)}
 
     def batches(self, rows: range | None = None) -> Iterator[tuple[Rows, Vectors]]:
-        """Yield row numbers and vectors, float32 of shape (rows, dim), of ``BATCH_ROWS`` rows at a time, of some rows or all.
+        """Yield row numbers and vectors, float32 of shape (rows, dim), ``BATCH_ROWS`` at a time, of given rows or all.
 
         Raises:
-            ArtifactDamaged: a vector is damaged.
+            ArtifactDamaged: a vector is corrupt.
         """
         rows = range(self.n_rows) if rows is None else rows
         for first in range(rows.start, min(rows.stop, self.n_rows), BATCH_ROWS):
@@ -84,10 +84,10 @@ class CorpusVectors:
         return self.read(rows_at(places, self.missing))
 
     def read(self, rows: Rows) -> Vectors:
-        """Return a copy of the vectors of some rows, ascending, float32 of shape (len(rows), dim).
+        """Return a copy of the vectors of given rows, ascending, float32 of shape (len(rows), dim).
 
         Raises:
-            ArtifactDamaged: one is damaged.
+            ArtifactDamaged: one is corrupt.
         """
         if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
             vectors = np.array(self.array[int(rows[0]) : int(rows[-1]) + 1], dtype=np.float32)
@@ -101,13 +101,13 @@ class CorpusVectors:
 
         Args:
             queries: float32, shape (Q, dim).
-            rows: int64, shape (Q, C); -1 where there is none.
+            rows: int64, shape (Q, C); -1 for unused places.
 
         Returns:
-            float32, shape (Q, C); -inf where there is no row, or one that has no vector.
+            float32, shape (Q, C); -inf for unused places and rows without a vector.
 
         Raises:
-            ArtifactDamaged: a vector is damaged.
+            ArtifactDamaged: a vector is corrupt.
         """
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         width = min(max(1, rows.shape[1]), _CANDIDATES_AT_ONCE)
@@ -120,7 +120,7 @@ class CorpusVectors:
         return scores
 
     def _score(self, queries: Vectors, rows: Rows, scores: Scores) -> None:
-        """Write the scores of so few candidates that their vectors are held in memory together; anything for row -1."""
+        """Write the scores of few enough candidates to hold their vectors in memory together; scores for row -1 are arbitrary."""
         wanted, places = np.unique(rows, return_inverse=True)
         n_none = int(np.searchsorted(wanted, 0))
         if n_none == len(wanted):
@@ -134,7 +134,7 @@ def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
     """Return the vectors in a directory with a manifest.
 
     Raises:
-        ArtifactDamaged: they do not hold what their manifest says.
+        ArtifactDamaged: they do not match their manifest.
     """
     said = manifest.recipe.parameters.get("dtype")
     stored: Stored | None = next((known for known in get_args(Stored) if known == said), None)
@@ -148,13 +148,13 @@ def corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
 
 
 def vectors_identity(manifest: Manifest) -> str:
-    """Return a sha256 that tells the vectors with this manifest from others, by the checksums of their files."""
+    """Return a sha256 that identifies the vectors with this manifest, from the checksums of their files."""
     files = {name: record.sha256 for name, record in manifest.files.items()}
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def rows_at(places: Rows, missing: Rows) -> Rows:
-    """Return the rows of vectors given by their places among those that are there; places below 0 stay as they are.
+    """Return the rows of vectors, given their places among the existing ones; places below 0 are unchanged.
 
     Args:
         places: int64, any shape.

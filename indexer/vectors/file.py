@@ -1,7 +1,7 @@
-"""The vectors of a corpus while they are made: one ``.npy`` file with room for all rows, and a journal of those that are finished.
+"""The vectors of a corpus during a build: one preallocated ``.npy`` file for all rows, and a journal of the finished ranges.
 
 Components are float32 or float16. Imported vectors may lack some rows: ``missing.npy`` then lists these (int64, ascending); their vectors
-are zeros, and a search passes over them.
+are zeros, and a search skips them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ KIND = "vectors"
 FORMAT_VERSION = 2
 VECTORS = "vectors.npy"
 MISSING = "missing.npy"
-RANGE_ROWS = 4_096  # that are written, and after an interruption kept, together
+RANGE_ROWS = 4_096  # written, and kept after an interruption, as a unit
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """The vectors of ``n_rows`` rows in a folder, finished or not. It can be pickled, and several processes may write at once.
+    """The vectors of ``n_rows`` rows in a folder, finished or not. Picklable; several processes may write at once.
 
     Attributes:
-        folder: where ``vectors.npy`` is, and, until the artefact is sealed, the journal.
+        folder: folder of ``vectors.npy`` and, until the artefact is sealed, of the journal.
         n_rows: rows of the corpus.
         stored: type of the components.
-        range_rows: rows that are written together.
+        range_rows: rows of a range, the unit of writing.
     """
 
     folder: Path
@@ -49,15 +49,15 @@ class VectorFile:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         return self.folder / VECTORS
 
     def ranges(self) -> list[range]:
-        """Return the rows that are written together."""
+        """Return all ranges of rows."""
         return [range(first, min(first + self.range_rows, self.n_rows)) for first in range(0, self.n_rows, self.range_rows)]
 
     def unfinished(self) -> list[range]:
-        """Return those ranges that are not all on the disk."""
+        """Return the ranges not completely on the disk."""
         is_finished = np.zeros(self.n_rows, dtype=np.bool_)
         if self.dim():
             for rows in finished_ranges(self.folder):
@@ -65,17 +65,17 @@ class VectorFile:
         return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
 
     def mapped(self) -> NDArray[Any]:
-        """Return all vectors, mapped read-only; unfinished ones are anything."""
+        """Return all vectors, mapped read-only; the contents of unfinished ones are arbitrary."""
         array: NDArray[Any] = np.load(self.path, mmap_mode="r")
         return array
 
     def write(self, rows: range, vectors: Vectors) -> None:
-        """Write the vectors of consecutive rows, shape (len(rows), dim); after a crash they count as finished, or not at all.
+        """Write the vectors of consecutive rows, shape (len(rows), dim), atomically with respect to crashes.
 
         Raises:
             IdxError: a component is not finite, or too large for float16; the message names the row.
-            ValueError: there is not one vector a row.
-            OSError: the disk refuses.
+            ValueError: there is not exactly one vector per row.
+            OSError: a disk error.
         """
         if len(vectors) != len(rows):
             raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
@@ -89,19 +89,19 @@ class VectorFile:
                 file.flush()
                 os.fsync(file.fileno())
             line = f"{rows.start} {rows.stop}"
-            journal.write(f"\n{line} {_checksum(line)}\n".encode())  # a line that a crash has cut off ends here
+            journal.write(f"\n{line} {_checksum(line)}\n".encode())  # the line break ends a line that a crash cut off
             journal.flush()
             os.fsync(journal.fileno())
 
     def writable(self, dim: int) -> NDArray[Any]:
-        """Return all vectors, mapped, to be written in any order by ``put``; those that never are stay zeros. None counts as finished."""
+        """Return all vectors, mapped, for ``put`` in any order; unwritten ones remain zeros. None is recorded as finished."""
         with self._locked_journal(dim):
             array: NDArray[Any] = np.load(self.path, mmap_mode="r+")
             return array
 
     @contextlib.contextmanager
     def _locked_journal(self, dim: int) -> Iterator[IO[bytes]]:
-        """Open the journal for one process at a time, and the file for vectors of a dimension made."""
+        """Lock and open the journal, and create the file for vectors of a dimension."""
         path = self.folder / PIECES / _JOURNAL
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as journal:
@@ -112,7 +112,7 @@ class VectorFile:
             yield journal
 
     def dim(self) -> int:
-        """Return the dimension of the vectors that the file has room for, 0 if it is not there, cut off, or of something else."""
+        """Return the dimension of the file's vectors, 0 if it is missing, cut off, or of another kind."""
         try:
             array = self.mapped()
         except (OSError, ValueError, EOFError):
@@ -120,7 +120,7 @@ class VectorFile:
         return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0
 
     def _make_room(self, dim: int) -> None:
-        """Make the file, all zeros, with its room on the disk: a full disk is an error here, and not a crash when the map is written."""
+        """Create the file, all zeros, with its disk space allocated: a full disk is an error here, and not a crash when the map is written."""
         shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
         try:
             with replacing(self.path) as file:
@@ -130,7 +130,7 @@ class VectorFile:
                 if hasattr(os, "posix_fallocate"):
                     os.posix_fallocate(file.fileno(), 0, n_bytes)
         except OSError:
-            self.path.with_name(f".{VECTORS}.tmp").unlink(missing_ok=True)  # what it has taken of the disk is wanted elsewhere
+            self.path.with_name(f".{VECTORS}.tmp").unlink(missing_ok=True)  # frees its disk space
             raise
 
 
@@ -138,7 +138,7 @@ _JOURNAL = "finished"
 
 
 def put(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
-    """Write the vectors of some rows, shape (len(rows), dim), into an array that ``VectorFile.writable`` gave.
+    """Write the vectors of given rows, shape (len(rows), dim), into an array from ``VectorFile.writable``.
 
     Raises:
         InputError: a component is not finite, or too large for float16; the message names the row.
@@ -150,7 +150,7 @@ def put(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
 
 
 def finished_ranges(folder: Path) -> list[range]:
-    """Return the rows that the journal in a folder says are finished, as they were written."""
+    """Return the finished ranges of rows in a folder's journal, in the order of writing."""
     try:
         lines = (folder / PIECES / _JOURNAL).read_text(errors="replace").split("\n")
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def _checksum(line: str) -> str:
 
 
 def _as_stored(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
-    """Return vectors as they are stored, and what is wrong with the first that cannot be, None if all can."""
+    """Return vectors in their stored type, and the error of the first that cannot be stored, None if all can."""
     with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
     is_finite = np.isfinite(content).all(axis=1)
