@@ -120,7 +120,7 @@ class VectorFile:
         return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0
 
     def _make_room(self, dim: int) -> None:
-        """Create the file, all zeros, with its disk space allocated: a full disk is an error here, and not a crash when the map is written."""
+        """Create the file, all zeros, with its disk space allocated: a full disk is an error here, not a crash when the map is written."""
         shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
         try:
             with replacing(self.path) as file:
