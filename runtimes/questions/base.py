@@ -25,7 +25,7 @@ class Question(NamedTuple):
             ``answer_groups``    the short answers of each reading of an ambiguous question (ASQA)
             ``long_answers``     reference texts (ASQA, KILT)
             ``wrong_answers``    (HalluQA)
-            ``titles``           of the pages of the gold passages
+            ``titles``           titles of the gold passages' pages
             ``supporting``       [title, number of a sentence from 0] each (HotpotQA, 2WikiMultihopQA)
             ``provenance``       a list of pages for each answer (KILT)
             ``passages``         ids of the gold passages
@@ -40,5 +40,5 @@ class Question(NamedTuple):
 
 
 def gold(**known: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
-    """Return what a set knows of a question, without what is None or empty."""
+    """Return gold data of a question, without values that are None or empty."""
     return MappingProxyType({name: value for name, value in known.items() if value is not None and value != []}) or _NO_GOLD

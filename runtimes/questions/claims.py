@@ -1,4 +1,4 @@
-"""Claims to be judged: FEVER with its three classes."""
+"""Claims to verify: FEVER with its three classes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ESCAPES = (("-LRB-", "("), ("-RRB-", ")"), ("-LSB-", "["), ("-RSB-", "]"), ("-C
 
 
 def fever(record: Record) -> Question:
-    """Read a claim of FEVER; the shared task's test set has no labels.
+    """Parse a claim of FEVER; the shared task's test set has no labels.
 
-    The golden answer is the label. ``titles`` are the pages of the evidence as Wikipedia writes them.
+    The golden answer is the label. ``titles`` are the pages of the evidence, spelt as in Wikipedia.
     """
     label = record.value.get("label")
     if label is not None and label not in FEVER_LABELS:

@@ -1,4 +1,4 @@
-"""Typed reading of a record's fields; what is not of its type is an error that names line, field and value."""
+"""Typed access to a record's fields; a value of another type is an error that names line, field and value."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from wikidx.runtimes.llms.text import whole_characters
 
 from .records import Record
 
-_SHOWN = 200  # characters
+_SHOWN = 200  # maximum of characters
 ID_FIELDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")
 
 
 def text_of(record: Record, *names: str) -> str:
-    """Return the text in the first of these fields that is there.
+    """Return the text in the first of these fields that is present.
 
     Raises:
         InputError: it is not a text, or blank.
@@ -25,14 +25,14 @@ def text_of(record: Record, *names: str) -> str:
 
 
 def text_from(record: Record, value: object, name: str) -> str:
-    """Return a value of a field if it is a text and not blank; raises as ``text_of``."""
+    """Check that a field's value is a non-blank text, and return it; raises as ``text_of``."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{record.where}: the field '{name}' is {value!r:.40}, not a text; it has {_shown(record.value)}")
     return whole_characters(value)
 
 
 def texts_of(record: Record, *names: str) -> tuple[str, ...]:
-    """Return the list of texts in the first of these fields that is there; none if none is.
+    """Return the list of texts in the first of these fields that is present; empty if none is.
 
     Raises:
         InputError: it is not a list of texts.
@@ -42,14 +42,14 @@ def texts_of(record: Record, *names: str) -> tuple[str, ...]:
 
 
 def texts_from(record: Record, value: object, name: str) -> tuple[str, ...]:
-    """Return a value of a field if it is a list of texts; raises as ``texts_of``."""
+    """Check that a field's value is a list of texts, and return it; raises as ``texts_of``."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise InputError(f"{record.where}: the field '{name}' is {value!r:.40}, not a list of texts")
     return tuple(map(whole_characters, value))
 
 
 def identifier(record: Record) -> str:
-    """Return the set's own id of a record, or its number.
+    """Return a record's id in its data set, or its number.
 
     Raises:
         InputError: the id is neither a text nor a whole number.
@@ -65,16 +65,16 @@ def id_from(record: Record, given: object) -> str:
 
 
 def objects_of(record: Record, name: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects in a field; none if it is absent or null.
+    """Return the list of objects in a field; empty if it is absent or null.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is not a list of objects.
     """
     return objects_from(record, record.value.get(name), name)
 
 
 def objects_from(record: Record, value: object, name: str) -> list[Mapping[str, Any]]:
-    """Return a value of a field if it is a list of objects, none if it is None; raises as ``objects_of``."""
+    """Check that a field's value is a list of objects or None, and return the list; raises as ``objects_of``."""
     value = [] if value is None else value
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise InputError(f"{record.where}: the field '{name}' is {value!r:.40}, not a list of objects")
@@ -82,12 +82,12 @@ def objects_from(record: Record, value: object, name: str) -> list[Mapping[str, 
 
 
 def once(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return texts without repetitions, in order of their first."""
+    """Return distinct texts, in order of first occurrence."""
     return tuple(dict.fromkeys(texts))
 
 
 def _present(record: Record, names: Iterable[str]) -> str:
-    """Return the first field that is there, else the first named.
+    """Return the first field that is present, else the first one named.
 
     Raises:
         InputError: the record has no fields.

@@ -1,6 +1,6 @@
-"""All formats that questions are read from, in one table: what a record of each looks like, and who reads it.
+"""The table of question formats: the shape of a record of each, and its reader.
 
-The first record decides which one a file has: the first format in the table that it looks like.
+A file's format is the first one in the table that its first record matches.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Format(NamedTuple):
     """A format of questions.
 
     Attributes:
-        name: what ``--format`` takes.
-        record: how one looks, on one line.
-        matches: whether a file's first record looks so.
-        read: a record -> its question; raises ``InputError`` if it cannot be one.
-        split: of files that hold several, the one that is read; "": they hold one.
-        complete: adds to all questions once they are read; None: nothing is added.
+        name: value of ``--format``.
+        record: an example, on one line.
+        matches: whether a file's first record has this format.
+        read: a record -> its question; raises ``InputError`` if it is invalid.
+        split: the split to read, of files that hold several; "": they hold one.
+        complete: adds data to all questions once they are read; None: nothing to add.
     """
 
     name: str

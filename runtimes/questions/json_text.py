@@ -1,4 +1,4 @@
-"""JSON too large to be held at once: its values are parsed one after the other while the text is read."""
+"""Incremental parsing of large JSON: values are parsed one after the other while the text is read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 
-LONGEST = 1 << 26  # characters that one value may take
+LONGEST = 1 << 26  # maximum of characters of one value
 
 _CHUNK = 1 << 20
-_TAIL = 2  # characters of a number, such as "e+", that cut off look as if it had ended before them
+_TAIL = 2  # characters at the end of a truncated number, such as "e+", before which it would look complete
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -22,12 +22,12 @@ class JsonText:
     """A JSON text in UTF-8.
 
     Args:
-        read: gives as many bytes of the file, or fewer.
+        read: returns at most the given number of bytes of the file.
         name: of the file, for messages.
-        begun: what has been read of it already.
+        begun: the bytes already read from it.
 
     Attributes:
-        line: where the next character is, from 1.
+        line: line of the next character, from 1.
     """
 
     def __init__(self, read: Callable[[int], bytes], name: str, begun: bytes = b"") -> None:
@@ -37,7 +37,7 @@ class JsonText:
         self.line = 1
 
     def peek(self) -> str:
-        """Return the next character that is not blank; "" at the end."""
+        """Return the next non-blank character; "" at the end."""
         while True:
             blank = _BLANK.match(self._text, self._at)
             self._move(blank.end() if blank else self._at)
@@ -46,7 +46,7 @@ class JsonText:
             self._more(_CHUNK)
 
     def take(self, expected: str) -> None:
-        """Move behind the next character that is not blank; raise ``InputError`` if it is another one than expected."""
+        """Consume the next non-blank character; raise ``InputError`` if it is not the expected one."""
         found = self.peek()
         if found != expected:
             raise InputError(f"{self._name}, line {self.line}: {repr(found) if found else 'the end'} where JSON has {expected!r}: {_MEND}")

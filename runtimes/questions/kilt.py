@@ -15,10 +15,10 @@ _OF_A_PAGE = ("wikipedia_id", "title", "start_paragraph_id", "end_paragraph_id")
 
 
 def kilt(record: Record) -> Question:
-    """Read a question, claim or dialogue of KILT; its test sets have no output.
+    """Parse a question, claim or dialogue of KILT; its test sets have no output.
 
-    Golden answers are the texts of all outputs. ``provenance`` has a list for each output, with an answer or without, as the evaluator
-    counts them. Which task it is the record does not say: answers are ``long_answers`` too, unless they are FEVER's labels.
+    Golden answers are the texts of all outputs. ``provenance`` has a list for each output, with or without an answer, as in the evaluator.
+    A record does not name its task, so answers are ``long_answers`` too, unless they are FEVER's labels.
     """
     outputs = objects_of(record, "output")
     answers = once(text_from(record, one["answer"], "answer") for one in outputs if one.get("answer") not in (None, ""))

@@ -1,4 +1,4 @@
-"""Questions over several passages: HotpotQA, 2WikiMultihopQA, StrategyQA."""
+"""Multi-hop questions: HotpotQA, 2WikiMultihopQA, StrategyQA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Question, gold
 from .fields import id_from, identifier, once, text_from, text_of, texts_of
 from .records import Record, read_records
 
-ALIASES = "id_aliases.json"  # beside the questions in the authors' zip; JSON Lines whatever its name
+ALIASES = "id_aliases.json"  # beside the questions in the authors' zip; JSON Lines despite its name
 
 logger = logging.getLogger(__name__)
 
@@ -21,13 +21,13 @@ _YES_NO = {True: "yes", False: "no"}
 
 
 def twowiki(record: Record) -> Question:
-    """Read a question of 2WikiMultihopQA, which is written as HotpotQA's are; its aliases are added by ``with_aliases``."""
+    """Parse a question of 2WikiMultihopQA, in HotpotQA's format; ``with_aliases`` adds its aliases."""
     answer_id = record.value.get("answer_id")
     return hotpotqa(record, None if answer_id in (None, "") else text_from(record, answer_id, "answer_id"))
 
 
 def hotpotqa(record: Record, answer_id: str | None = None) -> Question:
-    """Read a question of HotpotQA; the test set has no answers."""
+    """Parse a question of HotpotQA; the test set has no answers."""
     supporting = supporting_facts(record, record.value.get("supporting_facts"))
     kind = record.value.get("type")
     known = gold(
@@ -41,10 +41,10 @@ def hotpotqa(record: Record, answer_id: str | None = None) -> Question:
 
 
 def supporting_facts(record: Record, given: object) -> list[list[Any]]:
-    """Return titles and numbers of sentences, given as pairs or, on the hub, as two lists.
+    """Return titles with sentence numbers, given as pairs or, on the hub, as two lists.
 
     Raises:
-        InputError: they are neither.
+        InputError: they are in neither form.
     """
     if given is None:
         return []
@@ -65,9 +65,9 @@ def _is_fact(pair: object) -> bool:
 
 
 def with_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
-    """Return the questions of a file with what else their answers are called, if the table of aliases lies beside it.
+    """Return the questions of a file with aliases of their answers, if the table of aliases is in the same folder.
 
-    As the official evaluator does: aliases and demonyms of the answer's Wikidata id, of repeated rows the last.
+    As in the official evaluator: aliases and demonyms of the answer's Wikidata id, the last of repeated rows.
 
     Raises:
         InputError: the table cannot be read.
@@ -101,7 +101,7 @@ def _renamed(question: Question, aliases: Sequence[str]) -> Question:
 
 
 def strategyqa(record: Record) -> Question:
-    """Read a question of StrategyQA; the answer is yes or no, in the test set none."""
+    """Parse a question of StrategyQA; the answer is yes or no; the test set has none."""
     answer = record.value.get("answer")
     if answer is not None and not isinstance(answer, bool):
         raise InputError(f"{record.where}: the field 'answer' is {answer!r:.40}, neither true nor false")
@@ -109,7 +109,7 @@ def strategyqa(record: Record) -> Question:
 
 
 def strategyqa_bigbench(record: Record) -> Question:
-    """Read a question of StrategyQA as BIG-bench has it, which is what RA-ISF's authors used."""
+    """Parse a question of StrategyQA in BIG-bench's form, which RA-ISF's authors used."""
     scores = record.value.get("target_scores")
     if not isinstance(scores, dict) or {name.lower() for name in scores} != {"yes", "no"}:
         raise InputError(f"{record.where}: the field 'target_scores' is {scores!r:.40}, not scores of 'Yes' and 'No'")

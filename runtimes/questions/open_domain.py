@@ -1,4 +1,4 @@
-"""Open-domain questions with short answers: NQ, TriviaQA, PopQA and their kin, in the forms that circulate."""
+"""Open-domain questions with short answers: NQ, TriviaQA, PopQA and similar sets, in their common formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANSWERS = ("golden_answers", "answers", "answer")
 
 
 def plain(record: Record) -> Question:
-    """Read a question with any of the usual fields for its answers; FlashRAG's ``metadata`` and ids of gold passages where they are."""
+    """Parse a question with any of the usual fields for its answers; FlashRAG's ``metadata`` and ids of gold passages if present."""
     text = text_of(record, "question")
     answers = _answers(record)
     metadata = record.value.get("metadata")
@@ -47,7 +47,7 @@ def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str,
 
 
 def dpr(record: Record) -> Question:
-    """Read a question of DPR's training files; its gold passages are ``positive_ctxs``."""
+    """Parse a question of DPR's training files; its gold passages are ``positive_ctxs``."""
     positive = objects_of(record, "positive_ctxs")
     ids = [one[name] for one in positive for name in ("passage_id", "psg_id") if name in one]
     titles = once(text_from(record, one["title"], "title") for one in positive if one.get("title"))
@@ -56,7 +56,7 @@ def dpr(record: Record) -> Question:
 
 
 def dpr_table(record: Record) -> Question:
-    """Read a row of DPR's ``*.qas.csv`` and Anserini's ``topics.dpr.*``: the question, a tab, a list as Python or JSON writes it."""
+    """Parse a row of DPR's ``*.qas.csv`` and Anserini's ``topics.dpr.*``: the question, a tab, a list in Python's or JSON's syntax."""
     row = record.value
     question, answers = (row.get("question"), row.get("answers")) if isinstance(row, dict) else (row[0], row[-1])
     if answers is None or (isinstance(row, tuple) and len(row) != 2):
@@ -65,7 +65,7 @@ def dpr_table(record: Record) -> Question:
 
 
 def topic(record: Record) -> Question:
-    """Read a row of a file of topics: an id, a tab, the question."""
+    """Parse a row of a topics file: an id, a tab, the question."""
     if not isinstance(record.value, tuple) or len(record.value) != 2:
         raise InputError(f"{record.where}: {len(record.value)} fields, not an id and a question: check its tabs and quotes")
     name, text = record.value
@@ -73,7 +73,7 @@ def topic(record: Record) -> Question:
 
 
 def triviaqa(record: Record) -> Question:
-    """Read a question of TriviaQA's own files, or as the hub has them (lower-case names); the answer comes first, then its aliases."""
+    """Parse a question of TriviaQA, from its own files or the hub's (lower-case names); the answer comes first, then its aliases."""
     answer = record.value.get("Answer", record.value.get("answer"))
     if answer is not None and not isinstance(answer, dict):
         raise InputError(f"{record.where}: the field 'Answer' is {answer!r:.40}, not an object with 'Value' and 'Aliases'")
@@ -105,7 +105,7 @@ def squad(record: Record) -> Question:
 
 
 def popqa(record: Record) -> Question:
-    """Read a question of PopQA; its answers are a JSON list within a field."""
+    """Parse a question of PopQA; its answers are a JSON list in a text field."""
     answers = record.value.get("possible_answers")
     views, kind = record.value.get("s_pop"), record.value.get("prop")
     listed = written_list(answers) if isinstance(answers, str) else answers
@@ -114,14 +114,14 @@ def popqa(record: Record) -> Question:
 
 
 def written_list(text: str) -> object:
-    """Return the value of a list as JSON or Python writes it; the text itself if it is neither."""
+    """Parse a list in JSON's or Python's syntax; return the text itself if it is neither."""
     try:
         return json_value(text)
     except ValueError:
         pass
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's own advice about backslashes
+            warnings.simplefilter("ignore")  # Python's warning about invalid escapes
             return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

@@ -13,17 +13,17 @@ class Protocol(NamedTuple):
     """A paper's questions of one set.
 
     Attributes:
-        name: what ``--protocol`` takes.
+        name: value of ``--protocol``.
         file: the set, its split and form.
-        of: how many questions the file has, any of these; (): any number.
-        n: how many are asked; None: whatever is left.
-        type: only questions whose gold ``type`` is this.
+        of: permitted numbers of questions in the file; (): any number.
+        n: number of questions asked; None: all that remain.
+        type: only questions with this gold ``type``.
         popularity_below: only questions whose gold ``popularity`` is less.
-        left_out: so many are drawn by ``sample`` with the seed and left out.
-        is_shuffled: put in the order of ``random.Random(seed).shuffle``.
-        first: only the first of what is left.
+        left_out: number of questions drawn by ``sample`` with the seed and left out.
+        is_shuffled: whether they are in the order of ``random.Random(seed).shuffle``.
+        first: only the first of the remaining questions.
         seed: of ``left_out`` and ``is_shuffled``.
-        unsaid: what the paper leaves open, or asks for that cannot be had from the questions alone.
+        unsaid: details that the paper leaves open, or that the questions alone cannot provide.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reading a file of questions, in whichever of the formats it is."""
+"""Reading of question files in any format."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SAMPLE = "sample"
 
 
 def read_questions(path: Path, format: str | None = None) -> list[Question]:
-    """Return the questions of a file, in its order.
+    """Return the questions of a file, in file order.
 
     Args:
         path: plain, or compressed with gzip, bzip2 or zstd.
-        format: a name in ``FORMATS``; None: what the first record looks like.
+        format: a name in ``FORMATS``; None: detected from the first record.
 
     Raises:
-        InputError: the file cannot be read or holds no question, a record is none, or two have one id.
+        InputError: the file cannot be read or has no questions, a record is invalid, or two have the same id.
         UnknownNameError: there is no such format.
     """
     kind, records = _opened(path, format)
@@ -43,15 +43,15 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
 
 
 def detect_format(path: Path) -> str:
-    """Return the name of the format that a file's first record looks like; raises as ``read_questions``."""
+    """Detect a file's format from its first record; raises as ``read_questions``."""
     return _opened(path, None)[0].name
 
 
 def find_questions(named: str, format: str | None = None) -> list[Question]:
-    """Return the questions of a file; named "sample", where there is no such file, those on the sample corpus.
+    """Return the questions of a file, or for "sample", if there is no such file, those on the sample corpus.
 
     Raises:
-        InputError, UnknownNameError: as ``read_questions``; or the sample is given a format.
+        InputError, UnknownNameError: as ``read_questions``; or a format is given for the sample.
     """
     if named != SAMPLE or Path(named).exists():
         return read_questions(Path(named), format)
@@ -61,14 +61,14 @@ def find_questions(named: str, format: str | None = None) -> list[Question]:
 
 
 def sample_questions() -> list[Question]:
-    """Return the questions on the sample corpus; ``passages`` are the passages that hold the evidence."""
+    """Return the questions on the sample corpus; ``passages`` are those with the evidence."""
     from wikidx.corpora.known import sample
 
     return [Question(one.id, one.question, one.answers, gold(passages=list(one.gold_ids))) for one in sample.questions()]
 
 
 def _opened(path: Path, name: str | None) -> tuple[Format, Iterator[Record]]:
-    """Return a file's format, and the records that it wants of it."""
+    """Return a file's format, and its records."""
     if name is not None and name not in FORMATS:
         raise near_names("format", name, FORMATS)
     records = itertools.chain.from_iterable(map(of_article, read_records(path)))

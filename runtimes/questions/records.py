@@ -1,6 +1,6 @@
-"""Files of records: JSON Lines, a JSON array, a JSON object with records in it, a table with tabs; told apart by their content.
+"""Files of records: JSON Lines, a JSON array, a JSON object that contains records, or a tab-separated table, detected from the content.
 
-All are read piece by piece, plain or compressed, so that memory does not grow with what a file holds besides its questions.
+All are read incrementally, plain or compressed, so that memory does not grow with the parts of a file that are not kept.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from wikidx.corpora.reading.compression import lines_of, reading
 
 from .json_text import JsonText
 
-_HEAD = 1 << 16  # bytes that decide what a file is
+_HEAD = 1 << 16  # bytes from which the kind of a file is detected
 _HOLDERS = frozenset(
     {"Data", "data", "examples", "train", "dev", "test"}
 )  # names under which an object of TriviaQA, SQuAD, BIG-bench, ASQA has its records
-_ASKED = frozenset({"question", "Question", "input", "claim"})  # an object with one of them is a record itself
+_ASKED = frozenset({"question", "Question", "input", "claim"})  # an object with one of these keys is itself a record
 _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
-_COLUMNS = frozenset({"question", "message", "claim"})  # one of them in the first row makes it a header
+_COLUMNS = frozenset({"question", "message", "claim"})  # a first row with one of them is a header
 
 
 class Record(NamedTuple):
     """A record of a file.
 
     Attributes:
-        value: an object; of a table a row, as an object by the names of its columns where it has a header, as a tuple otherwise.
+        value: an object; for a table's row, an object by column name if there is a header, else a tuple.
         file: the file's name.
         place: the line, or the record's number and line.
-        number: the line; of an array, the record's position; from 1.
-        within: the names that lead to the record inside an object, outermost first.
+        number: the line, or in an array the record's position; from 1.
+        within: the keys that lead to the record inside an object, outermost first.
     """
 
     value: Any
@@ -53,10 +53,10 @@ class Record(NamedTuple):
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file, in its order.
+    """Yield the records of a file, in file order.
 
     Raises:
-        InputError: the file cannot be read, or holds something else; the line is named.
+        InputError: the file cannot be read or has another content; the line is named.
     """
     with reading(path) as file:
         yield from _records(file, str(path))
@@ -79,7 +79,7 @@ def _records(file: IO[bytes], name: str) -> Iterator[Record]:
 
 
 def _holds_records(head: str) -> bool:
-    """Say whether a file that begins so is one object with records in it, rather than lines that are a record each."""
+    """Return whether a file with this beginning is one object that contains records, rather than one record per line."""
     if not head.startswith("{"):
         return False
     with contextlib.suppress(ValueError):
@@ -134,7 +134,7 @@ def _of_object(text: JsonText, name: str) -> Iterator[Record]:
 
 
 def _keys(text: JsonText, name: str) -> Iterator[str]:
-    """Yield the names in an object; the caller reads each one's value before it goes on."""
+    """Yield the keys of an object; the caller must read each value before it continues."""
     text.take("{")
     is_first = True
     while text.peek() != "}":

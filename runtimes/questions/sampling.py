@@ -28,13 +28,13 @@ class Selection(NamedTuple):
     seed: int = 0
 
     def about(self) -> dict[str, Any]:
-        """Return what is to be recorded, as JSON; nothing if everything is asked."""
+        """Return the record of the selection, as JSON values; empty if all questions are selected."""
         protocol = {} if self.protocol is None else {"protocol": self.protocol}
         return protocol | ({} if self.n is None else {"sample": {"n": self.n, "seed": self.seed}})
 
 
 def select(questions: Sequence[Question], selection: Selection) -> list[Question]:
-    """Return the questions that are asked, in their order.
+    """Return the selected questions, in their order.
 
     Raises:
         UnknownNameError: there is no such protocol.
@@ -51,8 +51,8 @@ def select(questions: Sequence[Question], selection: Selection) -> list[Question
 def sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
     """Return n questions drawn at random without replacement, in their order.
 
-    Drawn are those whose seed and text have the least SHA-256: the same questions whatever their order, their ids, the format they were
-    read from, and the version of Python; a larger sample holds the smaller ones. Of equal texts the one with the lesser id comes first.
+    The sample consists of the questions with the smallest SHA-256 of seed and text. It does not depend on order, ids, file format or
+    Python's version, and larger samples contain smaller ones. Of equal texts, the one with the smaller id comes first.
 
     Raises:
         InputError: there are fewer than n, or n is not positive.
@@ -66,10 +66,10 @@ def sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
 
 
 def follow(protocol: Protocol, questions: Sequence[Question]) -> list[Question]:
-    """Return the questions that a protocol asks, in the order in which it asks them.
+    """Return the questions of a protocol, in its order.
 
     Raises:
-        InputError: the questions are not as many as its file has, as it asks, or more than it leaves out.
+        InputError: the number of questions in the file, or of those selected, is not the protocol's.
     """
     if protocol.of and len(questions) not in protocol.of:
         sizes = " or ".join(f"{size:,}" for size in protocol.of)
