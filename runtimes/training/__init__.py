@@ -1,8 +1,8 @@
-"""Training data as the papers make it, for trainers of others' making: chat-format JSON Lines and a manifest.
+"""Training data made as in the papers, for external trainers: chat-format JSON Lines and a manifest.
 
-base        what a builder is              sets        sets of questions, and drawing from them
+base        the type of a builder          sets        sets of questions, and drawing from them
 leaks       evaluation questions among     recipes     the papers' learning rates, epochs, batches
-            those trained on               running     all of it, files, manifest
+            training questions             running     the whole pipeline, files, manifest
 
 ra_isf           the sets of RA-ISF's three sub-models
 self_reasoning/  a teacher's trajectories, their quality control, stages and ablations

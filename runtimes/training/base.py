@@ -37,13 +37,13 @@ class Example(NamedTuple):
     provenance: Provenance
 
     def to_json(self) -> dict[str, Any]:
-        """Return the example as JSON has it."""
+        """Return the example as JSON values."""
         messages = [{"role": message.role, "content": message.content} for message in self.messages]
         return {"messages": messages, "id": self.id, "provenance": dict(self.provenance)}
 
 
 class Collected(NamedTuple):
-    """A question and what models replied, as a line of ``predictions.jsonl`` holds it."""
+    """A question and the replies of models, as in a line of ``predictions.jsonl``."""
 
     set: str
     question: Question
@@ -73,17 +73,17 @@ class Tally(NamedTuple):
     dropped: Counter[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON has them."""
+        """Return the counts as JSON values."""
         n_kept = self.kept.total()
         return {"in": n_kept + self.dropped.total(), "kept": n_kept, "kinds": dict(self.kept), "dropped": dict(self.dropped)}
 
 
 class Made(NamedTuple):
-    """The files and the figures.
+    """The files and their counts.
 
     Attributes:
         files: name -> examples.
-        tallies: what is counted -> its figures.
+        tallies: name -> counts.
     """
 
     files: Mapping[str, list[Example]]

@@ -1,9 +1,9 @@
-"""Evaluation questions among those that are trained on.
+"""Evaluation questions among training questions.
 
-A question leaks if an evaluation question has the same letters and digits in the same order, whatever stands between them, case and
-Unicode compatibility forms aside: "wo n 't" is "won't" ("equal"). It leaks too if the sets of their words overlap by at least ``near``: the
-words in both over the words in either ("near"; Jaccard). With ``near`` 0.8, two questions of nine words each that share eight are near;
-with 1 only the order and repetition of words are levelled.
+A question leaks if an evaluation question has the same letters and digits in the same order, ignoring other characters, case and
+Unicode compatibility forms: "wo n 't" is "won't" ("equal"). It also leaks if the Jaccard similarity of their sets of words is at least
+``near`` ("near"). With ``near`` 0.8, two questions of nine words each that share eight are near; with 1, only order and repetition of
+words may differ.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _SHOWN_CHARACTERS = 60
 
 
 class Leak(NamedTuple):
-    """A question and the evaluation question that is most like it, the first one if several are.
+    """A question and the most similar evaluation question, the first among equals.
 
     Attributes:
         set, id, text: of the question.
         against, against_id, against_text: of the evaluation question.
-        kind: which rule it is a leak by.
-        overlap: of their words, 0 to 1.
+        kind: the rule that it matches.
+        overlap: Jaccard similarity of their words, 0 to 1.
     """
 
     set: str
@@ -47,16 +47,16 @@ def find_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], near
     """Return the questions that leak, in the order of the sets.
 
     Args:
-        sets: questions to train on.
+        sets: training questions.
         against: evaluation questions.
-        near: least overlap, above 0 and at most 1.
+        near: minimum overlap, above 0 and at most 1.
     """
     index = _Index([(one.name, other) for one in against for other in one.questions], Fraction(str(near)))
     return [leak for one in sets for asked in one.questions if (leak := index.most_like(one.name, asked)) is not None]
 
 
 class _Index:
-    """Evaluation questions, each with its set's name, by their words."""
+    """An index of evaluation questions, each with its set's name, by their words."""
 
     def __init__(self, others: Sequence[tuple[str, Question]], near: Fraction) -> None:
         self._others, self._near = others, near
@@ -69,7 +69,7 @@ class _Index:
                 self._places[word].append(place)
 
     def most_like(self, name: str, asked: Question) -> Leak | None:
-        """Return the leak of a question of the set of this name, if it is one."""
+        """Return the leak of a question from the named set; None if it is not one."""
         place, overlap = self._equal.get(key_of(asked.text)), Fraction(1)
         kind: Literal["equal", "near"] = "near" if place is None else "equal"
         if place is None:
@@ -82,7 +82,7 @@ class _Index:
         return Leak(name, asked.id, asked.text, against, other.id, other.text, kind, round(float(overlap), 4))
 
     def _near_ones(self, words: frozenset[str]) -> Iterator[tuple[Fraction, int]]:
-        """Yield overlap and place of each near question: these share ``near`` of the words, so one of any few that leave less over."""
+        """Yield overlap and position of each near question. These share ``near`` of the words, hence one of the rarest few."""
         n_shared = math.ceil(self._near * len(words))
         rarest = sorted(words, key=lambda word: (len(self._places.get(word, ())), word))[: len(words) - n_shared + 1]
         for place in {place for word in rarest for place in self._places.get(word, ())}:
@@ -93,14 +93,14 @@ class _Index:
 
 
 class Checked(NamedTuple):
-    """Sets after the check, and what it found.
+    """Sets after the check, and its findings.
 
     Attributes:
-        sets: without the questions that leak, if these are dropped.
-        mode: what is done about them.
-        near: the least overlap.
-        against: evaluation set -> how many questions it has; none: nothing was checked.
-        leaks: all that were found.
+        sets: without leaked questions if these are dropped.
+        mode: the handling of leaks.
+        near: the minimum overlap.
+        against: evaluation set -> its number of questions; empty: nothing was checked.
+        leaks: all leaks.
     """
 
     sets: list[QuestionSet]
@@ -110,7 +110,7 @@ class Checked(NamedTuple):
     leaks: list[Leak]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON has them."""
+        """Return the findings as JSON values."""
         kinds = Counter(leak.kind for leak in self.leaks)
         found = {kind: kinds[kind] for kind in ("equal", "near")}
         return {"leaks": self.mode, "near": self.near, "against": self.against, "found": found}
@@ -120,14 +120,14 @@ def checked(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], mode: s
     """Check sets against evaluation questions.
 
     Args:
-        sets: all questions that may be trained on.
+        sets: all candidate training questions.
         against: evaluation questions.
-        mode: "refuse" leaks, "drop" them from the sets, or "keep" them, as RA-ISF's authors say they did.
+        mode: "refuse" leaks, "drop" them from the sets, or "keep" them, as RA-ISF's authors report.
         near: see ``find_leaks``.
 
     Raises:
-        InputError: there are leaks and they are refused; there is nothing to check against and leaks are not to be kept; or ``mode`` or
-            ``near`` cannot be.
+        InputError: there are leaks and they are refused; there are no evaluation questions and leaks are not kept; or ``mode`` or ``near``
+            is invalid.
     """
     if mode not in MODES or not 0 < near <= 1:
         raise InputError(

@@ -1,7 +1,7 @@
-"""The training sets of RA-ISF's three sub-models (the paper's appendix A): what is known, what is relevant, how a question is broken down.
+"""The training sets of RA-ISF's three sub-models (the paper's appendix A): self-knowledge, passage relevance, question decomposition.
 
-The prompts are those that the method ``ra_isf`` asks its roles "know", "relevance" and "decompose" with, the targets what it reads: a
-trained sub-model is that role's model.
+The prompts are those of the roles "know", "relevance" and "decompose" of the method ``ra_isf``, the targets what it parses: a trained
+sub-model is used as that role's model.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _method_options(asking: RaIsfAsking) -> RaIsfOptions:
 
 
 def collect(question: str, asking: RaIsfAsking) -> Run[Answer]:
-    """Have the models answer, judge and break down one question; all three at the same time."""
+    """Ask the models to answer, judge and decompose one question, all three concurrently."""
     wanted: list[Run[dict[str, Any]]] = []
     if asking.know == "answers":
         wanted.append(named("know", _own_answer(question, asking)))
@@ -135,7 +135,7 @@ def _decompose_prompt(question: str, shots: int, *, refer_back: bool) -> Chat:
 
 
 def make(collected: Sequence[Collected], asking: RaIsfAsking, making: RaIsfMaking, seed: int, citations: RowMetric | None) -> Made:
-    """Make the sub-models' files; which there are, the switches of asking say. A text in the place of an example is why there is none."""
+    """Make the files of the sub-models selected by the options of asking. A text in place of an example is the reason for its absence."""
     wanted: dict[str, tuple[bool, Callable[[Collected, RaIsfAsking, RaIsfMaking], Iterator[Example | str]]]] = {
         "know": (asking.know != "off", _know_examples),
         "relevance": (asking.relevance, _relevance_examples),
@@ -209,15 +209,15 @@ def _provenance(one: Collected) -> dict[str, str | bool | int]:
 
 
 def draw(sets: Sequence[QuestionSet], asking: RaIsfAsking, seed: int) -> list[QuestionSet]:
-    """Draw as many questions from each set."""
+    """Draw the same number of questions from each set."""
     return [drawn(one, asking.per_set, seed) for one in sets]
 
 
 def check(sets: Sequence[QuestionSet], asking: RaIsfAsking, making: RaIsfMaking) -> None:
-    """Find what would leave a file without examples.
+    """Check that no file would be without examples.
 
     Raises:
-        InputError: there is nothing to compare own answers with, or there are fewer demonstrations than prompts shall have.
+        InputError: there are no golden answers to compare with, or fewer demonstrations than requested.
     """
     if asking.know != "off":
         _know_prompt("", making.prompt_shots)
@@ -230,7 +230,7 @@ def check(sets: Sequence[QuestionSet], asking: RaIsfAsking, making: RaIsfMaking)
 
 
 def method_of(one: QuestionSet, seed: int) -> Method:
-    """Return the method that asks; it draws nothing, and is the same for all sets."""
+    """Return the method that asks; it uses no randomness, and is the same for all sets."""
     return replace(
         RA_ISF, summary="answers, judges and breaks down each question for the sub-models' training sets", options=RaIsfAsking, run=collect
     )

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """A value and whose it is: "paper", "code" of the paper's repository, or "proposed" where both are silent."""
+    """A value and its origin: "paper", "code" of the paper's repository, or "proposed" where both are silent."""
 
     value: Any
     origin: str
 
 
 Recipe = Mapping[str, Setting]
-"""``begins_from`` (a model, or the file whose model it goes on from), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
+"""``begins_from`` (a model, or the file whose model is trained further), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
 
 _PAPER, _CODE, _PROPOSED = "paper", "code", "proposed"
 
@@ -59,11 +59,11 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         "llama2_ft": _stage(5e-5, _LLAMA, _PROPOSED),
     },
 }
-"""Method -> file -> recipe. Self-Reasoning, appendix: whether its 3 epochs are a stage's or all stages' is not said; here a stage's."""
+"""Method -> file -> recipe. Self-Reasoning, appendix: it leaves open whether its 3 epochs are per stage; here they are."""
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as JSON has it: the values, and where they come from."""
+    """Return a recipe as JSON values, with the origin of each."""
     return {
         **{name: setting.value for name, setting in recipe.items()},
         "origins": {name: setting.origin for name, setting in recipe.items()},

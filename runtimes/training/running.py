@@ -1,11 +1,11 @@
-"""A whole making: sets checked and drawn, models asked in a folder that can be resumed, files made from what they replied.
+"""The pipeline of training data: check and draw sets, ask models in a folder that can be resumed, make files from the replies.
 
     data/<name>.jsonl         the examples
     data/dataset_info.json    the table by which LLaMA-Factory finds them: ``dataset_dir`` is this folder
-    leaks.jsonl               evaluation questions among those to train on
-    manifest.json             written last: counts, rules, models, prompts, seeds, checksums, how the papers train
+    leaks.jsonl               evaluation questions among training questions
+    manifest.json             written last: counts, rules, models, prompts, seeds, checksums, the papers' recipes
 
-Each file is replaced whole; equal replies and switches give equal bytes.
+Each file is replaced atomically; equal replies and options give equal bytes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Task(NamedTuple):
     options: AskOptions
 
     def asking(self) -> Asking:
-        """Return what the models are asked; a folder is resumed only with the same."""
+        """Return the questions for the models; a folder is resumed only with the same ones."""
         batches = [
             (self.builder.method(one, self.options.seed), [asked._replace(id=_record_id(one, asked)) for asked in one.questions])
             for one in self.sets
@@ -86,10 +86,10 @@ class Switches(NamedTuple):
 
 
 def switches_of(builder: Builder, assignments: Sequence[str]) -> Switches:
-    """Part assignments ``NAME=VALUE`` into those of asking and of making.
+    """Split assignments ``NAME=VALUE`` into those of asking and of making.
 
     Raises:
-        UnknownNameError, InputError: there is no such switch, or a value is wrong.
+        UnknownNameError, InputError: there is no such option, or a value is invalid.
     """
     of_making = {field.name for field in dataclasses.fields(builder.making)}
     names = [*(field.name for field in dataclasses.fields(builder.asking)), *of_making]
@@ -103,10 +103,10 @@ def switches_of(builder: Builder, assignments: Sequence[str]) -> Switches:
 
 
 def draw(builder: Builder, sets: Sequence[QuestionSet], switches: Switches, seed: int) -> list[QuestionSet]:
-    """Return the sets with the questions that are to be asked.
+    """Return the sets with the questions to ask.
 
     Raises:
-        InputError: a set has none, or files could not be made of them.
+        InputError: a set has none, or files could not be made from them.
     """
     drawn = builder.draw(sets, switches.asking, seed)
     empty = next((one.name for one in drawn if not one.questions), None)
@@ -119,16 +119,16 @@ def draw(builder: Builder, sets: Sequence[QuestionSet], switches: Switches, seed
 
 
 def run(task: Task, out: Path, *, cache: Path | None = None, progress: Progress = silent) -> tuple[dict[str, Any], Asked]:
-    """Ask what has not been asked, and make the files; return the manifest, and what came of the asking.
+    """Ask the questions without an answer and make the files; return the manifest, and the outcome of asking.
 
     Args:
-        task: what is to be made.
-        out: the folder; made if it is not there.
-        cache: where replies of endpoints are kept; None: in the folder.
+        task: the training data.
+        out: the folder; created if missing.
+        cache: file for replies of endpoints; None: in the folder.
         progress: called with (questions asked, questions).
 
     Raises:
-        IdxError: the folder holds something else, a model or the search cannot be opened, or a file would be without examples.
+        IdxError: the folder has other content, a model or the search cannot be opened, or a file would be without examples.
     """
     citations = task.builder.citations(task.sets, task.plan.options, task.making, task.plan.device)
     asked = task.asking().run(out, cache=cache, progress=progress)
@@ -136,10 +136,10 @@ def run(task: Task, out: Path, *, cache: Path | None = None, progress: Progress 
 
 
 def _make(task: Task, out: Path, asked: Asked, citations: RowMetric | None) -> dict[str, Any]:
-    """Make the files from the replies that are written down, and return the manifest.
+    """Make the files from the stored replies, and return the manifest.
 
     Raises:
-        InputError: a file would be without examples. The others, and the manifest with its counts, are there all the same.
+        InputError: a file would be without examples. The others, and the manifest with its counts, are written nevertheless.
     """
     builder, seed, records = task.builder, task.options.seed, read_predictions(out).records
     replies = [Collected(one.name, question, records[_record_id(one, question)]) for one in task.sets for question in one.questions]
@@ -173,12 +173,12 @@ def _make(task: Task, out: Path, asked: Asked, citations: RowMetric | None) -> d
 
 
 def _record_id(one: QuestionSet, question: Question) -> str:
-    """Return a question's id over all sets."""
+    """Return a question's id that is unique over all sets."""
     return f"{one.name}/{question.id}"
 
 
 def _refusal(made: Made, errors: Sequence[str], n_collected: int, out: Path) -> str:
-    """Say which files have no examples, and what most of them were lost by."""
+    """Return an error message on the files without examples and the main reasons."""
     empty = [name for name, examples in made.files.items() if not examples]
     tallies = [made.tallies[name] for name in empty if name in made.tallies] or list(made.tallies.values())  # of each file, or of all
     lost = Counter({why: sum(tally.dropped[why] for tally in tallies) for tally in tallies for why in tally.dropped})
@@ -192,7 +192,7 @@ def _refusal(made: Made, errors: Sequence[str], n_collected: int, out: Path) -> 
 
 
 def _write(folder: Path, builder: Builder, made: Made, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files and the manifest, and return it; files of an earlier making that are not made any more are deleted."""
+    """Write the files and the manifest, and return the manifest; files of an earlier run that are no longer made are deleted."""
     data = folder / DATA
     data.mkdir(exist_ok=True)
     files: dict[str, Any] = {}
@@ -222,7 +222,7 @@ def _write(folder: Path, builder: Builder, made: Made, about: Mapping[str, Any])
 
 
 def _begun(name: str, recipes: Mapping[str, Recipe], files: Collection[str]) -> Recipe:
-    """Return a file's recipe; where the stage that it goes on from is not made, it begins from where that stage would."""
+    """Return a file's recipe; if the stage that it continues is not made, it starts from that stage's own starting point."""
     begins_from = recipes[name]["begins_from"]
     while begins_from.value in recipes and begins_from.value not in files:
         begins_from = recipes[begins_from.value]["begins_from"]
@@ -230,7 +230,7 @@ def _begun(name: str, recipes: Mapping[str, Recipe], files: Collection[str]) -> 
 
 
 def _info(name: str) -> dict[str, Any]:
-    """Return how LLaMA-Factory is to read a file."""
+    """Return a file's entry for LLaMA-Factory."""
     roles = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
     return {"file_name": f"{name}.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": roles}
 

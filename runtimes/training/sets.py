@@ -1,4 +1,4 @@
-"""Sets of questions to train on, without repetitions, and drawing from them."""
+"""Sets of training questions without duplicates, and drawing from them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class QuestionSet(NamedTuple):
 
     Attributes:
         name: unique among the sets.
-        questions: those that are asked.
-        others: texts that another question is drawn from, where one is wanted: all questions of the set, drawn or not.
-        n_read: how many questions its file had.
-        sha256: of its file; empty: it has none.
+        questions: the questions to ask.
+        others: texts from which another question is drawn if needed: all questions of the set, drawn or not.
+        n_read: number of questions in its file.
+        sha256: of its file; empty: there is no file.
     """
 
     name: str
@@ -30,18 +30,18 @@ class QuestionSet(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Return a question's words, case, punctuation and compatibility forms levelled; a text without any is one word."""
+    """Return a question's words with case, punctuation and compatibility forms normalised; a text without words is one word."""
     levelled = unicodedata.normalize("NFKC", text).casefold()
     return re.findall(r"\w+", levelled) or [levelled.strip()]
 
 
 def key_of(text: str) -> str:
-    """Return what two writings of one question have in common: its letters and digits, whatever stands between them."""
+    """Return a key that spellings of a question share: its letters and digits."""
     return "".join(words_of(text))
 
 
 def question_set(name: str, questions: Sequence[Question], sha256: str = "") -> QuestionSet:
-    """Make a set; of questions with the same key the first counts."""
+    """Create a set; of questions with the same key the first is kept."""
     first: dict[str, Question] = {}
     for question in questions:
         first.setdefault(key_of(question.text), question)
@@ -50,18 +50,18 @@ def question_set(name: str, questions: Sequence[Question], sha256: str = "") -> 
 
 
 def without(one: QuestionSet, ids: frozenset[str]) -> QuestionSet:
-    """Return a set without some questions, which then are not drawn from either."""
+    """Return a set without some questions, which are removed from ``others`` too."""
     kept = tuple(question for question in one.questions if question.id not in ids)
     return one._replace(questions=kept, others=tuple(question.text for question in kept))
 
 
 def drawn(one: QuestionSet, n: int, seed: int) -> QuestionSet:
-    """Return a set with ``n`` of its questions, drawn at random, in the file's order; all if there are no more."""
+    """Return a set with at most ``n`` of its questions, drawn at random, in file order."""
     return one._replace(questions=tuple(sample(one.questions, n, seed)) if 0 < n < len(one.questions) else one.questions[:n])
 
 
 def drawn_evenly(sets: Sequence[QuestionSet], n: int, seed: int) -> list[QuestionSet]:
-    """Return sets with ``n`` questions in all, as many of each as possible: what a small set lacks, the others give."""
+    """Return sets with ``n`` questions in total, as evenly as possible: larger sets make up for small ones."""
     shares: dict[str, int] = {}
     left = n
     for place, one in enumerate(sorted(sets, key=lambda one: len(one.questions))):
@@ -71,7 +71,7 @@ def drawn_evenly(sets: Sequence[QuestionSet], n: int, seed: int) -> list[Questio
 
 
 def check_names(sets: Sequence[QuestionSet]) -> None:
-    """Raise ``InputError`` if two sets have one name."""
+    """Raise ``InputError`` if two sets have the same name."""
     names = [one.name for one in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

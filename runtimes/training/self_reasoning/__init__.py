@@ -1,7 +1,7 @@
 """The training data of Self-Reasoning: trajectories that a teacher writes, filtered, in stages; its ablations; the plain baseline.
 
-options  the switches         asking   what the teacher is shown and asked       tasks   short answers, long ones, claims
-samples  what it wrote        quality  Algorithm 1                               targets stages and prompts
+options  the options          asking   requests to the teacher                   tasks   short answers, long ones, claims
+samples  the teacher's output quality  Algorithm 1                               targets stages and prompts
 files    all files from the samples
 """
 

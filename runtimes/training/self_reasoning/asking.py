@@ -19,7 +19,7 @@ from .tasks import Task, set_task
 
 
 def method_options(asking: SelfReasoningAsking, task: Task, shots: int) -> SelfReasoningOptions:
-    """Return the switches of the method that a trajectory is one of."""
+    """Return the options of the method that writes a trajectory."""
     return SelfReasoningOptions(
         k=asking.k,
         task=task,
@@ -32,12 +32,12 @@ def method_options(asking: SelfReasoningAsking, task: Task, shots: int) -> SelfR
 
 
 def trajectory(question: str, asking: SelfReasoningAsking, among: QuestionSet, seed: int) -> Run[Answer]:
-    """Have the teacher write a trajectory; which documents it sees depends on the seed and the question alone.
+    """Ask the teacher for a trajectory; the documents shown depend only on the seed and the question.
 
     Args:
-        question: what is asked.
-        asking: the switches.
-        among: the set that the question is of; another question is drawn from its ``others``.
+        question: the question.
+        asking: the options.
+        among: the question's set; another question is drawn from its ``others``.
         seed: of the draws.
     """
     chance = random.Random(f"{seed}:{question}")
@@ -64,7 +64,7 @@ def other_question(question: str, others: Sequence[str], chance: random.Random) 
         InputError: there is none.
     """
     own = key_of(question)
-    for _ in range(len(others) + 20):  # the set has each question once, so that the first or second draw is another one
+    for _ in range(len(others) + 20):  # the set has each question once, so the first or second draw differs
         other = chance.choice(others)
         if key_of(other) != own:
             return other
@@ -74,7 +74,7 @@ def other_question(question: str, others: Sequence[str], chance: random.Random) 
 
 
 def draw(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, seed: int) -> list[QuestionSet]:
-    """Draw as many questions in all, evenly from the sets."""
+    """Draw the requested number of questions in total, evenly from the sets."""
     return drawn_evenly(sets, asking.samples, seed)
 
 

@@ -38,7 +38,7 @@ ABOUT = {
 def make(
     collected: Sequence[Collected], asking: SelfReasoningAsking, making: SelfReasoningMaking, seed: int, citations: RowMetric | None
 ) -> Made:
-    """Make all files: the three stages of what quality control keeps, the same without it, and the baseline."""
+    """Make all files: the three stages with quality control, the same without it, and the baseline."""
     read = [read_sample(one, asking) for one in collected]
     samples = [one for one in read if isinstance(one, Sample)]
     rules = quality_control(samples, citations, making)
@@ -63,17 +63,17 @@ def _kinds(samples: Sequence[Sample]) -> Counter[str]:
 
 
 def _at_most(samples: Sequence[Sample], n: int, seed: int, what: str) -> list[Sample]:
-    """Draw as many samples at random, in their order; all if there are no more."""
+    """Draw at most this many samples at random, in their order."""
     places = sorted(random.Random(f"{seed}:{what}").sample(range(len(samples)), min(n, len(samples))))
     return [samples[place] for place in places]
 
 
 def check(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, making: SelfReasoningMaking) -> None:
-    """Find what would leave nothing to train on.
+    """Check that training examples can be made.
 
     Raises:
-        InputError: a set has several tasks, no gold, a single question where another one's documents are wanted, or long answers without
-            the process that writes them; or there are fewer demonstrations than prompts shall have.
+        InputError: a set has several tasks, no gold data, only one question although another one's documents are needed, or long answers
+            without the process that writes them; or there are fewer demonstrations than requested.
     """
     for one in sets:
         task = set_task(one, asking.task)
@@ -89,7 +89,7 @@ def check(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, making: Self
 
 
 def citations_of(sets: Sequence[QuestionSet], asking: SelfReasoningAsking, making: SelfReasoningMaking, device: str) -> RowMetric | None:
-    """Return what scores citations, if any set has long answers; its model is found here, and opened when it is first asked.
+    """Return the citation scorer if any set has long answers; its model is located here and opened on first use.
 
     Raises:
         IdxError: there is no such NLI model or splitter.

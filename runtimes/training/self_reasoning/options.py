@@ -1,4 +1,4 @@
-"""The switches of making Self-Reasoning's training data."""
+"""The options of Self-Reasoning's training data."""
 
 from __future__ import annotations
 

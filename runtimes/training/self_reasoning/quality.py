@@ -1,8 +1,8 @@
 """Algorithm 1 of the paper, data quality control, line by line.
 
-Given are samples and a program P (``tasks``) that tells whether an answer is correct. A correct sample is kept if it is short-form (into
-D_s); if it is long-form, it is kept (into D_l) if its citation recall is at least delta_r and its citation precision at least delta_p. What
-is kept is the union of both.
+The input is a set of samples and a program P (``tasks``) that decides whether an answer is correct. A correct short-form sample is kept (in
+D_s); a correct long-form sample is kept (in D_l) if its citation recall is at least delta_r and its citation precision at least delta_p.
+The result is the union of both.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .tasks import score_of
 
 
 def quality_control(samples: Sequence[Sample], citations: RowMetric | None, making: SelfReasoningMaking) -> list[str | None]:
-    """Return the rule that each sample is dropped by; None: it is kept.
+    """Return for each sample the rule that drops it; None: it is kept.
 
     Args:
         samples: D_0.
-        citations: T, asked once, for all correct long answers together.
-        making: has the least STR-EM, citation recall and citation precision of a long answer.
+        citations: T, called once for all correct long answers together.
+        making: the minimum STR-EM, citation recall and citation precision of a long answer.
 
     Raises:
-        ValueError: there is a correct long answer, and nothing that scores citations.
+        ValueError: there is a correct long answer, but no citation scorer.
     """
     rules = [_rule_of_answer(sample, making.least_str_em) for sample in samples]
     long = [place for place, sample in enumerate(samples) if sample.task == "long" and rules[place] is None]
@@ -37,7 +37,7 @@ def quality_control(samples: Sequence[Sample], citations: RowMetric | None, maki
         raise ValueError(f"{len(long)} long answers are correct, and nothing scores their citations")
     values = citations.measure([row_of(samples[place]) for place in long], [samples[place].collected.question for place in long]).values
     for place, recall, precision in zip(long, values[RECALL], values[PRECISION], strict=True):
-        if not recall >= making.citation_recall:  # so that NaN, an answer without a sentence, is not kept
+        if not recall >= making.citation_recall:  # negated, so that NaN (an answer without a sentence) is dropped
             rules[place] = "citation recall"
         elif not precision >= making.citation_precision:
             rules[place] = "citation precision"

@@ -20,10 +20,10 @@ class Sample(NamedTuple):
     """A question, its documents, and a whole trajectory.
 
     Attributes:
-        collected: where it comes from.
+        collected: its question and replies.
         task: the question's.
-        documents: as the teacher saw them.
-        fields: the trajectory, name -> value, in the order in which it is written.
+        documents: as shown to the teacher.
+        fields: the trajectory, name -> value, in the order of the output.
     """
 
     collected: Collected
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 def read_sample(collected: Collected, asking: SelfReasoningAsking) -> Sample | str:
-    """Return the sample, or why there is none: "cut off", "unreadable", "incomplete"."""
+    """Return the sample, or the reason why there is none: "cut off", "unreadable", "incomplete"."""
     task: Task = collected.detail["task"]
     if collected.detail["is_cut"]:
         return "cut off"
@@ -60,7 +60,7 @@ def read_sample(collected: Collected, asking: SelfReasoningAsking) -> Sample | s
 
 
 def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], options: SelfReasoningOptions) -> dict[str, Any] | None:
-    """Return the fields as the prompt asks for them; None if one is missing or says nothing that can be read."""
+    """Return the fields as requested by the prompt; None if one is missing or unreadable."""
     whole = trajectory._asdict()
     whole["relevance"] = [{**one._asdict(), "document": _number(one.document, documents)} for one in trajectory.relevance]
     whole["cite_list"] = [{**one._asdict(), "cite": _number(one.cite, documents)} for one in trajectory.cite_list]
@@ -74,7 +74,7 @@ def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], option
 
 
 def _number(said: str, documents: tuple[Passage, ...]) -> int | None:
-    """Return the number of a document that is named by its title or number; a number without a document stays as it is."""
+    """Return the number of a document named by its title or number; a number out of range is returned unchanged."""
     place = place_of(said, documents)
     if place is not None:
         return place + 1

@@ -23,11 +23,11 @@ _RAP, _EAP, _TAP = ("relevant", "relevant_reason", "relevance"), ("cite_list",),
 STAGES: dict[Stage, tuple[str, ...]] = {"rap": _RAP, "rap_eap": (*_RAP, *_EAP), "rap_eap_tap": (*_RAP, *_EAP, *_TAP)}
 """Stage -> the fields that it learns."""
 _WITHOUT = {"none": (), "rap": _RAP, "eap": _EAP, "tap": ("analysis",)}
-"""The process that is left out -> its fields; the answer always stays."""
+"""An ablated process -> its fields; the answer always stays."""
 
 
 def stages_of(making: SelfReasoningMaking) -> list[Stage]:
-    """Return the stages that learn more than the one before."""
+    """Return the stages whose targets differ from the stage before."""
     left: list[Stage] = []
     learned: set[str] = set()
     for stage, names in STAGES.items():
@@ -39,7 +39,7 @@ def stages_of(making: SelfReasoningMaking) -> list[Stage]:
 
 
 def stage_example(sample: Sample, stage: Stage, asking: SelfReasoningAsking, making: SelfReasoningMaking) -> Example:
-    """Return what a stage learns from a sample."""
+    """Return a stage's example of a sample."""
     wanted = [name for name in sample.fields if name not in _WITHOUT[making.without]]
     learned = [name for name in wanted if name in STAGES[stage]]
     asked = wanted if making.stages == "cut" else learned
@@ -51,7 +51,7 @@ def stage_example(sample: Sample, stage: Stage, asking: SelfReasoningAsking, mak
 
 
 def plain_example(sample: Sample, asking: SelfReasoningAsking, making: SelfReasoningMaking) -> Example:
-    """Return what LLaMA2-FT learns from a sample: the answer without a trajectory; of a long answer the analysis is the answer."""
+    """Return the example of the LLaMA2-FT baseline: the answer without a trajectory; for long answers, the analysis is the answer."""
     learned = list(_TAP) if sample.task == "long" else ["answer"]
     messages = (*_prompt(sample, learned, asking, making.prompt_shots), Message("assistant", written(sample, learned)))
     return Example(sample.collected.id, messages, _provenance(sample, "answer"))
@@ -63,7 +63,7 @@ def written(sample: Sample, names: list[str]) -> str:
 
 
 def _prompt(sample: Sample, names: list[str], asking: SelfReasoningAsking, shots: int) -> Chat:
-    """Return the method's prompt, asking for some fields; where these are all, it is the one that the method asks with."""
+    """Return the method's prompt for some fields; for all fields, it equals the prompt of the method."""
     described = fields_of(method_options(asking, sample.task, shots))
     fields = {name: described[name] for name in names}
     return prompt_for(fields, sample.collected.question.text, sample.documents, task=sample.task, shots=shots)

@@ -1,4 +1,4 @@
-"""The three kinds of tasks: which one a set is, and the paper's metric program for each."""
+"""The three kinds of tasks: detection from a set, and the paper's metric of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM: dict[Task, str] = {"short": "popqa_accuracy", "long": "alce_str_em", "f
 
 
 def task_of(question: Question) -> Task:
-    """Return a question's task, by its gold."""
+    """Return a question's task, from its gold data."""
     if "answer_groups" in question.gold:
         return "long"
     return "fever" if question.gold.get("label") in LABELS else "short"
@@ -28,10 +28,10 @@ def set_task(one: QuestionSet, said: Task | Literal["gold"]) -> Task:
 
     Args:
         one: the set.
-        said: the switch: a task, or "gold".
+        said: the option's value: a task, or "gold".
 
     Raises:
-        InputError: its questions have several.
+        InputError: its questions have several tasks.
     """
     if said != "gold":
         return said
@@ -45,13 +45,13 @@ def set_task(one: QuestionSet, said: Task | Literal["gold"]) -> Task:
 
 
 def score_of(task: Task, text: str, question: Question) -> float | None:
-    """Return the figure of an answer, of a long one the analysis, by the task's program; None: there is no gold to compare with."""
+    """Return an answer's score by the task's metric, for long answers that of the analysis; None: there is no gold data."""
     if not has_gold(task, question):
         return None
     return METRICS[PROGRAM[task]].score(label_of(text)[0] if task == "fever" else text, question)
 
 
 def has_gold(task: Task, question: Question) -> bool:
-    """Return whether a question has what the task's program compares with."""
+    """Return whether a question has the gold data that the task's metric needs."""
     golds = {"short": question.golden_answers, "long": question.gold.get("answer_groups"), "fever": question.gold.get("label")}
     return bool(golds[task])
