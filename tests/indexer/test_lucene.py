@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import gzip
 import importlib.util
 import json
@@ -311,3 +312,20 @@ def test_an_index_of_other_passages_is_refused(build: Build, made_passages: list
 def test_a_missing_index_says_what_to_run(build: Build, made_passages: list[Passage]) -> None:
     with pytest.raises(ArtifactMissing, match="run 'idx build made --lucene'"):
         opened(build(made_passages[:10]))
+
+
+def test_an_index_that_is_no_longer_used_lets_go_of_its_files(union: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", str(union.home))
+
+    def n_maps() -> int:
+        return sum(str(union.home) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+    store = open_store("made")
+    kept, counts = union.lucene, list[int]()
+    for _ in range(6):
+        index = opened(store)
+        assert index.search(["france"], 5).rows.tolist() == kept.search(["france"], 5).rows.tolist()
+        del index
+        gc.collect()
+        counts.append(n_maps())
+    assert counts[0] == counts[-1] > 0

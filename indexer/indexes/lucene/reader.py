@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import weakref
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +42,8 @@ _FUNCTION = "java.util.function.Function"
 _MAX_CLAUSES = 2**31 - 1
 _KEPT_DEPTHS = 8
 
+_unused = deque[Any]()  # Java's readers whose objects here are gone; the next opening closes them, since a finalizer must not wait for Java
+
 
 class Found(NamedTuple):
     """Results of one query, best first: Lucene's document numbers int64 and scores float32, both of shape (hits,)."""
@@ -59,7 +63,10 @@ class LuceneReader:
 
     @java_work
     def __init__(self, path: Path) -> None:
+        while _unused:
+            _unused.popleft().close()
         self._reader = java_class(f"{LUCENE}.index.DirectoryReader").open(open_directory(path))
+        weakref.finalize(self, _unused.append, self._reader).atexit = False
         self.n_documents: int = self._reader.maxDoc()
         self.n_deleted: int = self._reader.numDeletedDocs()
         self.n_searchable: int = self._reader.getDocCount(CONTENTS)
