@@ -72,7 +72,9 @@ class Model:
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
         os.environ.setdefault(*_KEPT_PIECES)  # read at torch's first matrix product
-        self._spec, self._max_tokens, folder = spec, spec.max_tokens(side), spec.folder(side)
+        self._spec, folder = spec, spec.folder(side)
+        sides: tuple[Side, ...] = ("query", "passage")  # that have this checkpoint
+        self._max_tokens = max(spec.max_tokens(one) for one in sides if spec.checkpoint(one) == spec.checkpoint(side))
         self._device = torch.device(chosen_device(device))
         _check_checksum(spec, folder)
         network = without_heads(load_network(spec.model_class(side), folder, spec.name, dtype), folder)

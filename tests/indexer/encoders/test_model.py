@@ -43,6 +43,12 @@ def test_a_mask_on_a_gpu_is_aligned(device: str, lengths: tuple[int, ...], width
     assert model._width(np.array(lengths)) == width
 
 
+def test_passages_are_aligned_by_a_model_that_queries_share(tmp_path: Path) -> None:
+    model = Model(with_checkpoint(simlm.SPEC, tiny.save_bert(tmp_path)), "query")
+    model._device = torch.device("cuda")
+    assert model._width(np.array([3, 180])) == 184  # queries have 32 tokens
+
+
 def test_wider_padding_changes_no_vector(model: Model) -> None:
     lengths = np.array([5, 1, 13, 8])
     ids = np.random.default_rng(7).integers(5, 40, size=int(lengths.sum())).astype(np.int32)
