@@ -268,3 +268,20 @@ def test_more_terms_than_can_be_numbered_are_refused(limit: str, most: int, monk
     with pytest.raises(InputError, match=r"^the passages have 4 distinct terms of 0\.0 GB, a bm25 index can have .*: divide the corpus"):
         dictionary.add(np.frombuffer(b"wind", np.uint8), np.array([4]))
     assert len(dictionary) == 3
+
+
+def test_the_lengths_and_new_terms_of_a_piece_are_merged_once(
+    build: Build, passages: list[Passage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, opened = build(passages), list[int]()
+    whole = build_index("made", "bm25", store)
+    marker = inversion._marker
+
+    def counted(folder: Path, n: int) -> Path:
+        opened.append(n)
+        return marker(folder, n)
+
+    monkeypatch.setattr(inversion, "_marker", counted)
+    monkeypatch.setattr("wikidx.indexer.indexes.bm25.merging.RANGE_POSTINGS", 100)
+    assert build_index("made", "bm25", store, force=True).files == whole.files
+    assert len(opened) <= 3  # whether it is there, to write it, and to read it

@@ -101,15 +101,24 @@ def read_piece(folder: Path, n: int) -> Piece:
     Raises:
         PiecesDamaged: it cannot be read.
     """
+    terms, postings = read_lists(folder, n)
     try:
-        terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
         with _marker(folder, n).open("rb") as file, np.load(file) as arrays:  # opened here, because numpy leaks a file that it cannot read
             piece = Piece(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise PiecesDamaged(f"piece {n} in {folder} cannot be read: {error}") from error
+    return piece
+
+
+def read_lists(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """Map the terms and postings of a finished piece alone; raises as ``read_piece`` does."""
+    try:
+        terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
+    except (OSError, ValueError, EOFError) as error:
+        raise PiecesDamaged(f"piece {n} in {folder} cannot be read: {error}") from error
     if len(terms[1]) and terms[1][-1] != len(postings):
         raise PiecesDamaged(f"piece {n} in {folder} has {len(postings)} postings instead of {terms[1][-1]}")
-    return piece
+    return terms, postings
 
 
 def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:

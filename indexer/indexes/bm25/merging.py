@@ -15,7 +15,7 @@ from wikidx.indexer.machine.compiled import kernel
 
 from .dictionary import Dictionary
 from .files import BLOCK_ROWS
-from .inversion import n_pieces, read_piece
+from .inversion import n_pieces, read_lists, read_piece
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
 DENSE_ABOVE = 1 / 8  # of all rows; above, adding to every row of a block costs no more than adding to its postings
@@ -162,11 +162,10 @@ def _new_range(first: int, starts: NDArray[np.int64], segment_starts: NDArray[np
 
 
 def _slice(pieces: Path, n: int, first: int, end: int) -> Slice:
-    piece = read_piece(pieces, n)
-    numbers, ends = piece.terms
+    (numbers, ends), postings = read_lists(pieces, n)
     a, z = np.searchsorted(numbers, [first, end])
     start, stop = (int(ends[i - 1]) if i else 0 for i in (a, z))
-    return Slice(n, np.array(numbers[a:z]), ends[a:z] - start, np.array(piece.postings[start:stop]))
+    return Slice(n, np.array(numbers[a:z]), ends[a:z] - start, np.array(postings[start:stop]))
 
 
 def _filled(part: Range, slices: Iterable[Slice], scoring: Scoring, dense: Dense) -> High:
