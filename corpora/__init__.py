@@ -1,12 +1,12 @@
-"""Corpora: named collections of passages, and the store that holds them on disk. Imports nothing of the packages above it.
+"""Corpora: named collections of passages, and their store on disk. Imports nothing of the packages above it.
 
-known/      wiki2018, wiki2020, sample, a file of the user's own    store/     PassageStore on LMDB
-reading/    dump files -> located passages                          fetching/  their files, from the network or a copy
-artifacts/  directories that are built aside, sealed and renamed    passage    Passage(id, title, text), BadRecord, SourceFile
-corpus      Corpus: files, reading rule, count                      build      corpus -> store on disk, open again
+known/      wiki2018, wiki2020, sample, a user's own file          store/     PassageStore on LMDB
+reading/    dump files -> located passages                          fetching/  source files, from the network or a copy
+artifacts/  directories that are staged, sealed and renamed         passage    Passage(id, title, text), BadRecord, SourceFile
+corpus      Corpus: files, reading rule, count                      build      corpus -> store on disk, and opening it
 resolving   a name or a file -> its corpus, known or built          forecast   estimate of a corpus before it is read
 errors      the IdxError tree                                       registry   name -> "module:attribute"
-progress    callbacks that long work reports to                     validation dataclasses of options, checked by pydantic
+progress    progress callbacks of long work                         validation dataclasses of options, validated by pydantic
 """
 
 from .errors import IdxError

@@ -1,4 +1,4 @@
-"""Corpus -> store on disk; and open what was built."""
+"""Corpus -> store on disk, and opening a built one."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class StoreOptions:
 
 
 def store_name(corpus: Corpus, limit: int | None) -> str:
-    """Return the name a corpus is built under: a subset has its size in it."""
+    """Return the name of a corpus on disk, which includes the size of a subset."""
     return corpus.name if limit is None else f"{corpus.name}@{limit}"
 
 
 def store_path(name: str) -> Path:
-    """Return where the store of the corpus ``name`` is, built or not."""
+    """Return the directory of the store of the corpus ``name``, built or not."""
     return corpus_path(name) / "passages"
 
 
@@ -77,17 +77,17 @@ def store_manifest(name: str) -> Manifest:
 
 
 def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = silent, storing: Progress = silent) -> Manifest:
-    """Build the store of a corpus, unless the same one is there already; a build that was stopped goes on.
+    """Build the store of a corpus, unless the same one exists already; an interrupted build resumes.
 
     Args:
         corpus: what to build.
         options: see ``StoreOptions``.
-        fetching: called with (bytes, all bytes) of the file that is being downloaded or verified.
-        storing: called with (passages stored, how many there will be, if that is known).
+        fetching: called with (bytes, all bytes) of the file being downloaded or verified.
+        storing: called with (passages stored, expected number of passages, if known).
 
     Raises:
-        InputError: the source is not what the corpus says, or a record is bad.
-        ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, has this name.
+        InputError: the source differs from the corpus's description, or a record is bad.
+        ArtifactMismatch, ArtifactDamaged: another store, or a corrupt one, has this name.
         DownloadError, StorageError, LockedError: see there.
     """
     kept = kept_store(corpus, options, progress=fetching)
@@ -113,19 +113,19 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
 
 
 def kept_store(corpus: Corpus, options: StoreOptions, *, holds_source: bool = True, progress: Progress = silent) -> Manifest | None:
-    """Return the manifest of the store that is there, if it is the one that would be built; None if that has to be built.
+    """Return the manifest of an existing store if it is the one that would be built; None if it must be built.
 
-    A corpus that idx knows, with no source named, is taken for what it was verified to be when it was built.
+    A corpus that idx knows, with no source named, counts as verified since its build.
 
     Args:
-        corpus: what would be built.
+        corpus: the corpus to build.
         options: see ``StoreOptions``.
-        holds_source: compare the store with its source, where there is one on this machine.
-        progress: called with (bytes, all bytes) while that is read.
+        holds_source: compare the store with its source, if one is on this machine.
+        progress: called with (bytes, all bytes) during that comparison.
 
     Raises:
-        ArtifactMismatch, ArtifactDamaged: another store, or a damaged one, is there and is not to be replaced.
-        InputError, DownloadError: the source is not there, or not what is published.
+        ArtifactMismatch, ArtifactDamaged: another store, or a corrupt one, exists and is not to be replaced.
+        InputError, DownloadError: the source is missing, or differs from the published one.
     """
     if options.rebuild:
         return None
@@ -160,7 +160,7 @@ def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: 
                 f"{n_read:,} passages were read, not {corpus.n_passages:,}: the source is not the whole corpus '{corpus.name}'"
             )
         fingerprint = writer.finish()
-    if fingerprint is None:  # some ids come more than once: in a second reading those records go to bad.add, with file and line
+    if fingerprint is None:  # some ids are repeated: a second reading passes those records to bad.add, with file and line
         return _write_store(corpus, files, staging, options, progress)
     return Outcome(fingerprint, {"rows": n_read, "skipped": bad.n_skipped})
 
@@ -173,7 +173,7 @@ class _BadRecords:
         self._file = path.open("w", encoding="utf-8") if skip else None
 
     def add(self, bad: BadRecord) -> None:
-        """Take one bad record."""
+        """Handle one bad record."""
         if self._file is None:
             fail(bad)
         else:
@@ -187,7 +187,7 @@ class _BadRecords:
 
 
 def skipped_records(name: str) -> Iterator[BadRecord]:
-    """Yield the records that were left out when the corpus was built, in file order."""
+    """Yield the records left out when the corpus was built, in file order."""
     path = store_path(name) / SKIPPED
     if path.is_file():
         with path.open(encoding="utf-8") as lines:

@@ -13,17 +13,17 @@ ReadCorpus = Callable[[Sequence[Path], OnBad], Iterator[Located]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """A recipe for a stream of passages.
+    """Description of a corpus: how to obtain its stream of passages.
 
     Attributes:
         name: its name on the command line and on disk.
         summary: one line for ``idx list``.
-        files: what is downloaded, in reading order; empty for a corpus that ships with idx or is the user's own.
+        files: files to download, in reading order; empty for a corpus that ships with idx or is the user's own.
         read: local copies of ``files``, or ``path`` -> located passages.
-        path: where the file of a user's own corpus is; None for the others.
-        n_passages: how many there must be; None if nobody has published it.
-        about: (passages, mean UTF-8 bytes of one) to plan with before anything is read; None where a sample of the file tells.
-        reading: the reading rule as named values; part of what identifies the built store.
+        path: the file of a user's own corpus; None for the others.
+        n_passages: expected number of passages; None if it is not published.
+        about: estimated (passages, mean UTF-8 bytes of one) for planning; None if a sample of the file gives it.
+        reading: the reading rule as named values; part of the identity of the built store.
     """
 
     name: str

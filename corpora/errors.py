@@ -1,17 +1,17 @@
-"""The errors a user can meet. Every message says what happened, with the values, and what to do.
+"""Errors for users. Every message says what happened, with the values, and what to do.
 
     IdxError                  root: the command line prints it as one line and exits with 2
     ├── InputError            the user's data or option is wrong (file and line named)
     │   └── OptionError       an option has a value that it cannot have; a ValueError
     ├── UnknownNameError      no corpus, encoder, index or retriever of that name (near names given)
     ├── MissingExtraError     an optional package is not installed (the pip command given)
-    ├── DownloadError         a file could not be fetched whole and right
-    ├── StorageError          the disk refuses: no space, read-only, not a directory
+    ├── DownloadError         a file could not be downloaded completely and correctly
+    ├── StorageError          a disk error: no space, read-only, not a directory
     ├── LockedError           another process is building the same artefact
     └── ArtifactError         an artefact cannot be used
-        ├── ArtifactMissing   it is not there (the command that builds it given)
-        ├── ArtifactDamaged   its files are not what its manifest promises
-        │   └── PiecesDamaged a stopped build cannot go on from the pieces it left: it begins again
+        ├── ArtifactMissing   it does not exist (the command that builds it given)
+        ├── ArtifactDamaged   its files do not match its manifest
+        │   └── PiecesDamaged an interrupted build cannot resume from its pieces: it starts again
         └── ArtifactMismatch  it belongs to another corpus, source or format version
 
 Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as everywhere.
@@ -30,9 +30,9 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class IdxError(Exception):
-    """Root of all errors that a user can mend; the message is complete on one line.
+    """Root of all errors that a user can fix; the message is complete on one line.
 
-    What it quotes may come from anybody's file: line ends and other characters that steer a terminal are shown by their numbers.
+    Quoted values may come from untrusted files: line ends and other terminal control characters are shown by their numbers.
     """
 
     def __str__(self) -> str:
@@ -44,11 +44,11 @@ class InputError(IdxError):
 
 
 class OptionError(InputError, ValueError):
-    """An option has a value that it cannot have, alone or beside the others."""
+    """An option has an invalid value, alone or in combination with others."""
 
 
 class UnknownNameError(IdxError):
-    """A name is in no table."""
+    """A name is unknown."""
 
 
 class MissingExtraError(IdxError, ImportError):
@@ -59,7 +59,7 @@ class MissingExtraError(IdxError, ImportError):
         self._what, self.extra = what, extra
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return type(self), (self._what, self.extra)  # how a process tells another; exceptions remember their message only
+        return type(self), (self._what, self.extra)  # for pickling: exceptions keep only their message
 
 
 def _to_install(extra: str) -> str:
@@ -80,11 +80,11 @@ def _to_install(extra: str) -> str:
 
 
 class DownloadError(IdxError):
-    """A file could not be fetched whole and right."""
+    """A file could not be downloaded completely and correctly."""
 
 
 class StorageError(IdxError):
-    """The disk refuses."""
+    """A disk error."""
 
 
 class LockedError(IdxError):
@@ -96,15 +96,15 @@ class ArtifactError(IdxError):
 
 
 class ArtifactMissing(ArtifactError):
-    """The artefact is not there."""
+    """The artefact does not exist."""
 
 
 class ArtifactDamaged(ArtifactError):
-    """The artefact's files are not what its manifest promises."""
+    """The artefact's files do not match its manifest."""
 
 
 class PiecesDamaged(ArtifactDamaged):
-    """A stopped build cannot go on from the pieces it left."""
+    """An interrupted build cannot resume from its pieces."""
 
 
 class ArtifactMismatch(ArtifactError):

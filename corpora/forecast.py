@@ -22,10 +22,10 @@ class Forecast:
     """Expected size of a corpus.
 
     Attributes:
-        n_passages: how many passages, about.
+        n_passages: estimated number of passages.
         passage_bytes: mean UTF-8 bytes of one.
-        download_bytes: what is still to be fetched.
-        sample: some of its first passages; empty if nothing of the corpus is here yet.
+        download_bytes: bytes still to be downloaded.
+        sample: some of its first passages; empty if nothing of the corpus is on this machine yet.
     """
 
     n_passages: int
@@ -41,7 +41,7 @@ def forecast_store(store: PassageStore) -> Forecast:
 
 
 def forecast_corpus(corpus: Corpus, options: StoreOptions) -> Forecast:
-    """Return what is published about a corpus or, where a source is at hand, what its first passages and its size tell.
+    """Return an estimate from published figures or, if a source is available, from its first passages and its size.
 
     Raises:
         InputError: the source cannot be opened or has no passages.
@@ -50,7 +50,7 @@ def forecast_corpus(corpus: Corpus, options: StoreOptions) -> Forecast:
     if paths is None and corpus.about is not None:
         n_passages, n_bytes = corpus.about
         return Forecast(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
-    records = corpus.read(paths or [], lambda bad: None)  # the build itself will report it
+    records = corpus.read(paths or [], lambda bad: None)  # the build itself will report bad records
     sample = [passage for passage, _, _ in islice(records, _SAMPLE_PASSAGES)]
     n_passages = corpus.n_passages or len(sample)
     if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
@@ -63,6 +63,6 @@ def _mean_bytes(passages: list[Passage]) -> float:
 
 
 def _text_bytes(path: Path, sample: list[Passage]) -> float:
-    """Return about how many bytes of text a file holds; a compressed one is taken to be as compressible as the sample is."""
+    """Return the estimated bytes of text in a file; a compressed one is assumed to be as compressible as the sample."""
     text = "".join(field for passage in sample for field in passage).encode(errors="replace")
     return path.stat().st_size * (len(text) / len(zlib.compress(text)) if is_compressed(path) else 1)

@@ -1,4 +1,4 @@
-"""The records that readers, splitters and the store share: above all the passage, an id, a title and a text.
+"""Records shared by readers, splitters and the store, above all the passage: an id, a title and a text.
 
 A whole article is the same record before it is split (``corpora.reading.splitters``), so readers, splitters and the store share one type.
 """
@@ -21,7 +21,7 @@ class Passage(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A passage and where it was read, so that an error found later can name file and line (1-based)."""
+    """A passage and its location, so that a later error can name file and line (1-based)."""
 
     passage: Passage
     file: str
@@ -29,7 +29,7 @@ class Located(NamedTuple):
 
 
 class BadRecord(NamedTuple):
-    """A record that cannot be used, where it is (1-based line), and why."""
+    """An unusable record, with its location (1-based line) and the reason."""
 
     file: str
     line: int
@@ -41,7 +41,7 @@ OnBad = Callable[[BadRecord], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file of a corpus: its local name, its address and what is published about its bytes."""
+    """One file of a corpus: its local name, its address, and published size and checksums."""
 
     name: str
     url: str
@@ -59,6 +59,6 @@ def text_key(text: str) -> int:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     folded = text.lower()
-    # Printable text has no white space but single spaces to collapse: true of nearly all passages, and five times faster to see.
+    # Fast path for nearly all passages: printable text has no other white space to collapse than spaces. Five times faster.
     folded = folded.strip() if folded.isprintable() and "  " not in folded else " ".join(folded.split())
     return int.from_bytes(hashlib.blake2b(folded.encode(), digest_size=8).digest(), "little")

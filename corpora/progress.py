@@ -1,4 +1,4 @@
-"""Progress of long work, reported to a callback; only the command line draws it."""
+"""Progress of long work, reported to a callback; only the command line displays it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Step = Callable[[str, str], Progress]
 
 
 def silent(done: int, total: int | None) -> None:
-    """Report nothing."""
+    """Ignore the progress."""
 
 
 def silent_steps(name: str, unit: str) -> Progress:
-    """Report nothing of a step."""
+    """Ignore the progress of a step."""
     return silent
 
 
 def amount(n_bytes: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB"):
         if n_bytes < 999.5:
             return f"{n_bytes:.{0 if unit == 'B' else 1}f} {unit}"

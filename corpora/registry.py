@@ -1,4 +1,4 @@
-"""Tables of names: ``name -> "module:attribute"``, imported when used, with near names when a name is unknown."""
+"""Tables of names: ``name -> "module:attribute"``, imported on first use, with suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import UnknownNameError
 
-_LONGEST = 80  # characters of a name that are looked at and shown
+_LONGEST = 80  # characters of a name that are compared and shown
 
 
 def near_names(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
@@ -19,16 +19,16 @@ def near_names(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest known names, and a space behind it; nothing if none is near."""
+    """Return a question with the nearest known names, followed by a space; empty if none is near."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
 
 
 def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates what its table holds
-    """Import and return what ``table`` names.
+    """Import and return an entry of ``table``.
 
     Args:
-        kind: what the table holds, for the message ("corpus", "encoder").
+        kind: kind of the entries, for the message ("corpus", "encoder").
         name: the key.
         table: lazy references ``"package.module:attribute"``.
 

@@ -1,4 +1,4 @@
-"""From a name to a corpus: one that idx knows, one that is built already, or a file of the user's own."""
+"""Name -> corpus: a known corpus, a built one, or a user's own file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .registry import load, near_names
 
 
 class Resolved(NamedTuple):
-    """A corpus and the options that build it.
+    """A corpus and its build options.
 
     Attributes:
-        corpus: what its store holds.
+        corpus: the corpus.
         options: of the store.
-        keeps_store: a store built from a user's file was named, not its file: what is there is used as it is.
+        keeps_store: the user named a store built from a file, not the file: the store is used unchanged.
     """
 
     corpus: Corpus
@@ -33,7 +33,7 @@ class Resolved(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The corpus's name on disk."""
+        """Name of the corpus on disk."""
         return store_name(self.corpus, self.options.limit)
 
 
@@ -43,13 +43,13 @@ def known_corpora() -> list[Corpus]:
 
 
 def known_corpus(name: str) -> Corpus:
-    """Return the corpus that idx knows by that name."""
+    """Return the known corpus of that name."""
     corpus: Corpus = load("corpus", name, CORPORA)
     return corpus
 
 
 def is_known(name: str) -> bool:
-    """Return whether idx knows the corpus, or the one that a name like ``sample@100`` is a subset of."""
+    """Return whether idx knows the corpus, or the whole of a subset such as ``sample@100``."""
     return name.partition("@")[0] in CORPORA
 
 
@@ -59,7 +59,7 @@ def built_names() -> list[str]:
 
 
 def require_built(name: str) -> None:
-    """Raise the error that helps most unless a corpus of that name is built, usable or not."""
+    """Raise the most helpful error unless a corpus of that name is built, usable or not."""
     if name in built_names():
         return
     split_name(name)
@@ -69,7 +69,7 @@ def require_built(name: str) -> None:
 
 
 def require_built_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return corpora that are built, each once: those of these names, or all if there are no names.
+    """Return built corpora, each once: those of these names, or all if no names are given.
 
     Raises:
         IdxError: one is not built, as ``require_built`` says, or none is.
@@ -83,7 +83,7 @@ def require_built_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_name(corpus: str) -> bool:
-    """Return whether ``corpus`` is the name of a corpus that is known or built, and not to be taken for a file's."""
+    """Return whether ``corpus`` is the name of a known or built corpus rather than a file."""
     return is_known(corpus) or corpus in built_names()
 
 
@@ -94,16 +94,16 @@ def resolve(
     options: StoreOptions = StoreOptions(),  # noqa: B008 - it cannot be changed
     reading: Reading = Reading(),  # noqa: B008
 ) -> Resolved:
-    """Return the corpus that is meant, and how its store is built.
+    """Resolve a corpus and the options of its store.
 
     Args:
         corpus: the name of a known or a built corpus, or the path of a file.
-        name: of a corpus from a file; otherwise the file's.
+        name: of a corpus from a file; default: the file's name.
         options: of the store.
-        reading: how a file is read.
+        reading: format and splitting of a file.
 
     Raises:
-        InputError, UnknownNameError: there is no such corpus or file, or an option does not go with it.
+        InputError, UnknownNameError: there is no such corpus or file, or an option does not apply to it.
     """
     if is_name(corpus):
         _refuse_file_options(corpus, name, reading)
@@ -123,7 +123,7 @@ def _known(corpus: str, options: StoreOptions) -> Resolved:
 
 
 def _built(name: str, options: StoreOptions) -> Resolved:
-    """Return the corpus that was once built from a file, as its manifest tells."""
+    """Return a corpus built from a file, as its manifest describes it."""
     base, limit = split_name(name)
     if options.source or options.limit not in (None, limit):
         raise InputError(f"'{name}' is built from a file of yours: name the file again to build it with --source or --limit")
@@ -144,7 +144,7 @@ def _built(name: str, options: StoreOptions) -> Resolved:
 
 
 def name_source(corpus: str) -> str:
-    """Return the advice for a corpus from a file that has to be built again and does not know its file."""
+    """Return the advice for rebuilding a corpus from a file that is not recorded."""
     return f"name its source: idx build FILE --name {corpus} --force"
 
 
@@ -173,7 +173,7 @@ def _refuse_file_options(corpus: str, name: str | None, reading: Reading) -> Non
 
 
 def _unknown(name: str) -> IdxError:
-    """Return (not raise) the error for what is neither known, nor built, nor a file."""
+    """Return (not raise) the error for a name that is neither known, nor built, nor a file."""
     if "/" in name or "." in name:
         return InputError(f"there is no file {name}")
     return near_names("corpus (and no file of that name is here)", name, {*CORPORA, *built_names()})

@@ -1,4 +1,4 @@
-"""Options: frozen dataclasses that pydantic checks when they are made, with refusals of one line."""
+"""Options: frozen dataclasses that pydantic validates when they are created, with errors of one line."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pydantic import ConfigDict, ValidationError
 from .errors import OptionError
 from .registry import did_you_mean
 
-_SHOWN = 80  # characters of a value or of the name of a field
+_SHOWN = 80  # maximum characters of a value or a field's name in messages
 
 T = TypeVar("T")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,))
 def options(kind: type[T]) -> type[T]:
-    """Make a class a frozen dataclass whose annotations hold: types, ``Literal`` choices, and the bounds of ``pydantic.Field``.
+    """Make a class a frozen dataclass that validates its annotations: types, ``Literal`` choices, and the bounds of ``pydantic.Field``.
 
-    Nothing is converted but whole numbers to ``float``. A value that does not fit raises ``OptionError``, and so does a ``ValueError`` of
+    The only conversion is from integers to ``float``. An invalid value raises ``OptionError``, and so does a ``ValueError`` of
     the class's ``__post_init__``.
     """
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -40,12 +40,12 @@ def options(kind: type[T]) -> type[T]:
 
 
 def explain(error: ValidationError, known: Collection[str] = (), *, whole: str = "it") -> str:
-    """Return a line on the first thing that pydantic refuses, and how many others there are.
+    """Return a line on the first of pydantic's errors, and the number of others.
 
     Args:
-        error: its refusal.
-        known: the names of all fields, for one that is not among them.
-        whole: what a refusal of the whole value names.
+        error: pydantic's exception.
+        known: the names of all fields, for suggestions on an unknown one.
+        whole: name of the whole value, for an error in it.
     """
     first = error.errors(include_url=False)[0]
     where = ".".join(f"{part!s:.{_SHOWN}}" for part in first["loc"]) or whole

@@ -1,5 +1,5 @@
-"""Artifacts on disk: built aside, sealed with checksums, there by rename.
+"""Artifacts on disk: staged, sealed with checksums, published by rename.
 
-manifest   contents of a manifest.json, and whether to believe it    building  locks, sealing, renaming, resuming
-durable    files that outlive a crash, checksums                     home      the data home, names allowed in it
+manifest   content and verification of manifest.json    building  locks, sealing, renaming, resuming
+durable    crash-safe files, checksums                  home      the data home, allowed names
 """

@@ -1,8 +1,8 @@
-"""Artefacts appear whole or not at all, and a build that was stopped goes on: staging directories, locks, and the renaming.
+"""Atomic, resumable builds of artefacts: staging directories, locks, and renaming.
 
-A build writes into a hidden staging directory beside its target, which outlives a kill. When everything is there it is flushed to the
-disk and *sealed* by its manifest, and the sealed directory is renamed to the target. Stopped before the seal, the same command finds the
-finished pieces; stopped after it, the same command only renames.
+A build writes into a hidden staging directory beside its target, which survives an interruption. When it is complete it is flushed to the
+disk and *sealed* by its manifest, and the sealed directory is renamed to the target. If interrupted before the seal, the same command
+reuses the finished pieces; if interrupted after it, the same command only renames.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .durable import file_sha256, json_value, sync, write_durably
 from .home import home
 from .manifest import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file, package_versions
 
-PIECES = "pieces"  # a folder in a staging directory for what is needed until the seal only
+PIECES = "pieces"  # a folder in a staging directory for files needed only until the seal
 
 _RECIPE = "recipe.json"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
@@ -63,14 +63,14 @@ class Work:
 
 
 def build_artifact(target: Path, work: Work) -> Manifest:
-    """Build the artefact ``target``, a directory in the data home, or go on with a build of the same recipe that was stopped.
+    """Build the artefact ``target``, a directory in the data home, or resume an interrupted build of the same recipe.
 
-    Whether what is there is kept or replaced is decided under the lock: another process may have built it a moment ago.
+    The decision to keep or replace an existing artefact is made under the lock: another process may have built it a moment ago.
 
     Raises:
         LockedError: another process is building this artefact.
-        StorageError: no space, read-only, no permission; the pieces stay for the next try.
-        InputError: ``write`` raised it; nothing stays but what ``Work.keeps_pieces`` keeps.
+        StorageError: no space, read-only, no permission; the pieces stay for the next attempt.
+        InputError: ``write`` raised it; the pieces are removed unless ``Work.keeps_pieces`` is set.
     """
     staging = staging_path(target)
     with _system_errors(target), locked(target):
@@ -94,27 +94,27 @@ def build_artifact(target: Path, work: Work) -> Manifest:
 
 
 def staging_path(target: Path) -> Path:
-    """Return where the artefact ``target`` is made."""
+    """Return the staging directory of the artefact ``target``."""
     return target.with_name(f".{target.name}.partial")
 
 
 def artifact_files(staging: Path) -> list[Path]:
-    """Return those files of a staging directory that will be the artefact's, by name."""
+    """Return the files of a staging directory that belong to the artefact, by name."""
     files = sorted(file for file in staging.rglob("*") if file.is_file() and not file.name.startswith("."))
     return [file for file in files if file.relative_to(staging).parts[0] not in (_RECIPE, MANIFEST, PIECES)]
 
 
 def staged_bytes(target: Path) -> int:
-    """Return how much of the artefact ``target`` a stopped build has left to go on from."""
+    """Return the number of bytes that an interrupted build of the artefact ``target`` has left to resume from."""
     n_bytes = 0
     for file in staging_path(target).rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # a build may be going on
+        with contextlib.suppress(FileNotFoundError):  # a build may be running
             n_bytes += file.stat().st_size
     return n_bytes
 
 
 def staged_recipe(target: Path) -> Recipe | None:
-    """Return the recipe of the stopped build of the artefact ``target`` of which pieces may be left, None if there is none."""
+    """Return the recipe of the interrupted build of the artefact ``target`` whose pieces may be left, None if there is none."""
     try:
         return Recipe(**json_value((staging_path(target) / _RECIPE).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -122,13 +122,13 @@ def staged_recipe(target: Path) -> Recipe | None:
 
 
 def discard(path: Path) -> None:
-    """Delete a directory or file, if it is there; of a link, also what it leads to.
+    """Delete a directory or file, if it exists; for a link, also its target.
 
-    A directory first gets a hidden name: a kill in the middle never leaves half of an artefact under its own name.
+    A directory is first renamed to a hidden name: an interruption never leaves half of an artefact under its own name.
     """
     hidden = path if path.name.startswith(".") else path.with_name(f".{path.name}.old")
     if hidden != path:
-        discard(hidden)  # what an interrupted call left
+        discard(hidden)  # left by an interrupted call
         if path.exists() or path.is_symlink():
             path.rename(hidden)
     if hidden.is_symlink():
@@ -141,7 +141,7 @@ def discard(path: Path) -> None:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder of the data home, and those above it, as far as they are empty."""
+    """Remove a folder of the data home, and its parents, while they are empty."""
     while folder != home() and folder.is_relative_to(home()):
         try:
             folder.rmdir()
@@ -152,11 +152,11 @@ def remove_empty(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of ``target``, a path in the data home that need not exist; the kernel's lock, so that it dies with the process.
+    """Hold the lock of ``target``, a path in the data home that need not exist; a kernel lock, so that it ends with the process.
 
     Raises:
         LockedError: another process, or another thread of this one, holds it.
-        StorageError: its file cannot be made.
+        StorageError: its file cannot be created.
     """
     lock = home() / ".locks" / "+".join(target.relative_to(home()).parts)
     with _system_errors(target):
@@ -176,7 +176,7 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def _prepare(staging: Path, recipe: Recipe) -> None:
-    """Make the staging directory, or keep what a build of the same recipe left in it."""
+    """Create the staging directory, or keep the pieces of a build of the same recipe."""
     recipe_file = staging / _RECIPE
     if not recipe_file.is_file() or recipe_file.read_text() != recipe.to_json():
         discard(staging)
@@ -185,9 +185,9 @@ def _prepare(staging: Path, recipe: Recipe) -> None:
 
 
 def _written(staging: Path, work: Work) -> Outcome:
-    """Have the files written; pieces that turn out to be damaged are thrown away once.
+    """Run ``write``; corrupt pieces are discarded once.
 
-    Only those: a damaged store, met while its vectors are made, must not cost the vectors that are finished.
+    Only ``PiecesDamaged`` does that: a corrupt store, found while its vectors are made, must not cost the finished vectors.
     """
     _prepare(staging, work.recipe)
     with contextlib.suppress(PiecesDamaged):
@@ -198,7 +198,7 @@ def _written(staging: Path, work: Work) -> Outcome:
 
 
 def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
-    """Return the manifest of a build of this recipe that was stopped just before its renaming."""
+    """Return the manifest of a build of this recipe that was interrupted just before its renaming."""
     try:
         manifest = manifest_from_json((staging / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -211,7 +211,7 @@ def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
 
 def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
     """Flush all files to the disk and write the manifest."""
-    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # left by a kill in the middle of ``durable.replacing``
+    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # left by an interruption within ``durable.replacing``
         unfinished.unlink()
     files = {}
     for file in artifact_files(staging):
@@ -233,7 +233,7 @@ def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
 
 
 def _publish(staging: Path, target: Path) -> None:
-    """Give a sealed directory its name; what had it goes."""
+    """Rename a sealed directory to the target, and remove the old one."""
     shutil.rmtree(staging / PIECES, ignore_errors=True)
     (staging / _RECIPE).unlink(missing_ok=True)
     if not target.exists():
@@ -250,7 +250,7 @@ def _publish(staging: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two directories at one stroke, so that there is no moment without ``other``; False if this system cannot."""
+    """Exchange the names of two directories atomically, so that ``other`` exists at every moment; False if the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
     return rename is not None and rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 

@@ -1,4 +1,4 @@
-"""Files that outlive a crash: flushed to the disk, replaced whole; their checksums, and the JSON in them."""
+"""Crash-safe files: flushed to the disk, replaced atomically; their checksums, and parsing of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ_BYTES = 1 << 20
 
 
 def sync(path: Path) -> None:
-    """Have the disk keep a file's bytes, or a folder's names, before anything relies on them."""
+    """Flush a file's bytes, or a folder's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -24,7 +24,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that, after a crash, holds either all that was written or what it held before."""
+    """Open a file for writing that, after a crash, has either its complete new content or its old one."""
     unfinished = path.with_name(f".{path.name}.tmp")
     with unfinished.open("wb") as file:
         yield file
@@ -35,7 +35,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a small file; see ``replacing``."""
+    """Write a small file atomically; see ``replacing``."""
     with replacing(path) as file:
         file.write(content)
 
@@ -60,7 +60,7 @@ def file_sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
 
 
 def json_value(content: str | bytes) -> Any:  # noqa: ANN401 - JSON
-    """Return the value that some JSON is.
+    """Parse JSON.
 
     Raises:
         ValueError: it is not JSON or not UTF-8, a number in it has thousands of digits, or it is nested too deeply for Python.

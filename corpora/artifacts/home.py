@@ -1,4 +1,4 @@
-"""The data home, the names allowed in it, and what kind of disk it is on."""
+"""The data home, its allowed names, and its file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.corpora.errors import InputError
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 
-_MAX_NAME = 100  # file systems stop at 255 bytes, and more is added to it
+_MAX_NAME = 100  # below the 255 bytes of file systems, because suffixes are added
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
 _MOUNTS = Path("/proc/self/mounts")
@@ -22,10 +22,10 @@ def home() -> Path:
 
 
 def check_name(name: str) -> str:
-    """Return a name that a user gave to a corpus, if it is allowed.
+    """Validate a user's name for a corpus and return it.
 
     Raises:
-        InputError: it holds other characters than ``a-z 0-9 . _ -``, or is reserved.
+        InputError: it contains other characters than ``a-z 0-9 . _ -``, or is reserved.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"'{name}' cannot be a name: use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
@@ -37,10 +37,10 @@ def check_name(name: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, int | None]:
-    """Return the corpus and the limit that a name on disk stands for: ``<corpus>`` or, for a subset, ``<corpus>@<limit>``.
+    """Parse a name on disk, ``<corpus>`` or, for a subset, ``<corpus>@<limit>``, into corpus and limit.
 
     Raises:
-        InputError: ``name`` cannot be a corpus's.
+        InputError: ``name`` is invalid.
     """
     corpus, at, limit = name.partition("@")
     check_name(corpus)
@@ -61,7 +61,7 @@ def downloads_path(corpus: str) -> Path:
 
 
 def corpus_names() -> list[str]:
-    """Return the names of all corpora in the data home of which anything is there; other folders are passed over."""
+    """Return the names of all corpora in the data home with any files; other folders are ignored."""
 
     def is_corpus(folder: Path) -> bool:
         try:
@@ -74,7 +74,7 @@ def corpus_names() -> list[str]:
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """Return the name of the network file system that holds a path, None for a local one or where it cannot be told.
+    """Return the name of the network file system of a path, None for a local or unknown one.
 
     Args:
         path: need not exist yet.

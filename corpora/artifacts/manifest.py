@@ -26,7 +26,7 @@ Parameters = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything that decides what a build makes; two builds with equal recipes make the same artefact."""
+    """All inputs and settings that determine a build; equal recipes make the same artefact."""
 
     kind: str
     format_version: int
@@ -69,7 +69,7 @@ class Manifest:
     created: str
 
     def to_json(self) -> bytes:
-        """Return the content of ``manifest.json``: all of this, and a sha256 of it, by which a damaged one is told."""
+        """Return the content of ``manifest.json``, with a sha256 of itself to detect corruption."""
         data = dataclasses.asdict(self)
         return json.dumps({**data, _CHECKSUM: _checksum(data)}, indent=1).encode()
 
@@ -85,7 +85,7 @@ class Manifest:
 
     @property
     def n_bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of the files."""
         return sum(record.n_bytes for record in self.files.values())
 
 
@@ -136,7 +136,7 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
 
 
 def missing_file(path: Path, manifest: Manifest) -> str | None:
-    """Return which file of an artefact is not there or has another size, and what it is; None if all are as they should be."""
+    """Return the first file of an artefact that is missing or has another size, with the reason; None if all are complete."""
     for name, record in manifest.files.items():
         n_bytes = (path / name).stat().st_size if (path / name).is_file() else None
         if n_bytes != record.n_bytes:
@@ -155,7 +155,7 @@ def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild:
 
 
 def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) -> list[str]:
-    """Re-read every file of an artefact and return one line for each that is not what the manifest says.
+    """Re-read every file of an artefact and return one line for each that differs from the manifest.
 
     Args:
         path: the artefact's directory.
@@ -173,10 +173,10 @@ def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) ->
 
 
 def manifest_from_json(content: bytes) -> Manifest:
-    """Return the manifest that ``Manifest.to_json`` wrote.
+    """Parse the manifest that ``Manifest.to_json`` wrote.
 
     Raises:
-        ValueError: it is no such thing, or damaged; the message says where.
+        ValueError: it is invalid or corrupt; the message says where.
     """
     data = json_value(content)
     try:

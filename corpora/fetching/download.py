@@ -1,8 +1,8 @@
-"""Fetch one file of a corpus over HTTP(S): resumable, verified, and either whole under its name or not there.
+"""Download one file of a corpus over HTTP(S): resumable, verified, and published under its name only when complete.
 
-While ``<name>`` is fetched it lies in ``<name>.part``, and ``<name>.part.json`` remembers which version the server was sending. A verified
-file has a record ``<name>.json`` with its size and checksums. Nothing here knows what is in a file, and nothing is locked: two processes
-must not fetch the same file into the same folder at once.
+While ``<name>`` is being downloaded it is in ``<name>.part``, and ``<name>.part.json`` records the server's version of the file. A verified
+file has a record ``<name>.json`` with its size and checksums. This module does not interpret contents and holds no locks: two processes
+must not download the same file into the same folder at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def mirrored(url: str) -> str:
-    """Return ``url`` with scheme and host replaced by ``IDX_MIRROR``, where that environment variable is set.
+    """Return ``url`` with scheme and host replaced by ``IDX_MIRROR``, if that environment variable is set.
 
     Raises:
         InputError: ``IDX_MIRROR`` is not an http or https address.
@@ -57,7 +57,7 @@ def mirrored(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file on this machine: its path, its sha256, and where it came from (a path or an address)."""
+    """A file on this machine: its path, its sha256, and its origin (a path or an address)."""
 
     path: Path
     sha256: str
@@ -65,19 +65,19 @@ class LocalFile:
 
 
 def download(source: SourceFile, folder: Path, *, progress: Progress = silent, pause_s: float = 2.0) -> LocalFile:
-    """Return the verified file ``folder / source.name``, fetched as far as it is not there yet.
+    """Return the verified file ``folder / source.name``, downloading its missing part.
 
-    Where neither md5 nor sha256 is published, a file is held to the sha256 that its first download had (in its record).
+    If neither md5 nor sha256 is published, a file is checked against the sha256 of its first download (in its record).
 
     Args:
-        source: what to fetch.
-        folder: made if absent.
-        progress: called with the bytes there and the total; goes back only if the server makes us start over.
+        source: the file.
+        folder: created if missing.
+        progress: called with the bytes downloaded and the total; decreases only if the server forces a restart.
         pause_s: wait before the second attempt without progress, doubled before each further one.
 
     Raises:
         DownloadError: the server refuses, does not answer, or sends a file of another size or checksum.
-        StorageError: too little space, or the folder cannot be written.
+        StorageError: too little space, or the folder is not writable.
         InputError: ``IDX_MIRROR`` is wrong.
     """
     final = folder / source.name
@@ -102,7 +102,7 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
 
 
 def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
-    """Check size and published checksums of ``path``, whoever put it there, and return its sha256.
+    """Check size and published checksums of ``path``, whatever its origin, and return its sha256.
 
     Raises:
         DownloadError: it is not the file that ``source`` describes.
@@ -134,14 +134,14 @@ class _Record:
     at: str
 
     def vouches_for(self, path: Path, source: SourceFile) -> bool:
-        """Return whether ``path`` is as it was and ``source`` asks for nothing that was not checked then."""
+        """Return whether ``path`` is unchanged and ``source`` requires no further check."""
         pairs = ((source.n_bytes, self.bytes), (source.md5, self.md5), (source.sha256, self.sha256))
         is_checked = all(wanted is None or wanted == seen for wanted, seen in pairs)
         return is_checked and self.url == source.url and self.bytes == path.stat().st_size
 
 
 def _beside(path: Path) -> Path:
-    """Return where the notes on ``path`` are: a file's record, a part's version."""
+    """Return the path of the notes on ``path``: a file's record, a part's version."""
     return Path(f"{path}.json")
 
 
@@ -164,7 +164,7 @@ def _write_record(final: Path, source: SourceFile, sha256: str) -> _Record:
 
 
 def _checked(path: Path, source: SourceFile, record: _Record | None) -> str:
-    """Return the sha256 of ``path``, a whole part or the file itself, held to what is published or else to its first download."""
+    """Return the sha256 of ``path``, a complete part or the file itself, checked against the published one or else its first download's."""
     final = path.with_name(source.name)
     try:
         sha256 = verify(path, source)
@@ -175,7 +175,7 @@ def _checked(path: Path, source: SourceFile, record: _Record | None) -> str:
         raise DownloadError(f"{error} ({done})") from error
     is_published = source.md5 is not None or source.sha256 is not None
     if record is not None and not is_published and record.sha256 != sha256:
-        # A part stays: if the user accepts the new file, nothing has to be fetched again.
+        # A part stays: if the user accepts the new file, nothing has to be downloaded again.
         raise DownloadError(
             f"{path} is not the {source.name} of the first download: expected sha256 {record.sha256}, got {sha256}; "
             f"delete {_beside(final)} to accept the new file, or {path} to fetch it again from {source.url}"
@@ -184,7 +184,7 @@ def _checked(path: Path, source: SourceFile, record: _Record | None) -> str:
 
 
 class _Interrupted(Exception):
-    """An attempt failed in a way that another one may mend."""
+    """An attempt failed in a way that a retry may fix."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -207,7 +207,7 @@ class _Version:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The unfinished file, and beside it the version of which it is the beginning."""
+    """The partial file, with the version that it belongs to."""
 
     path: Path
 
@@ -217,7 +217,7 @@ class _Part:
     def version(self) -> _Version | None:
         try:
             return _Version(**json_value(_beside(self.path).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):  # never written, or torn when the power failed
+        except (FileNotFoundError, ValueError, TypeError):  # never written, or cut off by a power failure
             return None
 
     def discard(self) -> None:
@@ -227,9 +227,9 @@ class _Part:
 
 
 def _fetch(source: SourceFile, part: _Part, progress: Progress, pause_s: float) -> None:
-    """Ask until the last byte has arrived, or until ``ATTEMPTS`` attempts in a row brought nothing new."""
+    """Send requests until the last byte has arrived, or until ``ATTEMPTS`` attempts in a row made no progress."""
     url = mirrored(source.url)
-    # Progress is a byte beyond the furthest ever reached: a server that ignores Range and always drops must not be asked for ever.
+    # Progress is a byte beyond the furthest so far: a server that ignores Range and always disconnects must not be retried for ever.
     furthest, failures = part.size(), 0
     is_complete = furthest > 0 and furthest == source.n_bytes
     while not is_complete:
@@ -248,14 +248,14 @@ def _fetch(source: SourceFile, part: _Part, progress: Progress, pause_s: float) 
 
 
 def _attempt(url: str, source: SourceFile, part: _Part, progress: Progress) -> bool:
-    """Ask once for what is missing.
+    """Request the missing part once.
 
     Returns:
-        Whether the file is complete. If not, what was there did not fit and is thrown away, so that the next request is for the whole.
+        Whether the file is complete. If not, an existing part that did not match is discarded, so that the next request is for the whole.
     """
     known, offset = part.version(), part.size()
     if known is None and source.md5 is None and source.sha256 is None:
-        offset = 0  # nothing would notice that the rest belongs to another version
+        offset = 0  # otherwise a rest of another version would go unnoticed
     published = _Version(total=source.n_bytes)
     expected = known or published
     with contextlib.closing(_ask(url, offset, expected)) as answer:
@@ -275,10 +275,10 @@ def _attempt(url: str, source: SourceFile, part: _Part, progress: Progress) -> b
 
 
 def _receive(answer: http.client.HTTPResponse, part: _Part, version: _Version, offset: int, progress: Progress) -> None:
-    """Append the answer's body to the part, which has ``offset`` bytes that stay."""
+    """Append the response body to the part, whose first ``offset`` bytes stay."""
     done = told = offset
     with _disk(part.path), part.path.open("ab" if offset else "wb") as file:
-        if not offset:  # the old bytes are gone by now, so they can never be taken for this version's
+        if not offset:  # after the old bytes are gone, so that they are never attributed to this version
             _beside(part.path).write_text(json.dumps(asdict(version)))
         _check_space(part, version.total)
         progress(done, version.total)
@@ -302,18 +302,18 @@ def _ask(url: str, offset: int, version: _Version) -> http.client.HTTPResponse:
         try:
             answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_S)
         except urllib.error.HTTPError as error:
-            answer = error  # an answer like any other: what its status means is decided in one place
+            answer = error  # a response like any other: statuses are interpreted in one place
     return cast(http.client.HTTPResponse, answer)
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
     with _network(answer.url):
-        return answer.read1(CHUNK_BYTES)  # not read(): that would lose what came before a reset
+        return answer.read1(CHUNK_BYTES)  # not read(), which would lose the bytes before a connection reset
 
 
 @contextlib.contextmanager
 def _network(url: str) -> Iterator[None]:
-    """Translate what urllib, http.client, socket and ssl raise; all but ``HTTPException`` are kinds of ``OSError``."""
+    """Translate exceptions of urllib, http.client, socket and ssl; all but ``HTTPException`` are kinds of ``OSError``."""
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
@@ -325,7 +325,7 @@ def _network(url: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _disk(path: Path) -> Iterator[None]:
-    """Translate what the file system raises."""
+    """Translate exceptions of the file system."""
     try:
         yield
     except OSError as error:
@@ -334,9 +334,9 @@ def _disk(path: Path) -> Iterator[None]:
 
 
 def _check_whole(answer: http.client.HTTPResponse, url: str, published: _Version) -> None:
-    """Let pass an answer that carries the whole file in its published size."""
+    """Accept a response with the whole file in its published size; raise otherwise."""
     if answer.status in (408, 429) or answer.status >= 500:
-        wait_s = answer.headers.get("Retry-After", "")  # its other form, a date, is rare and taken for none
+        wait_s = answer.headers.get("Retry-After", "")  # its other form, a date, is rare and ignored
         raise _Interrupted(f"status {answer.status} {answer.reason}", float(wait_s) if wait_s.isdecimal() else None)
     if answer.status != 200:
         raise DownloadError(f"{url}: status {answer.status} {answer.reason}: check the address, or set IDX_MIRROR to a server that has it")
@@ -357,7 +357,7 @@ def _content_range(answer: http.client.HTTPResponse, field: str) -> int | None:
 
 
 def _check_space(part: _Part, total: int | None) -> None:
-    """Refuse a file of ``total`` bytes if what is missing of it does not fit on the disk."""
+    """Raise an error if the missing part of a file of ``total`` bytes does not fit on the disk."""
     with _disk(part.path):
         free = shutil.disk_usage(part.path.parent).free
         missing = (total or 0) - part.size()

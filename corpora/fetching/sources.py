@@ -17,14 +17,14 @@ from .download import LocalFile, download, verify
 
 
 def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
-    """Return where the corpus's files are on this machine, in reading order; None if they are to be downloaded.
+    """Return the local paths of the corpus's files, in reading order; None if they are to be downloaded.
 
     Args:
-        corpus: whose files.
+        corpus: the corpus.
         source: a local copy; for a corpus of several files the folder that holds them.
 
     Raises:
-        InputError: one of them is not there, or ``source`` does not apply.
+        InputError: a file is missing, or ``source`` does not apply.
     """
     if corpus.path is not None:
         paths = [corpus.path]
@@ -43,17 +43,17 @@ def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
 
 
 def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progress: Progress = silent) -> list[LocalFile]:
-    """Return the corpus's files, downloaded if need be, in reading order.
+    """Return the corpus's files, downloaded if necessary, in reading order.
 
     Args:
-        corpus: whose files.
+        corpus: the corpus.
         source: see ``local_paths``.
-        verified: hold local copies to what is published; a subset's need not be whole.
-        progress: called with (bytes, all bytes) of the file that is being fetched or read.
+        verified: check local copies against the published checksums; a subset's need not be complete.
+        progress: called with (bytes, all bytes) of the file being downloaded or read.
 
     Raises:
         InputError: see ``local_paths``.
-        DownloadError, StorageError, LockedError: a file cannot be had, or is not the one that is published.
+        DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published one.
     """
     paths = local_paths(corpus, source)
     if paths is None:
@@ -64,23 +64,23 @@ def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progre
 
 
 def missing_bytes(corpus: Corpus) -> int:
-    """Return how many bytes of the corpus's files are still to be downloaded, as far as their sizes are known."""
+    """Return the number of bytes of the corpus's files still to be downloaded, where their sizes are known."""
     folder = downloads_path(corpus.name)
     return sum(max(0, (file.n_bytes or 0) - downloaded_bytes(file, folder)) for file in corpus.files)
 
 
 def downloaded_bytes(file: SourceFile, folder: Path) -> int:
-    """Return how many bytes of a file a folder of downloads has."""
+    """Return the number of bytes of a file in a folder of downloads."""
     return max((path.stat().st_size for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()), default=0)
 
 
 def download_all(files: Sequence[SourceFile], folder: Path, progress: Progress) -> list[LocalFile]:
-    """Return files, downloaded into a folder as far as they are not there yet; raises as ``download`` does, and ``LockedError``."""
+    """Return files in a folder, downloading missing ones; raises as ``download`` does, and ``LockedError``."""
     with locked(folder):
         return [download(file, folder, progress=progress) for file in files]
 
 
-_checksums: dict[tuple[Path, int, int], str] = {}  # of this process: (path, size, time of change) -> sha256; a build asks several times
+_checksums: dict[tuple[Path, int, int], str] = {}  # of this process: (path, size, time of change) -> sha256; reused within a build
 
 
 def _sha256(path: Path, progress: Progress) -> str:

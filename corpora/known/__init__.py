@@ -1,5 +1,5 @@
-"""Corpora that have a name: one file each, and one line in ``corpora/__init__.py``.
+"""Named corpora: one file each, and one line in ``corpora/__init__.py``.
 
 wiki2018  wiki2020  the Wikipedias of DPR and of Atlas    sample/  784 passages that ship with idx
-custom    a file of the user's own
+custom    a user's own file
 """

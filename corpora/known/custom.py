@@ -1,4 +1,4 @@
-"""A corpus from a file of the user's own."""
+"""A corpus from a user's own file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reading:
 
 
 def custom_corpus(path: Path, name: str, reading: Reading) -> Corpus:
-    """Return the corpus that a local file makes, under the name it is given.
+    """Return the corpus of a local file, under a given name.
 
     Raises:
         InputError: the name or the file cannot be used.

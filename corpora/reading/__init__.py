@@ -1,5 +1,5 @@
 """Dump files -> located passages.
 
-readers    one reader a format, streaming    compression  plain, gzip, bzip2, zstd alike
+readers    one streaming reader a format     compression  plain, gzip, bzip2 and zstd files
 splitters  article -> passages, by named rules
 """

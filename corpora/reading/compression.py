@@ -1,4 +1,4 @@
-"""Opens plain, gzip, bzip2 and zstd files alike, told apart by their first bytes, never by their names."""
+"""Opens plain, gzip, bzip2 and zstd files, detected by their first bytes, never by their names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 MAX_LINE_BYTES = 64 << 20
 
 _READ_BYTES = 1 << 20
-_ZSTD_BYTES = 512  # compressed, that are taken at once: zstd can write 128 KiB in 4 bytes, and so 16 MiB in these
-_MAX_WHOLE_BYTES = 256 << 20  # of a compressed file that is held whole, unless it is this many times its size:
+_ZSTD_BYTES = 512  # compressed bytes per step: zstd can write 128 KiB in 4 bytes, and so 16 MiB in this many
+_MAX_WHOLE_BYTES = 256 << 20  # of a decompressed file held in memory, unless it is at most this many times its compressed size:
 _MAX_WHOLE_TIMES = 100
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
@@ -32,7 +32,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes.
 
     Raises:
-        InputError: it does not exist, is a directory, is empty, cannot be read, or is compressed in another way.
+        InputError: it does not exist, is a directory, is empty, cannot be read, or is compressed in another format.
     """
     try:
         if path.is_dir():
@@ -54,10 +54,10 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file as ``open_bytes`` does, and close it in the end.
+    """Open a file as ``open_bytes`` does, and close it at the end.
 
     Raises:
-        InputError: as ``open_bytes``; or what is read turns out to be damaged.
+        InputError: as ``open_bytes``; or the content is corrupt.
     """
     with open_bytes(path) as file:
         try:
@@ -67,13 +67,13 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file is compressed in a way that ``open_bytes`` undoes."""
+    """Return whether a file is in a compression format of ``open_bytes``."""
     with path.open("rb") as file:
         return file.read(4).startswith((_GZIP, _BZIP2, _ZSTD))
 
 
 def lines_of(file: IO[bytes], name: str, begun: bytes = b"") -> Iterator[bytes]:
-    """Yield the lines of an open file, the first of which may have begun: a small compressed file can hold a line that fills the memory.
+    """Yield the lines of an open file, possibly from within the first: a small compressed file can contain a line that fills the memory.
 
     Raises:
         InputError: a line is longer than ``MAX_LINE_BYTES``.
@@ -111,9 +111,9 @@ def _open(path: Path, magic: bytes) -> IO[bytes]:
 
 
 class _AsItComes(io.RawIOBase):
-    """Decompressed bytes of a gzip or bzip2 file, given as they come.
+    """Decompressed bytes of a gzip or bzip2 file, returned as soon as they are available.
 
-    Their own ``readinto`` goes on until the buffer is full and loses what it has when the file breaks off meanwhile.
+    The libraries' ``readinto`` continues until the buffer is full, and loses its content if the file is cut off meanwhile.
     """
 
     def __init__(self, file: gzip.GzipFile | bz2.BZ2File) -> None:

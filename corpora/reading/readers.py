@@ -1,7 +1,7 @@
 """Dump files -> located passages: one streaming, pure reader per format, and detection of the format from the content.
 
-A reader yields every good record with its file and line and hands every bad one to ``on_bad``, which either raises or counts. Memory is
-bounded by the longest record allowed, ``MAX_RECORD_BYTES``.
+A reader yields every good record with its file and line and passes every bad one to ``on_bad``, which either raises or counts. Memory is
+bounded by the longest allowed record, ``MAX_RECORD_BYTES``.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
 
 
 def _line(file: IO[bytes], path: Path, number: int) -> bytes:
-    """Return the next line; of one that is longer than ``MAX_RECORD_BYTES`` only a byte more than that.
+    """Return the next line; of one longer than ``MAX_RECORD_BYTES`` only one byte more than that.
 
     Raises:
-        InputError: the file is cut off or damaged here, or cannot be read: nobody knows how many records are missing.
+        InputError: the file is cut off, corrupt or unreadable here, with an unknown number of records missing.
     """
     try:
         line = rest = file.readline(MAX_RECORD_BYTES + 1)
@@ -82,9 +82,9 @@ def _line(file: IO[bytes], path: Path, number: int) -> bytes:
 
 
 def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
-    """Yield rows of DPR's form, read exactly as ``csv.reader`` with a tab as delimiter gives them (Contriever, src/data.py).
+    """Yield rows in DPR's format, read exactly as by ``csv.reader`` with a tab as delimiter (Contriever, src/data.py).
 
-    A header names the order of the columns; without one it is DPR's: id, text, title. Blank lines are passed over.
+    A header defines the order of the columns; without one it is DPR's: id, text, title. Blank lines are skipped.
     """
     file = str(path)
     order: tuple[int, int, int] | None = None
@@ -98,13 +98,13 @@ def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
 
 
 class _RowLines:
-    """The lines that ``csv.reader`` takes for one row; those behind a quote that is never closed can be taken once more."""
+    """The lines of one row for ``csv.reader``; lines after an unclosed quote can be read once more."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
         self._again: deque[tuple[int, str]] = deque()
-        self.row: list[tuple[int, str]] = []  # the numbered lines of the present row
-        self.is_cut = False  # the file ends inside the present row
+        self.row: list[tuple[int, str]] = []  # the numbered lines of the current row
+        self.is_cut = False  # the file ends inside the current row
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -130,7 +130,7 @@ class _RowLines:
 def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of its first line, three columns) of every good row.
 
-    A bad row costs its first line alone, however many lines a quote that is never closed took. A row with a bad line inside is left out.
+    A bad row costs only its first line, however many lines an unclosed quote took. A row that contains a bad line is left out.
     """
     csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers in this process; 131,072 characters unless it is set
     lines = _RowLines(_lines(path, on_bad))
@@ -185,13 +185,13 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def _parsed(line: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the value of a line of JSON: ``json.loads`` without its two regular expressions, a third of its time on short records."""
+    """Parse a line of JSON: ``json.loads`` without its two regular expressions, a third of its time on short records."""
     text = line.strip()
     with suppress(json.JSONDecodeError):
         value, end = _decode(text)
         if end == len(text):
             return value
-    return json.loads(line)  # raises, and counts columns in the line as it stands
+    return json.loads(line)  # raises, with columns of the unchanged line
 
 
 def _json_complaint(error: Exception) -> str:
@@ -202,7 +202,7 @@ def _json_complaint(error: Exception) -> str:
             return f"the field '{error.args[0]}' is missing"
         case RecursionError():
             return "the JSON is nested too deeply"
-        case ValueError():  # what int() raises
+        case ValueError():  # raised by int()
             return "a number in the JSON has too many digits"
     return str(error)
 
@@ -222,13 +222,13 @@ def _string(record: dict[str, Any], name: str) -> str:
 
 
 def _id(record: dict[str, Any], name: str) -> str:
-    """Return the id as it stands; an integer becomes its decimal digits."""
+    """Return the id unchanged; an integer becomes its decimal digits."""
     value = record[name]
     return str(value) if type(value) is int else _string(record, name)
 
 
 def _title(record: dict[str, Any]) -> str:
-    """Return the title; a record may do without one."""
+    """Return the title, which is optional."""
     return "" if record.get("title") is None else _string(record, "title")
 
 
@@ -239,7 +239,7 @@ def _object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
 
 
 def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """``id``, ``title``, ``text``; where there is a ``section``, Atlas's title ``"<title>: <section>"`` (atlas, src/index_io.py)."""
+    """Fields ``id``, ``title``, ``text``; with a ``section``, Atlas's title ``"<title>: <section>"`` (atlas, src/index_io.py)."""
     record = _object(record)
     title = _title(record)
     if record.get("section"):
@@ -253,7 +253,7 @@ def _beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 
 
 def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """FlashRAG, Search-R1 and Pyserini: the first line of ``contents`` is the title, in double quotes."""
+    """Fields of FlashRAG, Search-R1 and Pyserini: the first line of ``contents`` is the title, in double quotes."""
     record = _object(record)
     title, newline, text = _string(record, "contents").partition("\n")
     if not newline:
@@ -266,7 +266,7 @@ _ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
 
 
 def _unescaped(text: str) -> str:
-    """Undo the escaping of ``& < > " '``: WikiExtractor writes titles as they stand in the XML dump and escapes texts (extract.py)."""
+    """Undo the escaping of ``& < > " '``: WikiExtractor writes titles as in the XML dump and escapes texts (extract.py)."""
     return _ESCAPED.sub(lambda entity: html.unescape(entity[0]), text)
 
 
@@ -280,16 +280,16 @@ _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')
 
 
 def read_wikiextractor(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
-    """Yield articles from WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are passed over.
+    """Yield articles from WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are skipped.
 
     The text keeps its first line, the title, as the DPR passages do.
     """
     opened: tuple[int, dict[str, str]] | None = None
     body: list[str] = []
-    is_left_out = False  # inside an article that has been complained of
+    is_left_out = False  # inside an article already reported as bad
     last = 0
     for number, line in _lines(path, on_bad):
-        if number > last + 1:  # a bad line stood here, and the article it is in goes with it
+        if number > last + 1:  # a bad line was skipped here, and its article is left out with it
             opened, is_left_out = None, True
         last = number
         if line.startswith("<doc "):
@@ -337,10 +337,10 @@ ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # whole ar
 
 
 def detect_format(path: Path) -> str:
-    """Return the name of a file's format, judged by its first line that is not blank.
+    """Return the name of a file's format, detected from its first non-blank line.
 
     Raises:
-        InputError: the file cannot be opened, or its content looks like none of ``READERS``.
+        InputError: the file cannot be opened, or matches none of ``READERS``.
     """
     number, first = next(((number, line.strip()) for number, line in _lines(path, _undetected) if line.strip()), (0, ""))
     if not first:

@@ -1,6 +1,6 @@
 """Article -> passages of a fixed number of words: the named rules, as pure functions.
 
-A word is what ``str.split()`` gives. Passages of an article get ids ``<article id>#<n>`` with n from 0. The original splitting code of
+Words are those of ``str.split()``. Passages of an article get ids ``<article id>#<n>`` with n from 0. The original splitting code of
 the DPR Wikipedia was never released (DPR issues 111, 138, 222), so ``dpr`` reproduces its known outcome, not its bytes.
 """
 
@@ -19,7 +19,7 @@ _MAX_HEADING_WORDS = 8
 
 
 def split_words(article: Passage, n_words: int = 100) -> Iterator[Passage]:
-    """Yield consecutive blocks of ``n_words`` words; the last one is as long as what is left."""
+    """Yield consecutive blocks of ``n_words`` words; the last one has the remaining words."""
     words = article.text.split()
     for n, start in enumerate(range(0, len(words), n_words)):
         yield Passage(f"{article.id}#{n}", article.title, " ".join(words[start : start + n_words]))
@@ -28,8 +28,8 @@ def split_words(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
     """Yield blocks of exactly ``n_words`` words, the last one filled up from the beginning of the same article.
 
-    That is why every row of psgs_w100 has 100 words (Pyserini, docs/experiments-wiki-corpora.md). An article shorter than one block is
-    yielded as it stands: repeating a stub would only inflate its term counts.
+    Therefore every row of psgs_w100 has 100 words (Pyserini, docs/experiments-wiki-corpora.md). An article shorter than one block is
+    yielded unchanged: repeating a stub would only inflate its term counts.
     """
     words = article.text.split()
     if len(words) < n_words:
@@ -58,7 +58,7 @@ def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield (heading, body) in order; the lead has the heading ''.
 
-    The first line opens the lead and is never a heading. What looks like a heading but has no body of its own (a nested heading, a last
+    The first line starts the lead and is never a heading. An apparent heading without a body of its own (a nested heading, a last
     short sentence) stays in the section before it, so that no text is lost.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -74,7 +74,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _heading(line: str) -> str | None:
-    """Return the heading that a stripped line holds, or None if it is body text."""
+    """Return the heading in a stripped line, or None if it is body text."""
     marked = _MARKED_HEADING.fullmatch(line)
     if marked and marked["heading"].strip():
         return marked["heading"].strip()

@@ -1,7 +1,7 @@
 """The passage store.
 
-layout   what is on disk              writer  records -> store
-batches  where the frames are         reader  store -> passages
+layout   files and tables             writer  records -> store
+batches  frames within a batch        reader  store -> passages
 names    rows by id and by title      checks  checksums of all but the frames
 """
 

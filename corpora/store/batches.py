@@ -1,6 +1,6 @@
-"""Batches of passages, each one LMDB value: the places where its frames begin and the last one ends (u32, little-endian), then the frames.
+"""Batches of passages, each one LMDB value: the starts of its frames and the end of the last (u32, little-endian), then the frames.
 
-So LMDB's tree stays small: a row is found by arithmetic in its batch, and LMDB is asked once, for the places of the batches.
+Batching keeps LMDB's tree small: a row is located by arithmetic within its batch, and LMDB is read once, for the positions of the batches.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def join(frames: Sequence[bytes]) -> bytes:
 
 
 class Batches:
-    """The batches of a database; they belong to one process, and change no more."""
+    """The batches of a finished database; per process, and immutable."""
 
     def __init__(self, database: Database) -> None:
-        """Find the batches.
+        """Locate the batches.
 
         Raises:
-            ArtifactDamaged: the database is damaged.
+            ArtifactDamaged: the database is corrupt.
         """
         self.database = database
         self._dictionary = database.about_value(DICTIONARY) or b""
         with damage_named(database.path):
-            self._transaction = database.environment.begin(buffers=True)  # as long as it is open, LMDB lets the values be used
+            self._transaction = database.environment.begin(buffers=True)  # keeps the values valid
             pairs = list(self._transaction.cursor(database.passages))
             self.values: list[memoryview] = [value for _, value in pairs]
             self._first_rows = np.array([ROW.unpack(key)[0] for key, _ in pairs], dtype=np.int64)
@@ -48,15 +48,15 @@ class Batches:
             self.n_passages = int(self._first_rows[-1]) + n_last if pairs else 0
 
     def close(self) -> None:
-        """Let go of the values."""
+        """Release the values."""
         self._transaction.abort()
 
     def decompressor(self) -> Decompress:
-        """Return the function that decompresses the frames; it belongs to one thread."""
+        """Return the function that decompresses the frames; one per thread."""
         return decompressor(self._dictionary)
 
     def passages(self, rows: NDArray[np.int64], decompress: Decompress) -> list[Passage]:
-        """Return the passages of rows that are there, in their order; raises ``ArtifactDamaged``."""
+        """Return the passages of existing rows, in order; raises ``ArtifactDamaged``."""
         with damage_named(self.database.path):
             return list(map(unpack, decompress(self._frames(rows)), rows.tolist()))
 

@@ -1,7 +1,7 @@
-"""Checksums of what a store's frames do not check themselves: the arrays, and the pages that LMDB follows.
+"""Checksums for the parts of a store that frames do not cover: the arrays, and the pages that LMDB follows.
 
-LMDB believes what it finds on a page: single bits flipped in the heads and nodes of pages made it end the process (SIGBUS, SIGABRT).
-Batches are most of its file, and it only hands them out; all the rest, a few pages, is compared before it opens the file.
+LMDB trusts its pages: single bits flipped in the headers and nodes of pages made it end the process (SIGBUS, SIGABRT).
+Batches are most of its file, and LMDB does not interpret them; the rest, a few pages, is verified before it opens the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Checks:
             raise ArtifactDamaged(f"{path} is damaged ({error}): build it again with --force") from error
 
     def check_pages(self) -> None:
-        """Raise ``ArtifactDamaged`` if a page is damaged that LMDB follows."""
+        """Raise ``ArtifactDamaged`` if a page that LMDB follows is corrupt."""
         try:
             is_sound = _crc32_between(self._database, self._content["batches"]) == self._content["other_pages"]
         except (OSError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -58,16 +58,16 @@ class Checks:
             raise ArtifactDamaged(f"{self._database} is damaged: build it again with --force")
 
     def check_array(self, name: str, array: NDArray[Any]) -> None:
-        """Raise ``ArtifactDamaged`` if an array is damaged."""
+        """Raise ``ArtifactDamaged`` if an array is corrupt."""
         sums = self._content.get("arrays")
         if not isinstance(sums, dict) or sums.get(name) != zlib.crc32(array.data):
             raise ArtifactDamaged(f"{self._database.with_name(name)} is damaged: build it again with --force")
 
 
 def _spans(batches: Batches) -> list[tuple[int, int]]:
-    """Return from where to where in the file there are pages with nothing but batches.
+    """Return starts and stops of the file's spans of pages that contain only batches.
 
-    A value that does not fit on a page has pages of its own, behind their head of a few bytes.
+    A value larger than a page has pages of its own, after a header of a few bytes.
     """
     page_bytes = batches.database.environment.stat()["psize"]
     values = [np.frombuffer(value, dtype=np.uint8) for value in batches.values if len(value) >= page_bytes]
@@ -77,7 +77,7 @@ def _spans(batches: Batches) -> list[tuple[int, int]]:
     with batches.database.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         starts = places - places[0] + content.find(values[0].data)
         while any(content[start : start + 64] != value[:64].tobytes() for start, value in zip(starts.tolist(), values, strict=True)):
-            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # that was an earlier copy, on pages that are free now
+            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # skips an earlier copy, on pages that are free now
     merged: list[tuple[int, int]] = []
     for start, n_bytes in sorted(zip(starts.tolist(), map(len, values), strict=True)):
         first, end = start // page_bytes * page_bytes, -(-(start + n_bytes) // page_bytes) * page_bytes

@@ -2,11 +2,11 @@
 
 ``passages.lmdb`` has the tables below; ``text_keys.u64``, ``ids.u64`` and ``titles.u64`` have one little-endian word a row, memory-mapped
 (see ``names``); ``checks.json`` has checksums of these arrays and of the pages that LMDB follows (see ``checks``). A passage is one zstd
-frame made with a dictionary trained on the corpus's first passages, so that single rows stay cheap to fetch at less than half their size.
+frame with a dictionary trained on the corpus's first passages, so that single rows are cheap to read at less than half their size.
 
-    passages  row of a batch's first passage (u32, big-endian) -> the batch: where each frame begins, and the frames (see ``batches``)
+    passages  row of a batch's first passage (u32, big-endian) -> the batch: start of each frame, and the frames (see ``batches``)
     about     "dictionary"  -> the zstd dictionary, empty for a tiny corpus
-              "repeated"    -> (number, number) of records that repeat an id and those that had it first
+              "repeated"    -> (number, number) of records that repeat an id and the first records with it
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Decompress = Callable[[Frames], list[bytes]]
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turn what damaged pages and frames raise into ``ArtifactDamaged``."""
+    """Translate exceptions of corrupt pages and frames into ``ArtifactDamaged``."""
     try:
         yield
     except (lmdb.Error, zstandard.ZstdError, UnicodeDecodeError, struct.error) as error:
@@ -60,7 +60,7 @@ class Database:
     """An open LMDB environment and its tables."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        # Readers need no lock file: a store never changes once it has its name, and a writer holds the artefact's own lock.
+        # Readers need no lock file: a published store never changes, and a writer holds the artefact's own lock.
         self.path = path
         is_new = not path.exists() or not path.stat().st_size
         refusal = StorageError if is_new else ArtifactDamaged
@@ -73,7 +73,7 @@ class Database:
                 readonly=not writable,
                 lock=False,
                 readahead=False,
-                meminit=True,  # or pages would hold whatever was in memory, such as records that were left out
+                meminit=True,  # otherwise pages would contain stale memory, such as records that were left out
             )
         except lmdb.Error as error:
             raise refusal(f"{path} cannot be opened: {error}") from error
@@ -82,21 +82,21 @@ class Database:
             self.passages = self.environment.open_db(b"passages", create=writable)
             self.about = self.environment.open_db(b"about", create=writable)
         except lmdb.Error as error:
-            self.environment.close()  # or nobody could open this path again in this process
+            self.environment.close()  # otherwise this process could not open the path again
             raise refusal(f"{path} cannot be opened: {error}") from error
         except ArtifactDamaged:
             self.environment.close()
             raise
 
     def _check_whole(self, *, is_new: bool) -> None:
-        """Raise ``ArtifactDamaged`` if the file ends before its last page: to read beyond a mapped file's end kills the process."""
+        """Raise ``ArtifactDamaged`` if the file ends before its last page: reading beyond a mapped file's end kills the process."""
         n_bytes = self.path.stat().st_size
         n_needed = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
         if not is_new and n_bytes < n_needed:
             raise ArtifactDamaged(f"{self.path} is cut off: it has {n_bytes:,} bytes, its pages need {n_needed:,}")
 
     def about_value(self, key: bytes) -> bytes | None:
-        """Return an entry of the table ``about``; None if it was not written yet."""
+        """Return an entry of the table ``about``; None if it is not written yet."""
         with damage_named(self.path), self.environment.begin() as txn:
             found: bytes | None = txn.get(key, db=self.about)
             return found
@@ -106,14 +106,14 @@ _open: weakref.WeakValueDictionary[tuple[int, int], Database] = weakref.WeakValu
 _opening = threading.Lock()  # protects _open
 
 
-# A fork waits until no file is being opened. What is open serves both processes: it is only read, and without LMDB's locks.
+# A fork waits until no file is being opened. Both processes can use open files, which are only read, and without LMDB's locks.
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
 def shared_database(path: Path) -> Database:
     """Return this process's environment of a finished store, opened on first use.
 
-    The file's number is part of the key: a store rebuilt under the same path is another store.
+    The file's inode number is part of the key: a store rebuilt under the same path is another store.
 
     Raises:
         ArtifactDamaged: the file is missing or not LMDB's.
@@ -139,7 +139,7 @@ def pack(id_: bytes, title: bytes, text: bytes) -> bytes:
 
 
 def unpack(raw: bytes, row: int) -> Passage:
-    """Return the passage of a row from what its frame holds: the row (u32, little-endian), then what ``pack`` packed.
+    """Return the passage of a row from its frame's content: the row (u32, little-endian), then the bytes of ``pack``.
 
     Raises:
         struct.error: it is too short, or another row's.
@@ -154,11 +154,11 @@ def unpack(raw: bytes, row: int) -> Passage:
         str(raw[title_start:text_start], "utf-8"),
         str(raw[text_start:], "utf-8"),
     )
-    return tuple.__new__(Passage, fields)  # what Passage(*fields) does, without a Python frame: 15 % of get_many
+    return tuple.__new__(Passage, fields)  # Passage(*fields) without a Python frame: 15 % of get_many
 
 
 def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
-    """Return a compressor of the store's settings; it belongs to one thread."""
+    """Return a compressor with the store's settings; one per thread."""
     prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
     if prepared:
         prepared.precompute_compress(level=_COMPRESSION_LEVEL)
@@ -166,18 +166,18 @@ def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
 
 
 def decompressor(dictionary: bytes) -> Decompress:
-    """Return the function that decompresses frames; it belongs to one thread."""
+    """Return the function that decompresses frames; one per thread."""
     prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
     all_at_once = zstandard.ZstdDecompressor(dict_data=prepared).multi_decompress_to_buffer
 
     def decompress(frames: Frames) -> list[bytes]:
-        """Decompress all in one call, which gives up the interpreter once: other threads may let one wait each time it wants it back."""
+        """Decompress all frames in one call, which releases the GIL once: each reacquisition may have to wait for other threads."""
         if not frames:
             return []
         try:
             contents = all_at_once(frames)
             return [contents[number].tobytes() for number in range(len(contents))]
-        except ValueError as error:  # a frame's head is damaged
+        except ValueError as error:  # a frame's header is corrupt
             raise zstandard.ZstdError(str(error)) from error
 
     return decompress

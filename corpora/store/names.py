@@ -1,6 +1,6 @@
-"""Rows by id and by title: a sorted array of words, the crc32 of a name above and its row below.
+"""Rows by id and by title: a sorted array of words, with the crc32 of a name in the upper half and its row in the lower.
 
-Different names may have equal checksums: whoever looks one up compares the names of the passages.
+Different names may have equal checksums: a lookup compares the names of the passages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def word(name: bytes, row: int) -> int:
 
 
 def sort(path: Path) -> Words:
-    """Sort the words of a file where they are, outside of the process's own memory, and return them."""
+    """Sort the words of a file in place, through a memory map, and return them."""
     words = np.memmap(path, dtype="<u8", mode="r+")
     words.sort()
     words.flush()
@@ -33,7 +33,7 @@ def sort(path: Path) -> Words:
 
 
 def colliding_rows(words: Words) -> list[Rows]:
-    """Return, of sorted words, the ascending rows of each checksum that several have."""
+    """Return, from sorted words, the ascending rows of each checksum that occurs more than once."""
     checksums = words.view("<u4")[1::2]
     is_next_equal = checksums[1:] == checksums[:-1]
     edges = np.flatnonzero(np.diff(is_next_equal, prepend=False, append=False)).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Reads a finished store: by row, by id, by title; many processes, threads and forks at once."""
+"""Reads a finished store: by row, by id, by title; safe for processes, threads and forks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PassageStore:
     """A finished store, memory-mapped.
 
     Attributes:
-        folder: where its files are.
+        folder: folder of its files.
         fingerprint: identifies the passages and their order.
     """
 
@@ -55,20 +55,20 @@ class PassageStore:
 
     @property
     def text_key(self) -> TextKeys:
-        """uint64, shape (n,): equal for texts equal up to case, spacing and compatibility form (``passage.text_key``).
+        """Key of each text, uint64, shape (n,): equal for texts equal up to case, spacing and compatibility form (``passage.text_key``).
 
         Raises:
-            ArtifactDamaged: one of them is damaged.
+            ArtifactDamaged: one of them is corrupt.
         """
         return self._array(TEXT_KEYS)
 
     def get_many(self, rows: Sequence[int] | Rows) -> list[Passage]:
-        """Return the passages of the rows, in their order.
+        """Return the passages of the rows, in order.
 
         Raises:
             TypeError: the rows are not integers.
             ValueError: a row is outside the store, -1 included.
-            ArtifactDamaged: what is read is damaged.
+            ArtifactDamaged: a passage is corrupt.
         """
         wanted = np.asarray(rows)
         if wanted.size and wanted.dtype.kind not in "iu":
@@ -91,7 +91,7 @@ class PassageStore:
                 yield self.get_many(part)
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
-        """Return int64 rows, shape (len(ids),), of the ids; -1 for an id that the store does not have; raises as ``get_many`` does."""
+        """Return int64 rows, shape (len(ids),), of the ids; -1 for an unknown id; raises as ``get_many`` does."""
         rows = np.full(len(ids), NO_ROW, dtype=np.int64)
         for number, row, passage in self._candidates(IDS, ids):
             if passage.id == ids[number]:
@@ -110,14 +110,14 @@ class PassageStore:
             yield from zip(numbers[part].tolist(), rows[part].tolist(), self.get_many(rows[part]), strict=True)
 
     def _array(self, name: str) -> TextKeys:
-        """Return an array of one word a row, compared with its checksum when it is first asked for."""
+        """Return an array of one word a row, verified by its checksum on first use."""
         if name not in self._compared:
             self._checks.check_array(name, self._arrays[name])
             self._compared.add(name)
         return self._arrays[name]
 
     def _map(self, name: str) -> TextKeys:
-        """Map an array of one word a row, so that it stays the same if the store is replaced."""
+        """Map an array of one word a row, which stays unchanged if the store is replaced."""
         path = self.folder / name
         if not path.is_file() or path.stat().st_size != 8 * self._n_passages:
             raise ArtifactDamaged(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")

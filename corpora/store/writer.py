@@ -1,4 +1,4 @@
-"""Writes a store, batch by batch; each batch is durable before the next one, so that a killed build goes on from there."""
+"""Writes a store, batch by batch; each batch is durable before the next one, so that an interrupted build resumes from there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DICTIONARY_SAMPLES = 8192  # twice as many gain 1 % of the ratio in twice the t
 
 
 class _Record(NamedTuple):
-    """An accepted passage on its way to disk."""
+    """An accepted passage to be stored."""
 
     row: int
     packed: bytes
@@ -56,23 +56,23 @@ class _Record(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Records that are not stored yet, with a zstd frame for each."""
+    """Records not stored yet, with a zstd frame for each."""
 
     records: list[_Record]
     frames: Sequence[bytes]
 
 
 class StoreWriter:
-    """Writes the records it is given into a folder.
+    """Writes records into the store in a folder.
 
-    Passages are written as they come, one durable batch after the other; while one is compressed, the next one is read. Ids and titles
-    are sorted in their files at the end, so that memory does not grow with the corpus.
+    Passages are written in the order received, one durable batch after the other; while one is compressed, the next one is read. Ids and
+    titles are sorted in their files at the end, so that memory does not grow with the corpus.
 
-    On a folder where an earlier writer was killed it goes on after the last durable batch: give it the same records from the beginning;
-    those it has are only read again, for the fingerprint, the ids and the titles. What it left may be damaged: ``PiecesDamaged``.
+    In the folder of an interrupted writer it resumes after the last durable batch: give it the same records from the beginning; those
+    already stored are only read again, for the fingerprint, the ids and the titles. Corrupt leftovers raise ``PiecesDamaged``.
 
     Attributes:
-        n_taken: records taken so far, whether they were stored or not.
+        n_taken: records read so far, stored or not.
     """
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
@@ -90,17 +90,17 @@ class StoreWriter:
             self._database.environment.close()
             raise PiecesDamaged(str(error)) from error
         self.n_taken = 0
-        self._n_passages = self._n_records = 0  # records: passages and those left out because they repeat an id
-        self._places = dict.fromkeys(self._repeated.values(), "")  # of the records that have those ids first
+        self._n_passages = self._n_records = 0  # records include those left out because they repeat an id
+        self._places = dict.fromkeys(self._repeated.values(), "")  # of the first records with those ids
         self._fingerprint = hashlib.sha256()
         self._ids, self._titles = (folder / IDS).open("wb"), (folder / TITLES).open("wb")
         self._compressing = ThreadPoolExecutor(max_workers=1)
 
     def write(self, records: Iterable[Located]) -> Iterator[int]:
-        """Store the records, yielding after each durable batch how many passages there are so far.
+        """Store the records, yielding after each durable batch the number of passages so far.
 
         Raises:
-            InputError: ``on_bad`` raised it, or there are more passages than rows can be numbered.
+            InputError: ``on_bad`` raised it.
             StorageError: the disk is full or fails.
         """
         compressed: Future[_Batch] | None = None
@@ -121,7 +121,7 @@ class StoreWriter:
         """Sort ids and titles, write the checksums, and return the fingerprint.
 
         Returns:
-            None if some ids came more than once. The store is then empty again and knows which records to hand to ``on_bad``: close this
+            None if some ids were repeated. The store is then empty again and knows which records to pass to ``on_bad``: close this
             writer and give all records to a new one.
 
         Raises:
@@ -151,7 +151,7 @@ class StoreWriter:
             file.close()
 
     def _accepted(self, batch: Sequence[Located]) -> Iterator[_Record]:
-        """Give each good passage its row; hand those that cannot be stored, or repeat an id, to ``on_bad``."""
+        """Assign each good passage its row; pass those that cannot be stored, or repeat an id, to ``on_bad``."""
         ids: list[int] = []
         titles: list[int] = []
         for passage, file, line in batch:
@@ -176,7 +176,7 @@ class StoreWriter:
     def _compress(self, records: list[_Record]) -> _Batch:
         """Compress the new ones of these records; the first batch trains the dictionary. Runs on the one compressing thread.
 
-        Nothing but long calls that let go of the interpreter belongs here: many short ones would only take turns with the reading thread.
+        Only long calls that release the GIL belong here: many short ones would only alternate with the reading thread.
         """
         self._fingerprint.update(b"".join([record.packed for record in records]))
         new = [record for record in records if record.row >= self._n_durable]
@@ -189,9 +189,9 @@ class StoreWriter:
         return _Batch(new, cast(Sequence[bytes], [frames[i] for i in range(len(new))]))
 
     def _store(self, batch: _Batch) -> int:
-        """Make a batch durable; return the number of passages up to here.
+        """Make a batch durable; return the number of passages so far.
 
-        The dictionary and the text keys first, then the passages in one LMDB transaction, whose commit is what counts on resume.
+        The dictionary and the text keys come first, then the passages in one LMDB transaction, whose commit is what counts on resume.
         """
         if batch.records:
             dictionary = self._dictionary or b""
@@ -206,7 +206,7 @@ class StoreWriter:
         return self._n_durable
 
     def _transact(self, write: Callable[[lmdb.Transaction], object]) -> None:
-        """Run ``write`` in one durable transaction, growing the memory map as often as it takes."""
+        """Run ``write`` in one durable transaction, growing the memory map as often as necessary."""
         environment = self._database.environment
         while True:
             try:
@@ -237,7 +237,7 @@ def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
 
 
 def _disk_reason(error: lmdb.Error, path: str) -> str:
-    """Return what the disk complains about; LMDB calls a write cut short by a full disk an input/output error."""
+    """Return the disk's error; LMDB reports a write cut short by a full disk as an input/output error."""
     n_free = shutil.disk_usage(Path(path).parent).free
     return f"no space left on device ({n_free / 1e6:.1f} MB free)" if n_free < _FULL_DISK_BYTES else str(error)
 
@@ -287,7 +287,7 @@ def _n_passages(database: Database) -> int:
 
 
 def _repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
-    """Yield, as numbers of records from 1, each that repeats an id, and the one that has it first."""
+    """Yield the numbers, from 1, of each record that repeats an id and of the first record with it."""
     decompress = batches.decompressor()
     for rows in colliding_rows(words):
         first_of: dict[str, int] = {}

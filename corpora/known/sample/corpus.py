@@ -19,9 +19,9 @@ _PASSAGES = files(__package__).joinpath("passages.jsonl").read_bytes()
 
 
 class SampleQuestion(NamedTuple):
-    """A question on the sample corpus; ``gold_ids`` are the passages that hold the evidence; the last one has the first of ``answers``.
+    """A question on the sample corpus; ``gold_ids`` are the passages with the evidence; the last one contains the first of ``answers``.
 
-    Further answers are other names of the same thing.
+    Further answers are aliases.
     """
 
     id: str
