@@ -55,6 +55,7 @@ class ReplyCache:
         except (OSError, sqlite3.Error) as error:
             raise self._refusal(error) from error
         try:
+            self._database.text_factory = bytes  # whatever a damaged row has
             self._execute("PRAGMA journal_mode = WAL")
             self._execute("PRAGMA synchronous = NORMAL")
             self._execute(
@@ -94,7 +95,7 @@ class ReplyCache:
         with self._lock:
             try:
                 return self._database.execute(statement, values).fetchall()
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # what names a damaged file's tables may be no text
                 raise self._refusal(error) from error
 
     def _refusal(self, error: Exception) -> StorageError:

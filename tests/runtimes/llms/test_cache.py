@@ -69,6 +69,7 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
         "reply = cast(replace(reply, 'Rome', 'Oslo') AS BLOB)",
         "reply = substr(reply, 1, 9)",
         "reply = 7",
+        "reply = cast(x'ff' AS TEXT)",
         "sha256 = x'00'",
         "key = x'{other}'",
     ],
@@ -88,3 +89,11 @@ def test_a_damaged_reply_counts_as_absent(tmp_path: Path, damage: str, caplog: p
     cache.put("m", asked, Reply((Gen(text="Paris"),)))
     assert cache.get("m", asked) == Reply((Gen(text="Paris"),))
     cache.close()
+
+
+def test_a_file_whose_schema_is_damaged_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "replies.sqlite"
+    ReplyCache(file).close()
+    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE", b"CR\xe5ATE TABLE"))
+    with pytest.raises(StorageError, match=r"replies cannot be kept in .*replies\.sqlite"):
+        ReplyCache(file)
