@@ -117,7 +117,10 @@ def check_groups(groups: Sequence[Sequence[str]]) -> None:
         if not group:
             raise ValueError(f"group {number} is empty: it needs at least its root query")
         for query in group:
-            query.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate, which breaks tokenizers
+            try:
+                query.encode()
+            except UnicodeEncodeError:  # which breaks tokenizers
+                raise ValueError(f"a query of group {number} contains a lone surrogate, half a character: {query!a:.80}") from None
 
 
 def _is_list_of_strings(group: object) -> bool:

@@ -27,7 +27,12 @@ Checked = TypeVar("Checked", bound=BaseModel)
 class Asked(BaseModel):
     """A search without its options; ``search_model`` adds these."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", title="Search")
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        title="Search",
+        json_schema_extra={"oneOf": [{"required": [name], "properties": {name: {"type": "array"}}} for name in ("queries", "groups")]},
+    )
 
     queries: list[str] | None = Field(None, description="Queries that get a ranking each; either these or groups.")
     groups: list[list[str]] | None = Field(None, description="Groups of queries; each group gets one ranking, its first query is the root.")
@@ -156,7 +161,7 @@ def retrieval_model(settings: Settings) -> type[Retrieval]:
     """Return the model of ``/retrieve``'s body within the limits."""
     limits = settings.limits
     query = Annotated[str, StringConstraints(max_length=limits.query_characters)]
-    topk = Field(None, ge=1, le=limits.k, description=f"Passages for each query; by default {settings.topk}.")
+    topk = Field(None, ge=1, le=limits.k, strict=False, description=f"Passages for each query; by default {settings.topk}.")
     fields: dict[str, Any] = {"queries": (list[query], Field(max_length=limits.queries)), "topk": (int | None, topk)}
     return create_model("Retrieval", __base__=Retrieval, __doc__="What Search-R1's clients send.", **fields)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -230,6 +231,14 @@ def test_the_document_describes_the_fields_of_a_search(document: dict[str, Any])
     assert search["merge"]["enum"] == ["max", "sum", "rrf", "interleave"]
     assert {"/v1/search", "/retrieve", "/v1/indexes", "/health", "/ready", "/metrics"} <= set(document["paths"])
     assert set(document["components"]["schemas"]["Problem"]["properties"]) == {"error", "error_type"}
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"queries": None}, {"queries": ["fox"], "groups": [["fox"]]}, {"queries": ["fox"]}, {"groups": [["fox"]], "queries": None}]
+)
+def test_the_document_knows_that_a_search_has_either_queries_or_groups(url: str, document: dict[str, Any], body: dict[str, Any]) -> None:
+    schema = document["paths"]["/v1/search"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert jsonschema_rs.is_valid(schema, body) == (ask(url, "/v1/search", body).status == 200)
 
 
 def test_answers_are_what_the_document_says(document: dict[str, Any], url: str) -> None:

@@ -58,6 +58,7 @@ def test_without_scores_documents_come_bare(url: str, n_queries: int) -> None:
 
 def test_fields_that_are_not_known_are_passed_over(url: str) -> None:
     assert ask(url, "/retrieve", {"queries": ["fox"], "topk_rerank": 3}).status == 200
+    assert len(ask(url, "/retrieve", b'{"queries": ["fox"], "topk": 2.0}').json["result"][0]) == 2  # JSON's 2.0 is an integer
 
 
 def test_no_queries_and_queries_that_find_nothing(url: str) -> None:
