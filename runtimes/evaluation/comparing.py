@@ -16,16 +16,16 @@ from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interv
 from . import normalizing
 
 SECONDS = "seconds"
-_PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # ALCE's, which Self-Reasoning took; RetroRAG's
+_PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # ALCE's, used by Self-Reasoning; RetroRAG's
 
 
 class Difference(NamedTuple):
     """Two runs on a data set by one metric: the first minus the second, on the questions of both.
 
     Attributes:
-        dataset, metric, first, second: which.
+        dataset, metric, first, second: names.
         paired: the difference.
-        n_alone: questions that only one of the runs has; so are different questions under one id.
+        n_alone: number of questions that only one of the runs has, including different questions with the same id.
     """
 
     dataset: str
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
 
 
 class OwnResult(NamedTuple):
-    """A run's figure of the kind of a paper's, and what else was other there: "what: the paper's / ours"."""
+    """A run's counterpart of a paper's figure, and other differences of the experiments: "setting: the paper's / ours"."""
 
     run: str
     value: Interval
@@ -45,7 +45,7 @@ class OwnResult(NamedTuple):
 
 
 class PublishedResult(NamedTuple):
-    """A paper's figure, our metric that measures it, and ours by every run of its method."""
+    """A paper's figure, our corresponding metric, and our figures of every run of its method."""
 
     published: Published
     metric: str
@@ -61,12 +61,12 @@ def datasets(runs: Sequence[ScoredRun]) -> dict[str, list[ScoredRun]]:
 
 
 def metrics(runs: Sequence[ScoredRun]) -> list[str]:
-    """Return the names of all metrics that any of the runs has."""
+    """Return the names of all metrics of the runs."""
     return list(dict.fromkeys(name for run in runs for name in run.values))
 
 
 def differences(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False) -> Iterator[Difference]:
-    """Yield for each data set and metric how the runs differ from its first run; with ``every_pair`` each from each one before it."""
+    """Yield for each data set and metric the differences of runs from the first; with ``every_pair``, of all pairs."""
     for dataset, some in datasets(runs).items():
         pairs = [(later, earlier) for earlier, later in itertools.combinations(some, 2) if every_pair or earlier is some[0]]
         for metric, (first, second) in itertools.product(metrics(some), pairs):
@@ -77,12 +77,12 @@ def differences(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: 
 
 
 def places_of(run: ScoredRun) -> dict[tuple[str, str], int]:
-    """Return the place of each question by its id and its text, normalised: ids alone, such as 1, 2, 3, are those of other sets too."""
+    """Return the position of each question by id and normalised text; ids alone, such as 1, 2, 3, also occur in other sets."""
     return {(question.id, normalizing.squad(question.text)): place for place, question in enumerate(run.questions)}
 
 
 def _joined(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[FloatArray, FloatArray]:
-    """Return the values of two runs on the questions of both."""
+    """Return the values of two runs on their common questions."""
     places = places_of(second)
     both = [(place, places[key]) for key, place in places_of(first).items() if key in places]
     ours, theirs = np.array(both, np.intp).reshape(-1, 2).T
@@ -90,12 +90,12 @@ def _joined(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[FloatArra
 
 
 def quoted(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, everything: bool = False) -> list[PublishedResult]:
-    """Return the papers' figures on the data sets of runs, each with ours by every run of its method.
+    """Return the papers' figures on the data sets of runs, each with ours from every run of its method.
 
     Args:
-        runs: ours.
-        bootstrap: of the intervals of ours.
-        everything: also quote systems and ablations that none of the runs is of; a data set whose runs tell no method gets everything.
+        runs: our runs.
+        bootstrap: of our intervals.
+        everything: also quote systems and ablations without a run; implied for a data set whose runs record no method.
     """
     found = list[PublishedResult]()
     for dataset, some in datasets(runs).items():
@@ -113,7 +113,7 @@ def quoted(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, everything: bool 
 
 
 def _differing(published: Published, run: ScoredRun, metric: str) -> str:
-    """Return what else was other in a paper's experiment, the paper's first."""
+    """Return other differences of a paper's experiment, the paper's value first."""
     facts, n = run.facts, f"{len(run.questions):,} questions"
     pairs = [
         ("LLM", published.model, facts.model),

@@ -1,8 +1,7 @@
-"""The normalisations that answers are compared after, each named by its origin.
+"""Normalisations of answers before comparison, each named by its origin.
 
-All of them lower the case, take punctuation out, put a space for the articles "a", "an" and "the", and collapse white space, in this order:
-"a.m." becomes "am" and keeps its letters, "A. Milne" loses its "A". Only ASCII punctuation counts: curly quotes and dashes stay, and so do
-accents.
+All of them lower-case, remove punctuation, replace the articles "a", "an" and "the" by a space, and collapse white space, in this order:
+"a.m." becomes "am" and keeps its letters, "A. Milne" loses its "A". Only ASCII punctuation counts: curly quotes, dashes and accents stay.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _CACHED = 1 << 16  # every metric of an answer normalises the same texts
 def squad(text: str) -> str:
     """Return a text as SQuAD 1.1 and 2.0, HotpotQA, 2Wiki, KILT, ALCE, ASQA, Self-RAG and FlashRAG compare it.
 
-    Punctuation vanishes without a space: "twenty-one" becomes "twentyone".
+    Punctuation is removed without a space: "twenty-one" becomes "twentyone".
     """
     return " ".join(_re_articles.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
@@ -34,8 +33,8 @@ def squad(text: str) -> str:
 def dpr(text: str) -> str:
     """Return a text as DPR, FiD and GenRead compare it.
 
-    As ``squad``, but a word ends where the package ``regex`` says, which counts combining marks and joiners into words and superscripts
-    out of them: "a² + b²" loses its "a" here, and a "thé" whose accent is a mark of its own keeps its "the".
+    As ``squad``, but with the word boundaries of the package ``regex``: combining marks and joiners belong to words, superscripts do not:
+    "a² + b²" loses its "a" here, and a "thé" with a combining accent keeps its "the".
 
     Raises:
         MissingExtraError: ``regex`` is not installed.
@@ -47,7 +46,7 @@ def dpr(text: str) -> str:
 def triviaqa(text: str) -> str:
     """Return a text as TriviaQA's own evaluation compares it.
 
-    A space stands for each punctuation mark, and ‘ ’ ´ ` are such marks too: "twenty-one" becomes "twenty one".
+    Each punctuation mark becomes a space, and ‘ ’ ´ ` are such marks too: "twenty-one" becomes "twenty one".
     """
     return " ".join(_re_articles.sub(" ", text.lower().translate(_TRIVIAQA_PUNCTUATION)).split())
 

@@ -1,4 +1,4 @@
-"""Files of predictions as records: objects with an id and an answer, whichever of the forms the file has."""
+"""Prediction files in any form as records: objects with an id and an answer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
-ANSWERS = ("prediction", "pred", "output", "answer")  # where others are, "answer" is the gold of the row that they were added to
+ANSWERS = ("prediction", "pred", "output", "answer")  # beside another one, "answer" is the gold answer of the row
 
-_UNREADABLE = (ValueError, RecursionError)  # what json raises
+_UNREADABLE = (ValueError, RecursionError)  # raised by json
 
 
 def records(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield each record of a file with its place there; answers by id are made into records.
+    """Yield each record of a file with its place; answers by id become records.
 
     Raises:
-        InputError: the file cannot be read, a line is not JSON, or an object by id has something else than answers.
+        InputError: the file cannot be read, a line is not JSON, or an object by id has values other than answers.
     """
     text = _text(path)
     try:
@@ -41,7 +41,7 @@ def records(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 class _Object(dict[str, Any]):
-    """An object of JSON that remembers names which it has twice."""
+    """A JSON object that records duplicate names."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)

@@ -1,15 +1,15 @@
-"""Predictions as a run of idx or another program left them.
+"""Predictions of a run of idx or of another program.
 
-What is read, told apart by its content::
+Forms, detected from the content::
 
     a folder of 'idx run'                                   predictions.jsonl and run.json
-    {"id": "7", "answer": "…"} a line, or all in a list     "prediction", "pred" or "output" for "answer"; these go before it
+    {"id": "7", "answer": "…"} a line, or all in a list     "prediction", "pred" or "output" for "answer"; these have priority
     {"id": "7", "output": [{"answer": "…"}]} a line         KILT's; FlashRAG's is {"output": {"pred": "…"}}
     {"data": [{"sample_id": "7", "output": "…"}, …]}        ALCE's, with its passages in "docs"
     {"7": "…", "8": "…"}                                    id to answer, as SQuAD's evaluator reads it
     {"answer": {"7": "…"}, "sp": {…}}                       HotpotQA's and 2WikiMultihopQA's
 
-Nothing is dropped in silence: what is odd is counted, by kind, in ``Predictions.odd``.
+Nothing is dropped silently: data issues are counted, by kind, in ``Predictions.odd``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wikidx.runtimes.llms.text import whole_characters
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
-# Kinds of odd input, and what is done about each.
+# Kinds of data issues, and the handling of each.
 ASKED_AGAIN = "asked again"
 DUPLICATE = "duplicate ids"
 WITHOUT_ID = "without an id"
@@ -75,10 +75,10 @@ class Predictions(NamedTuple):
     """The predictions of one run.
 
     Attributes:
-        path: the folder or file they were read from.
-        rows: by the question's id, in the order of the file.
-        odd: kind -> ids, or places in the file where there is no id; kinds are the keys of ``READING_RULES``.
-        told: questions as the predictions themselves have them, with ``golden_answers``; other lines are not among them.
+        path: their folder or file.
+        rows: by the question's id, in file order.
+        odd: kind of data issue -> ids, or places in the file without an id; kinds are the keys of ``READING_RULES``.
+        told: questions in the predictions themselves, of the lines with ``golden_answers``.
         about: ``run.json``; empty for other programs' files.
     """
 
@@ -96,7 +96,7 @@ def read(path: Path) -> Predictions:
         path: a folder that ``idx run`` wrote, or a file in any of the forms above, plain or compressed.
 
     Raises:
-        InputError: there is nothing, nothing that holds predictions, or a line that is not JSON.
+        InputError: the path does not exist, has no predictions, or has a line that is not JSON.
         ArtifactDamaged: ``run.json`` or a line of a run cannot be read.
     """
     if not path.is_dir():
@@ -143,7 +143,7 @@ def _id(record: Any) -> str | None:  # noqa: ANN401 - JSON
 
 
 def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]]:
-    """Return a record as a row, and what is odd about its answer."""
+    """Return the row of a record, and the data issue of its answer."""
     answer, kind = _answer(record)
     several = SEVERAL_FIELDS if sum(field in record for field in ANSWERS) > 1 else None
     passages = tuple(_mappings(record.get("passages", record.get("docs"))))
@@ -153,13 +153,13 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the answer of a record, and what is odd about it."""
+    """Return the answer of a record, and its data issue."""
     if record.get("error") is not None:
         return None, FAILED
     there = [field for field in ANSWERS if field in record]
-    predicted = [field for field in there if field != "answer"] or there  # a prediction that is null is none, whatever the gold
+    predicted = [field for field in there if field != "answer"] or there  # a null prediction is not replaced by the gold answer
     given = next((record[field] for field in predicted if record[field] is not None), None)
-    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], dict):  # KILT's output, one answer a question
+    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], dict):  # KILT's output, one answer per question
         given = given[0].get("answer")
     elif isinstance(given, dict):
         given = given.get("pred")

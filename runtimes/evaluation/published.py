@@ -1,8 +1,8 @@
-"""The figures of the four papers, as their tables have them: ``published.json``, to be quoted beside ours.
+"""The figures in the tables of the four papers, from ``published.json``, to quote beside ours.
 
-They are the papers' own, from other language models and partly other retrievers, questions and evaluators. Each row of ``results`` is
-``[paper, table, language model, setting, system, our method of that kind or null, {dataset: {metric: value}}]``; ``metrics`` says which of
-our metrics the paper's is, the closest first; ``files`` by which words in a file's name a dataset is known.
+They come from other language models and partly other retrievers, questions and evaluators. Each row of ``results`` is
+``[paper, table, language model, setting, system, our method of that kind or null, {dataset: {metric: value}}]``; ``metrics`` lists our
+metrics for each of the paper's, the closest first; ``files`` the words in a file's name that identify a dataset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 _PER_CENT = 100
-_DISTINCT = 5  # letters: a shorter name of a dataset must be a word of its own
+_DISTINCT = 5  # letters; a shorter dataset name must be a separate word
 _NOT_SAID = "not stated"
 _CLOSED_BOOK = ("direct", "cot", "least_to_most", "genread")
 
@@ -25,16 +25,16 @@ class Published(NamedTuple):
     """A figure of a paper.
 
     Attributes:
-        paper, table: where it stands.
-        model: the language model; "not stated" where the table names only a method.
-        setting: what the table says besides.
-        system: as the table names it.
-        method: ours of that kind; None: none is, an ablation for instance.
-        dataset, metric: as the paper has them.
-        ours: names of our metrics that measure it, the closest first; none: not on this dataset.
+        paper, table: its source.
+        model: the language model; "not stated" if the table names only a method.
+        setting: further settings in the table.
+        system: as named in the table.
+        method: our corresponding method; None: there is none, for instance for an ablation.
+        dataset, metric: as in the paper.
+        ours: names of our corresponding metrics, the closest first; empty: none on this dataset.
         value: a share from 0 to 1, or seconds.
-        retriever, corpus, questions: what it was measured with.
-        k: passages a search.
+        retriever, corpus, questions: of the experiment.
+        k: passages per search.
     """
 
     paper: str
@@ -73,12 +73,12 @@ def published() -> tuple[Published, ...]:
 
 
 def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable[str] | None) -> list[tuple[Published, str]]:
-    """Return the papers' figures that can stand beside ours, each with the name of our metric; a figure that two tables repeat comes once.
+    """Return the papers' figures comparable with ours, each with the name of our metric; a figure repeated in two tables is returned once.
 
     Args:
-        dataset: as the papers name it.
-        metrics: that we have; of several that measure a paper's, the closest is taken.
-        methods: whose kind is quoted; None: everything, ablations and systems that we do not have included.
+        dataset: as named in the papers.
+        metrics: our metrics; of several for one of a paper, the closest is taken.
+        methods: methods to quote; None: everything, including ablations and systems without a method of ours.
     """
     wanted, seen = None if methods is None else set(methods), set[tuple[Any, ...]]()
     found = list[tuple[Published, str]]()
@@ -94,7 +94,7 @@ def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable
 
 
 def dataset_of(file: str) -> str | None:
-    """Return which of the papers' datasets a file holds, by the words of its name; None: none of them is among these.
+    """Return the papers' dataset of a file, by the words of its name; None: no word matches.
 
     For instance "hotpot_dev_fullwiki_v1.json" or "nq-test.qa.csv".
     """

@@ -1,4 +1,4 @@
-"""``run.json`` as evaluation reads it: its shape checked once, and what a run was made with, for tables of results."""
+"""Reading of ``run.json`` for evaluation: validation, and the settings of a run for tables of results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHAPE: Mapping[str, Any] = {
     },
     "sessions": [{"questions": int, "source": {"file": str, "format": str}}],
 }
-"""What is read of it; whatever is not there, or null, is unknown, but for the first two names."""
+"""The shape of the parts read; all but the first two names may be absent or null, that is, unknown."""
 
 
 class RunFacts(NamedTuple):
@@ -34,7 +34,7 @@ class RunFacts(NamedTuple):
         retriever: with the reranker.
         corpus: by its name.
         seed: of the run.
-        k: passages a search.
+        k: passages per search.
     """
 
     method: str = ""
@@ -46,10 +46,10 @@ class RunFacts(NamedTuple):
 
 
 def read_run_json(folder: Path) -> Mapping[str, Any]:
-    """Return ``run.json`` of a run's folder; empty: there is none.
+    """Return ``run.json`` of a run's folder; empty if there is none.
 
     Raises:
-        ArtifactDamaged: it is not JSON, or not what ``idx run`` writes.
+        ArtifactDamaged: it is not JSON, or not in the form written by ``idx run``.
     """
     file = folder / RUN
     if not file.is_file():

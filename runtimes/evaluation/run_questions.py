@@ -1,4 +1,4 @@
-"""The questions that a run was asked: what its predictions are joined with."""
+"""The questions of a run, which its predictions are joined with."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class RunQuestions(NamedTuple):
     """The questions of a run.
 
     Attributes:
-        questions: in their order.
-        file: the file's name as the user or the run has it; empty: unknown.
-        origin: where they were found, for people.
-        n_missing: questions that the run has not come to and of which, as their file is not here, only the number is known.
+        questions: in order.
+        file: the file's name as given by the user or the run; empty: unknown.
+        origin: their source, for display.
+        n_missing: number of unanswered questions that are unknown because the question file is missing.
     """
 
     questions: tuple[Question, ...]
@@ -39,15 +39,14 @@ class RunQuestions(NamedTuple):
 def run_questions(predictions: Predictions, named: str | None = None, form: str | None = None) -> RunQuestions:
     """Return the questions of a run.
 
-    They are, in this order: those of the file that is named; of the file that the run was started with, if it is here and has not
-    changed; those in the predictions themselves. Of the run's own file those count that it was to ask (``--protocol``, ``--sample``,
-    ``--limit``), also if the file is named, and of a named file that has the same questions in another format or with other golds; of any
-    other file, all.
+    The source is, in this order: the named file; the file that the run was started with, if it exists unchanged; the predictions
+    themselves. Of the run's own file, only the questions selected by the run count (``--protocol``, ``--sample``, ``--limit``), also if
+    the file is named, or if a named file has the same questions in another format or with other golds. Of any other file, all count.
 
     Args:
         predictions: of the run.
-        named: a file of questions, or "sample"; None: the run's own.
-        form: the format of the named file; None: by its content.
+        named: a question file, or "sample"; None: the run's own.
+        form: the format of the named file; None: detected from the content.
 
     Raises:
         InputError: no questions can be found, or the run's file has changed since.
@@ -71,17 +70,17 @@ def run_questions(predictions: Predictions, named: str | None = None, form: str 
 
 
 def is_same_text(text: str, other: str) -> bool:
-    """Return whether two texts ask the same: sets repeat one another's questions with other capitals, spaces and question marks."""
+    """Return whether two texts are the same question: data sets share questions with different capitals, spaces and question marks."""
     return normalizing.squad(text) == normalizing.squad(other)
 
 
 def _own(questions: Sequence[Question], about: Mapping[str, Any], rows: Iterable[PredictionRow] = ()) -> tuple[Question, ...] | None:
-    """Return those of a file's questions that a run was to ask; None: it was asked others, both by the digest and by what the rows tell."""
+    """Return a file's questions selected by a run; None: both the digest and the rows show that the run had other questions."""
     recorded = (about.get("settings") or {}).get("questions") or {}
     drawn = recorded.get("sample") or {}
     try:
         chosen = select(questions, Selection(recorded.get("protocol"), drawn.get("n"), drawn.get("seed") or 0))
-    except InputError:  # the file has not as many questions as the protocol or the sample asks
+    except InputError:  # the file has too few questions for the protocol or the sample
         return None
     is_own = questions_digest([(one.id, one.text, one.golden_answers) for one in chosen]) == recorded.get("sha256")
     is_alike = len(chosen) == recorded.get("n") and _tell(rows, chosen)
@@ -89,12 +88,12 @@ def _own(questions: Sequence[Question], about: Mapping[str, Any], rows: Iterable
 
 
 def _tell(rows: Iterable[PredictionRow], questions: Iterable[Question]) -> bool:
-    """Return whether rows tell that they answer these questions: there are some, and all have an id and text of theirs."""
+    """Return whether rows show that they answer these questions: there are rows, and each has the id and text of one."""
     texts = {question.id: question.text for question in questions}
     told = [row.question is not None and row.id in texts and is_same_text(row.question, texts[row.id]) for row in rows]
     return bool(told) and all(told)
 
 
 def _n_asked(about: Mapping[str, Any]) -> int | None:
-    """Return how many questions the longest session of a run was to ask."""
+    """Return the number of questions of a run's largest session."""
     return max((n for session in about.get("sessions") or () if isinstance(n := session.get("questions"), int)), default=None)

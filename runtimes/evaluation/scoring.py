@@ -1,4 +1,4 @@
-"""Predictions against questions: a value for every question and metric, what the answers cost, and a count of all that was odd."""
+"""Scoring of predictions: a value for every question and metric, the costs of answers, and counts of data issues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RULES = {
 COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "seconds")
 
 _EXAMPLES = 5
-_MOST = 2**53  # no cost is as much; sums stay finite
+_MOST = 2**53  # no cost is as large; keeps sums finite
 
 
 class Odd(NamedTuple):
@@ -58,16 +58,16 @@ class ScoredRun(NamedTuple):
 
     Attributes:
         name: of the run.
-        dataset: what its questions are called.
-        facts: what it was made with.
-        predictions: as they were read.
-        asked: the questions, n of them.
-        rows: the prediction of each question; one without an answer where there is none, or it was asked another question.
-        values: metric -> float64 (n,), from 0 to 1; NaN: not defined for that question.
-        costs: one of ``COSTS`` -> float64 (n,); NaN: not told. Seconds are from a question's first request to its answer, with all that ran
-            beside it.
-        odd: by kind, a key of ``RULES``.
-        measured: what row metrics say of themselves and of what was odd, by the name of their class, with the names of their ``values``.
+        dataset: name of its questions.
+        facts: its settings.
+        predictions: as read.
+        asked: the n questions.
+        rows: the prediction of each question; without an answer if there is none, or if the id belongs to another question.
+        values: metric -> float64 (n,), from 0 to 1; NaN: undefined for that question.
+        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. Seconds are from a question's first request to its answer, during which
+            other questions were served too.
+        odd: data issues by kind, a key of ``RULES``.
+        measured: settings and counts of row metrics, by the name of their class, with the names of their ``values``.
     """
 
     name: str
@@ -91,7 +91,7 @@ class ScoredRun(NamedTuple):
         return self.values.get(metric, self.costs.get(metric, np.empty(0)))
 
     def types(self) -> dict[str, FloatArray]:
-        """Return for each kind of question that the set tells which questions are of it, bool (n,); none if it tells none."""
+        """Return for each type of question in the set a mask of its questions, bool (n,); empty if the set has no types."""
         kinds = [str(question.gold.get("type") or "") for question in self.questions]
         named = sorted(set(kinds) - {""})
         return {kind: np.array([one == kind for one in kinds]) for kind in named} if len(named) > 1 else {}
@@ -109,14 +109,14 @@ def score(
 
     Args:
         name: of the run.
-        predictions: joined with the questions by id; those that tell another question's text are not.
+        predictions: joined with the questions by id, except those with another question's text.
         asked: the questions.
         metrics: of single answers.
         row_metrics: of predictions with their passages, or by a model.
-        dataset: what the questions are called; empty: by their file's name.
+        dataset: name of the questions; empty: from their file's name.
 
     Raises:
-        InputError: not one prediction is of a question.
+        InputError: no prediction matches a question.
         IdxError: a row metric cannot be computed.
     """
     questions = asked.questions
@@ -134,7 +134,7 @@ def score(
 
 
 def _joined(predictions: Predictions, asked: RunQuestions) -> dict[str, PredictionRow]:
-    """Return the predictions that are of a question, by its id; raises ``InputError`` if none is."""
+    """Return the predictions that match a question, by its id; raises ``InputError`` if none does."""
     texts = {question.id: question.text for question in asked.questions}
     with_id = {name: row for name, row in predictions.rows.items() if name in texts}
     joined = {name: row for name, row in with_id.items() if row.question is None or is_same_text(row.question, texts[name])}
@@ -157,7 +157,7 @@ def _values(metric: Metric, rows: Sequence[PredictionRow], questions: Sequence[Q
 
 
 def _value(metric: Metric, row: PredictionRow, question: Question) -> float:
-    """Return the value of an answer; where there is none, the metric's for that, unless it is not defined for the question at all."""
+    """Return the value of an answer; without one, the metric's value for that, unless it is undefined for the question anyway."""
     value = metric.score(row.answer or "", question)
     if row.answer is None and value is not None:
         value = metric.missing

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 _AT_ONCE = 1 << 22  # draws in memory
-_SWAPS = 10_000  # of the randomisation test, where not all can be enumerated
-_TIE = 1e-9  # relative: sums of the same numbers in another order are equal
+_SWAPS = 10_000  # of the randomisation test, if there are too many to enumerate
+_TIE = 1e-9  # relative: the rounding of sums in another order
 
 
 class Interval(NamedTuple):
@@ -37,9 +37,9 @@ class Paired(NamedTuple):
     Attributes:
         difference: mean of the first minus mean of the second, over the questions that both have.
         low, high: its bootstrap interval.
-        p: how often a difference at least as large, in either direction, comes of swapping runs at random.
-        n: questions compared.
-        wins, losses, ties: questions on which the first is better, worse, equal.
+        p: probability of a difference at least as large, in either direction, when runs are swapped at random.
+        n: number of questions compared.
+        wins, losses, ties: numbers of questions on which the first is better, worse, equal.
     """
 
     difference: float
@@ -56,9 +56,9 @@ class Bootstrap(NamedTuple):
     """Parameters of resampling; equal values always get equal intervals and p.
 
     Attributes:
-        level: share of the resampled means that an interval holds, between 0 and 1.
+        level: share of the resampled means inside an interval, between 0 and 1.
         seed: of the resamples and of the randomisation test.
-        n: resamples of an interval, at least one.
+        n: number of resamples per interval, at least one.
     """
 
     level: float = 0.95
@@ -66,7 +66,7 @@ class Bootstrap(NamedTuple):
     n: int = 1000
 
     def interval(self, values: FloatArray) -> Interval:
-        """Return the mean of finite values, one a question, with its percentile bootstrap interval; NaN: not defined for it."""
+        """Return the mean of finite values, one per question, with its percentile bootstrap interval; NaN: undefined."""
         values = values[~np.isnan(values)]
         if not len(values):
             return Interval(np.nan, np.nan, np.nan, 0)
@@ -80,15 +80,15 @@ class Bootstrap(NamedTuple):
         """Compare two runs question by question.
 
         Args:
-            first: finite values of the first run, shape ``(questions,)``; NaN: not defined.
+            first: finite values of the first run, shape ``(questions,)``; NaN: undefined.
             second: values of the second run on the same questions in the same order.
 
         Returns:
-            The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes of 10,000 random swaps, the one observed
-            counted among them, so that it is never 0.
+            The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes from 10,000 random swaps including the
+            observed one, so that it is never 0.
 
         Raises:
-            ValueError: the runs are not of one length.
+            ValueError: the runs differ in length.
         """
         if first.shape != second.shape:
             raise ValueError(f"{len(first)} values cannot be paired with {len(second)}")
@@ -101,11 +101,11 @@ class Bootstrap(NamedTuple):
         return Paired(mean, low, high, _swap_p(differences[differences != 0], self.seed), n, wins, losses, n - wins - losses)
 
     def note(self) -> str:
-        """Return how the intervals were made, for people."""
+        """Return a description of the method of the intervals."""
         return f"{100 * self.level:g} % intervals, percentile bootstrap over questions, {self.n:,} resamples, seed {self.seed}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return how the intervals were made, as JSON has it."""
+        """Return the method of the intervals as JSON values."""
         return {"level": self.level, "method": "percentile bootstrap", "resamples": self.n, "seed": self.seed}
 
 

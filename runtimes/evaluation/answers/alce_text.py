@@ -10,21 +10,21 @@ _CITATION = re.compile(r"\[\d+")
 
 
 def first_line(output: str) -> str:
-    """Return what is scored of an output: the line that it begins with, white space around the output and ``<|im_end|>`` left out."""
+    """Return the scored part of an output: its first line, after stripping white space and ``<|im_end|>``."""
     return output.strip().split("\n")[0].replace("<|im_end|>", "")
 
 
 def remove_citations(text: str) -> str:
     """Return a text without its citations "[1]".
 
-    Literally: "[" with the digits behind it goes, with one space before it; then every "]" and " |" goes, of a citation or not.
+    Literally: "[" with the digits after it and one space before it is removed; then every "]" and " |", part of a citation or not.
     """
     return _CITATION.sub("", _SPACED_CITATION.sub("", text)).replace(" |", "").replace("]", "")
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text: it is cut where white space follows ".", "!" or "?", abbreviations or not.
+    """Split a text into sentences at white space after ".", "!" or "?", regardless of abbreviations.
 
-    ALCE cuts with NLTK's ``sent_tokenize``, whose model is not part of any package.
+    ALCE splits with NLTK's ``sent_tokenize``, whose model is not part of any package.
     """
     return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]

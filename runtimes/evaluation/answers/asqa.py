@@ -1,8 +1,8 @@
 """ASQA's metrics of long answers, as ALCE (princeton-nlp/ALCE, eval.py) and ASQA's authors (google-research, language/asqa) compute them.
 
-An ambiguous question has several readings, each with short answers of its own (``answer_groups``). STR-EM is the share of readings of which
-a short answer stands in the long one, hit whether all do. ALCE scores the first line of the output, without its citations; ASQA's authors
-score the whole.
+An ambiguous question has several readings, each with short answers of its own (``answer_groups``). STR-EM is the share of readings with
+a short answer in the long one; hit is 1 if all have one. ALCE scores the first line of the output, without its citations; ASQA's authors
+score the whole output.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.rouge import rouge_lsum
 from wikidx.runtimes.questions import Question
 
-_REFERENCES = 2  # so many annotations ALCE reads
+_REFERENCES = 2  # number of annotations that ALCE uses
 
 
 def without_citations(output: str) -> str:
-    """Return what ALCE scores of an output."""
+    """Return the part of an output that ALCE scores."""
     return remove_citations(first_line(output))
 
 
 def readings_answered(text: str, groups: Sequence[Sequence[str]]) -> list[bool]:
-    """Return of each reading whether one of its short answers is part of the text, both normalised as for SQuAD.
+    """Return for each reading whether the text contains one of its short answers, both normalised as for SQuAD.
 
-    A short answer that normalises to nothing is in every text; a reading without short answers is never answered.
+    A short answer that normalises to the empty text is in every text; a reading without short answers is never answered.
     """
     whole = normalizing.squad(text)
     return [any(normalizing.squad(answer) in whole for answer in group) for group in groups]

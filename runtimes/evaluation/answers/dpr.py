@@ -1,4 +1,4 @@
-"""Exact match of DPR and FiD, and what GenRead adds to it: as SQuAD 1.1, but normalised with the word ends of the package ``regex``.
+"""Exact match of DPR and FiD, and GenRead's additions: as SQuAD 1.1, but normalised with the word boundaries of the package ``regex``.
 
 facebookresearch/DPR, dpr/data/qa_validation.py; facebookresearch/FiD, src/evaluation.py; wyu97/GenRead, evaluation.py.
 """

@@ -20,8 +20,8 @@ _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 def genread_correct(answer: str, golds: Sequence[str]) -> float:
     """Return 1.0 if the answer holds a gold as DPR's ``has_answer`` finds it.
 
-    The lone gold "supports" stands for "yes" and "true" too, the lone "refutes" for "no" and "false", both in lower case only. Words around
-    them are not read: "It is not true" counts as support.
+    A single gold "supports" also stands for "yes" and "true", a single "refutes" for "no" and "false", both in lower case only. The context
+    is ignored: "It is not true" counts as support.
     """
     from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval"
 

@@ -1,8 +1,8 @@
 """FlashRAG's answer metrics (RUC-NLPIR/FlashRAG, flashrag/evaluator/metrics.py).
 
-"acc" is containment: a normalised gold is part of the normalised answer, also inside a word; a gold that normalises to nothing is in every
-answer. Longer answers contain more golds, so give it beside exact match. F1, precision and recall are HotpotQA's, each maximised on its
-own over the golds.
+"acc" is containment: a normalised gold is part of the normalised answer, also inside a word; a gold that normalises to the empty text is in
+every answer. Longer answers contain more golds, so report it beside exact match. F1, precision and recall are HotpotQA's, each maximised
+separately over the golds.
 """
 
 from __future__ import annotations

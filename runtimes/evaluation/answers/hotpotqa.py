@@ -1,7 +1,7 @@
 """HotpotQA's exact match, F1, precision and recall of answers (hotpotqa/hotpot, hotpot_evaluate_v1.py).
 
-"yes", "no" and "noanswer" have no partial credit: if one side is one of them and the other is not the same, all three figures are 0.
-HotpotQA has one gold; of several the first is it.
+"yes", "no" and "noanswer" have no partial credit: if one side is one of them and the other differs, all three figures are 0. HotpotQA
+has one gold; of several, the first counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def answer_overlap(answer: str, gold: str) -> Overlap:
 
 
 def best_overlap(answer: str, golds: Sequence[str]) -> Overlap:
-    """Return the largest F1, precision and recall over the golds, each on its own: they may come from different ones; 0 without golds."""
+    """Return the largest F1, precision and recall over the golds, each separately, perhaps of different golds; 0 without golds."""
     pairs = [NO_OVERLAP, *(answer_overlap(answer, gold) for gold in golds)]
     return Overlap(*map(max, zip(*pairs, strict=True)))
 

@@ -1,7 +1,7 @@
 """KILT's answer metrics (facebookresearch/KILT, kilt/eval_downstream.py); F1 and ROUGE-L are those of Wizard of Wikipedia.
 
-White space around answers and golds does not count. An empty answer scores 0 whatever the golds; empty golds are dropped; with none left,
-where KILT fails, there is no figure. KILT refuses a file that lacks a question or has not exactly one answer to each.
+Answers and golds are stripped of white space. An empty answer scores 0 with any golds; empty golds are dropped; if none is left, where KILT
+fails, the value is undefined. KILT refuses a file that lacks a question or does not have exactly one answer to each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wikidx.runtimes.questions import Question
 
 
 def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float | None]:
-    """Return the score of an answer with the best gold; not defined without golds, whatever the answer."""
+    """Return the score of an answer with the best gold; undefined without golds for any answer."""
 
     def scored(answer: str, question: Question) -> float | None:
         ours, golds = answer.strip(), [gold.strip() for gold in references(question) if gold.strip()]

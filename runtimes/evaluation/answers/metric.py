@@ -9,14 +9,14 @@ from wikidx.runtimes.questions import Question
 
 
 class Metric(NamedTuple):
-    """A figure of one answer to one question; a run's figure is the mean.
+    """A metric of one answer to one question; a run's value is the mean.
 
     Attributes:
-        name: origin first, ``hotpotqa_f1``.
-        origin: whose evaluator it is, and its rule for empty answers and odd golds.
-        score: (answer, question) to a number from 0 to 1; None where the evaluator has no figure for the question, which is then counted
-            and left out of the mean.
-        missing: what a question without an answer counts as; None: it is left out of the mean. The evaluator's own rule.
+        name: begins with the origin, such as ``hotpotqa_f1``.
+        origin: its evaluator, and the evaluator's rule for empty answers and unusual golds.
+        score: (answer, question) -> a number from 0 to 1; None if the evaluator does not define a value for the question, which is then
+            counted and left out of the mean.
+        missing: value of a question without an answer, by the evaluator's rule; None: it is left out of the mean.
     """
 
     name: str
@@ -26,5 +26,5 @@ class Metric(NamedTuple):
 
 
 def references(question: Question) -> Sequence[str]:
-    """Return the texts that a long answer is compared with: the golden answers, or else the reference texts."""
+    """Return the reference texts of a long answer: the golden answers, or else the long answers."""
     return question.golden_answers or tuple(question.gold.get("long_answers", ()))

@@ -1,4 +1,4 @@
-"""The table of answer metrics, and which of them apply to a set of questions."""
+"""The table of answer metrics, and the selection of those for a set of questions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _TWOWIKI = tuple(metric.name for metric in twowiki.METRICS)
 
 
 def default_metrics(questions: Sequence[Question]) -> list[str]:
-    """Return the names of the metrics that say most about answers to these questions, by what is known of them; none if nothing is.
+    """Return the names of the most suitable metrics for these questions, judging by their gold data; empty without gold data.
 
-    They are those of the data set that has such golds; containment (``flashrag_acc``) stands beside the exact match of short answers.
-    2WikiMultihopQA's questions are HotpotQA's with ids of answers, or several golds.
+    They are those of the data set with such gold data; containment (``flashrag_acc``) accompanies the exact match of short answers.
+    2WikiMultihopQA is recognised as HotpotQA with answer ids or several golds.
     """
     known = {key for question in questions for key, value in question.gold.items() if value}
     names = {name for key, applying in _BY_KEY.items() if key in known for name in applying}

@@ -1,8 +1,7 @@
 """PopQA's accuracy (AlexTMallen/adaptive-retrieval, run_model.py).
 
-A gold counts if it stands in the first line of what the model wrote, as it is, in lower case, or with a capital first letter and the rest
-in lower case; what the model wrote is not changed: "PARIS" misses the gold "Paris", "usable" has the gold "USA". An empty gold is in
-every text.
+A gold counts if the first line of the output contains it literally, in lower case, or capitalised. The output is not normalised: "PARIS"
+misses the gold "Paris", "usable" contains the gold "USA". An empty gold is in every text.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from wikidx.runtimes.evaluation.answers.metric import Metric
 
 
 def first_line(generation: str) -> str:
-    """Return what is scored: the first line, behind one blank line if there is one; a single line end at the beginning leaves nothing."""
+    """Return the scored part: the first line, after one blank line if there is one; a single leading line break leaves the empty text."""
     return generation.removeprefix("\n\n").split("\n")[0]
 
 
 def is_correct(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether a gold stands in the answer."""
+    """Return whether the answer contains a gold."""
     return any(form in answer for gold in golds for form in (gold, gold.lower(), gold.capitalize()))
 
 

@@ -1,10 +1,10 @@
-"""Two ROUGE scores that share a name's beginning and little else.
+"""Two ROUGE scores that differ although their names are similar.
 
-``rouge_l`` is what the package ``rouge`` 1.0 (pltrdy/rouge) gives, KILT's and GenRead's: words are what stands between spaces, upper and
-lower case differ, a full stop ends a sentence wherever it stands, a word counts once however often it occurs. It is written anew here,
-because the package gives up on texts of about a thousand words (RecursionError) and other versions of it count otherwise.
+``rouge_l`` is that of the package ``rouge`` 1.0 (pltrdy/rouge), used by KILT and GenRead: words are separated by spaces and case-sensitive,
+every full stop ends a sentence, and a repeated word counts once. It is reimplemented here because the package fails on texts of about a
+thousand words (RecursionError) and its other versions count differently.
 
-``rouge_lsum`` is that of the package ``rouge_score`` (Google's), ALCE's and ASQA's: words are stemmed, and repeated ones count.
+``rouge_lsum`` is that of the package ``rouge_score`` (Google), used by ALCE and ASQA: words are stemmed, and repeated ones count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
 
-_EPSILON = 1e-8  # keeps the package's F from dividing by 0, and identical texts just below 1
+_EPSILON = 1e-8  # the package's constant, which avoids division by 0 and puts identical texts just below 1
 
 
 class Rouge(NamedTuple):
@@ -31,10 +31,10 @@ class Rouge(NamedTuple):
 
 
 def rouge_l(text: str, reference: str) -> Rouge:
-    """Return the summary-level ROUGE-L that the package ``rouge`` 1.0 gives.
+    """Return the summary-level ROUGE-L of the package ``rouge`` 1.0.
 
-    Of every pair of sentences a longest common subsequence is taken; the words in any of them, as a set, are what the texts share. Where
-    a text is empty or of full stops only the package fails, and all is 0, as KILT and GenRead count it.
+    The common part of two texts is the set of words in a longest common subsequence of any pair of sentences. If a text is empty or has
+    only full stops, the package fails, and all values are 0, as in KILT and GenRead.
     """
     ours, theirs = _sentences(text), _sentences(reference)
     if not ours or not theirs:
@@ -49,7 +49,7 @@ def rouge_lsum(text: str, reference: str) -> Rouge:
 
     Args:
         text: the answer; empty, or without an ASCII letter or digit, it scores 0.
-        reference: the same.
+        reference: the reference text, likewise.
 
     Raises:
         MissingExtraError: ``rouge_score`` is not installed.
@@ -60,16 +60,16 @@ def rouge_lsum(text: str, reference: str) -> Rouge:
 
 
 def _sentences(text: str) -> list[list[str]]:
-    """Return the words of each sentence. A sentence of spaces has one word, the empty one, as in the package."""
+    """Return the words of each sentence. A sentence of spaces only has one empty word, as in the package."""
     return [sentence.split() or [""] for sentence in text.split(".") if sentence]
 
 
 def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> set[str]:
     """Return the words of a longest common subsequence.
 
-    Of several it is the package's: on the way back from both ends, words of ``second`` are given up first where that costs nothing.
+    Among several, it is the package's: backtracking drops words of ``second`` first where that loses nothing.
     """
-    lengths = [[0] * (len(second) + 1)]  # lengths[i][j]: of the subsequence of the first i and the first j words
+    lengths = [[0] * (len(second) + 1)]  # lengths[i][j]: length for the first i and the first j words
     for word in first:
         above, row = lengths[-1], [0]
         for j, other in enumerate(second):

@@ -1,6 +1,6 @@
-"""Self-RAG's answer metrics and what it does to outputs before (AkariAsai/self-rag, retrieval_lm).
+"""Self-RAG's answer metrics and its preprocessing of outputs (AkariAsai/self-rag, retrieval_lm).
 
-Nothing is normalised: a gold counts if it stands in the output as it is, upper and lower case included.
+Nothing is normalised: a gold counts if the output contains it literally, including case.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _FEVER_GOLDS = {"SUPPORTS": "true", "REFUTES": "false"}
 
 
 def match(output: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if a gold stands in the output, else 0.0 (metrics.py, match).
+    """Return 1.0 if the output contains a gold, else 0.0 (metrics.py, match).
 
-    The original takes a single text in place of the golds for a list of its letters; so does this.
+    Like the original, it treats a single text in place of the golds as a list of its letters.
     """
     return float(any(gold in output for gold in golds))
 
 
 def contains_first_gold(output: str, golds: Sequence[str]) -> float | None:
-    """Return 1.0 if the first gold stands in the output, else 0.0; None without golds (run_baseline_lm.py, metric "accuracy")."""
+    """Return 1.0 if the output contains the first gold, else 0.0; None without golds (run_baseline_lm.py, metric "accuracy")."""
     return float(golds[0] in output) if golds else None
 
 
 def short_form(output: str) -> str:
-    """Return an output without the "#" or ":" that it may begin with (run_short_form.py, which fails on an empty output)."""
+    """Return an output without a leading "#" or ":" (run_short_form.py, which fails on an empty output)."""
     return output[1:] if output.startswith(("#", ":")) else output
 
 
 def fever_answer(output: str) -> str:
-    """Return "true" for an output with SUPPORTS in it, "false" for one with REFUTES, else the output (run_short_form.py)."""
+    """Return "true" for an output that contains SUPPORTS, "false" for REFUTES, else the output (run_short_form.py)."""
     return "true" if "SUPPORTS" in output else "false" if "REFUTES" in output else output
 
 

@@ -1,7 +1,7 @@
-"""SQuAD's exact match and F1, over several golds the best one (evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer).
+"""SQuAD's exact match and F1, maximised over golds (evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer).
 
-1.1 and 2.0 differ where an answer normalises to nothing ("The", "..."): 1.1 compares it as it is, so that an empty answer matches it, and
-its F1 is 0; 2.0 drops such golds while others are left, and agreement on nothing has F1 1.
+1.1 and 2.0 differ for golds that normalise to the empty text ("The", "..."): in 1.1 an empty answer matches such a gold, with an F1 of 0;
+2.0 drops such golds while others remain, and gives two empty texts an F1 of 1.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ exact_match, f1 = best_exact_match(normalizing.squad), best_f1(normalizing.squad
 
 
 def exact_match_v2(answer: str, golds: Sequence[str]) -> float:
-    """Return ``exact_match`` as SQuAD 2.0 has it: no golds means that the empty answer is right."""
+    """Return SQuAD 2.0's exact match: without golds the empty answer is right."""
     return float(any(normalizing.squad(answer) == gold for gold in _golds_v2(golds)))
 
 
 def f1_v2(answer: str, golds: Sequence[str]) -> float:
-    """Return ``f1`` as SQuAD 2.0 has it: 1.0 where answer and gold are both empty."""
+    """Return SQuAD 2.0's F1: 1.0 if answer and gold are both empty."""
     tokens = normalizing.squad(answer).split()
     pairs = [(tokens, gold.split()) for gold in _golds_v2(golds)]
     return max(overlap(ours, gold).f1 if ours and gold else float(ours == gold) for ours, gold in pairs)
 
 
 def _golds_v2(golds: Sequence[str]) -> list[str]:
-    """Return the golds, normalised; those that normalise to nothing only if all do."""
+    """Return the normalised golds, without empty ones unless all are empty."""
     return [gold for gold in map(normalizing.squad, golds) if gold] or [""]
 
 

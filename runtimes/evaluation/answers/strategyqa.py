@@ -10,12 +10,12 @@ _WORDS = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def accuracy(answer: object, gold: bool) -> float:
-    """Return 1.0 if the answer equals the gold as Python compares them: 0 is False, the text "True" is not True."""
+    """Return 1.0 if the answer equals the gold by Python's comparison: 0 equals False, the text "True" does not equal True."""
     return float(gold == answer)
 
 
 def boolean(text: str) -> bool | None:
-    """Return what a text answers: yes or true, no or false, after SQuAD's normalisation and with nothing else beside; None: neither."""
+    """Parse a text that is exactly yes or true, no or false after SQuAD's normalisation; None: neither."""
     return _WORDS.get(normalizing.squad(text))
 
 

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of an answer's tokens against those of a gold answer, the formula that all evaluators share."""
+"""Precision, recall and F1 of an answer's tokens against a gold answer's, by the formula of all evaluators."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NO_OVERLAP = Overlap(0.0, 0.0, 0.0)
 
 
 def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
-    """Return the overlap of an answer's tokens with a gold answer's; a token that both hold several times counts as often.
+    """Return the overlap of an answer's tokens with a gold answer's; repeated tokens count with their multiplicity.
 
-    Without a common token all figures are 0, also where neither side has any.
+    Without a common token all figures are 0, also if both sides are empty.
     """
     common = (Counter(predicted) & Counter(gold)).total()
     if common == 0:
@@ -39,17 +39,17 @@ def best_exact_match(normalise: Callable[[str], str]) -> Callable[[str, Sequence
 
 
 def best_f1(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
-    """Return F1: that of an answer's tokens with the best gold's, both normalised; None without golds."""
+    """Return the largest F1 of an answer's tokens with a gold's, both normalised; None without golds."""
     return lambda answer, golds: max((overlap(normalise(answer).split(), normalise(gold).split()).f1 for gold in golds), default=None)
 
 
 def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], Overlap | None]) -> tuple[Metric, ...]:
-    """Return the three figures of an overlap as metrics.
+    """Return precision, recall and F1 of an overlap as metrics.
 
     Args:
-        name: what their names begin with.
-        origin: of each, with ``{figure}`` where the figure's name stands.
-        measure: (answer, question) to the overlap; None where there is none.
+        name: prefix of their names.
+        origin: of each, with ``{figure}`` in place of the figure's name.
+        measure: (answer, question) -> overlap; None: undefined.
     """
 
     def metric(position: int, figure: str) -> Metric:

@@ -1,6 +1,6 @@
 """2WikiMultihopQA's exact match, F1, precision and recall of answers (Alab-NII/2wikimultihop, 2wikimultihop_evaluate_v1.1.py).
 
-HotpotQA's figures, each maximised on its own over the answer, its aliases and its demonyms, so that precision and recall may come from
+HotpotQA's figures, each maximised separately over the answer, its aliases and its demonyms, so that precision and recall may come from
 different names.
 """
 

@@ -1,6 +1,6 @@
-"""Figures for which a model is asked; what it was stands in the result.
+"""Metrics computed by a model, which is named in the result.
 
-measured   what such a figure gives               citations  ALCE's citation recall and precision
-nli        whether one text entails another       judge      whether an answer is right, by an LLM's votes
-sentence_splitting  how long answers are cut into statements
+measured   the result of such a metric            citations  ALCE's citation recall and precision
+nli        entailment of one text by another      judge      correctness of an answer, by an LLM's votes
+sentence_splitting  splitting of long answers into statements
 """

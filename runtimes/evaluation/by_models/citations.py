@@ -2,15 +2,15 @@
 
 Of an answer the first line counts. A sentence cites passages by marks such as ``[1][2]``; what is left without the marks is its claim.
 
-- recall: the share of an answer's sentences whose cited passages together entail the claim. A sentence fails that has no mark, or a mark
-  beyond the last passage.
-- precision: the share of citations that are of use. Where the passages together entail the claim, a citation is of use if its passage
-  entails the claim alone, or the other passages without it do not.
+- recall: the share of an answer's sentences whose cited passages together entail the claim. A sentence without a mark, or with a
+  mark beyond the last passage, fails.
+- precision: the share of useful citations. If the passages together entail the claim, a citation is useful if its passage alone
+  entails the claim, or the other passages do not.
 
-The evaluator's peculiarities are kept: ``[1, 2]`` cites 1 alone, ``[0]`` the last passage, ``[3`` counts as a mark; all marks are held
-against the number of passages before all but the first three are dropped; marks of a sentence with one out of range are not counted in
-the precision; of a passage cited twice one citation at a time is left out. An answer without a sentence has no value (NaN), as there.
-One thing differs: ``[0]`` without passages is out of range, where the evaluator ends with an error.
+The evaluator's peculiarities are kept: ``[1, 2]`` cites 1 alone, ``[0]`` the last passage, ``[3`` counts as a mark; the range of all
+marks is checked before all but the first three are dropped; marks of a sentence with one out of range are not counted in
+the precision; of a passage cited twice one citation at a time is left out. An answer without a sentence is undefined (NaN). The one
+difference: ``[0]`` without passages is out of range, where the evaluator fails.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ ORIGIN = (
 )
 
 _MARK = re.compile(r"\[(\d+)")
-_MANY_DIGITS = 1000  # more than any number of passages has, fewer than int() refuses
-_AT_ONCE = 1024  # pairs between two reports of progress
+_MANY_DIGITS = 1000  # more digits than any number of passages, fewer than the limit of int()
+_AT_ONCE = 1024  # pairs between progress reports
 
 
 class Claim(NamedTuple):
@@ -57,24 +57,24 @@ class Claim(NamedTuple):
 
 
 _Useful = int | None
-"""How many of a claim's citations are of use; None: it is not entailed."""
+"""Number of useful citations of a claim; None: the claim is not entailed."""
 
 
 class AlceCitations:
     """ALCE's citation recall and precision of predictions with their passages; a ``RowMetric``.
 
     Args:
-        nli: what tells whether passages entail a claim.
-        splitter: where sentences end; the evaluator's is "punkt".
-        at_most: citations of a sentence that count, the first ones.
-        progress: called with (pairs judged, pairs) of each of the three rounds.
+        nli: the entailment model.
+        splitter: of sentences; the evaluator's is "punkt".
+        at_most: maximum number of citations per sentence; further ones are ignored.
+        progress: called with (pairs judged, pairs) in each of the three rounds.
     """
 
     def __init__(self, nli: NLI, splitter: Splitter, *, at_most: int = 3, progress: Progress = silent) -> None:
         self._nli, self._splitter, self._at_most, self._progress = nli, splitter, at_most, progress
 
     def about(self) -> dict[str, Any]:
-        """Return the NLI model, the splitter and the number of citations that count."""
+        """Return the NLI model, the splitter and the maximum number of citations."""
         return {"origin": ORIGIN, "nli": self._nli.about(), "sentences": self._splitter.name, "at_most_citations": self._at_most}
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> Measured:
@@ -101,7 +101,7 @@ class AlceCitations:
 
 
 def claims_of(sentences: Iterable[str], n_passages: int, *, at_most: int = 3) -> list[Claim]:
-    """Return each sentence's claim and its citations: none if one is out of range, otherwise the first ``at_most``."""
+    """Return each sentence's claim with its citations: none if one is out of range, otherwise the first ``at_most``."""
     claims = []
     for sentence in sentences:
         places = [int(digits[:_MANY_DIGITS]) - 1 for digits in _MARK.findall(sentence)]
@@ -111,7 +111,7 @@ def claims_of(sentences: Iterable[str], n_passages: int, *, at_most: int = 3) ->
 
 
 def _shown(passage: Mapping[str, Any], prediction: str) -> str:
-    """Return a passage as a premise; a passage cut down to one sentence has it as ``sent``, as in ALCE's files."""
+    """Return a passage as a premise; a passage reduced to one sentence has it in ``sent``, as in ALCE's files."""
     title, text = passage.get("title"), passage.get("sent", passage.get("text"))
     if not isinstance(title, str) or not isinstance(text, str):
         raise InputError(f"the prediction '{prediction}' has a passage without a 'title' or a 'text': citations need both")
@@ -126,7 +126,7 @@ class _Verdicts(dict[Pair, bool]):
         self._nli, self._progress = nli, progress
 
     def ask(self, pairs: Iterable[Pair]) -> None:
-        """Learn the verdicts of pairs."""
+        """Judge pairs and store the verdicts."""
         fresh = [pair for pair in dict.fromkeys(pairs) if pair not in self]
         for start in range(0, len(fresh), _AT_ONCE):
             some = fresh[start : start + _AT_ONCE]
@@ -135,7 +135,7 @@ class _Verdicts(dict[Pair, bool]):
 
 
 def _judge(claims: Sequence[Sequence[Claim]], shown: Sequence[Sequence[str]], verdicts: _Verdicts) -> list[list[_Useful]]:
-    """Judge all claims of all answers in three rounds, each of which depends on the one before."""
+    """Judge all claims of all answers in three rounds, each depending on the one before."""
 
     def together(answer: int, claim: Claim, places: Sequence[int]) -> Pair:
         return Pair("\n".join(shown[answer][place] for place in places), claim.text)
@@ -164,7 +164,7 @@ def _judge(claims: Sequence[Sequence[Claim]], shown: Sequence[Sequence[str]], ve
 
 
 def _without(places: Sequence[int], place: int) -> list[int]:
-    """Return places with one occurrence of a place left out, the first."""
+    """Return positions without the first occurrence of one."""
     left = list(places)
     left.remove(place)
     return left
@@ -175,7 +175,7 @@ def _share(part: int, whole: int, otherwise: float) -> float:
 
 
 def _counts(claims: Sequence[Sequence[Claim]], judged: Sequence[Sequence[_Useful]]) -> dict[str, int]:
-    """Return what the evaluator prints, and what has no value or counts as wrong."""
+    """Return the evaluator's printed counts, and counts of undefined values and of those that count as wrong."""
     all_claims = list(zip(itertools.chain(*claims), itertools.chain(*judged), strict=True))
     several = [useful for claim, useful in all_claims if (len(claim.cited) or claim.n_marks) > 1]
     return {

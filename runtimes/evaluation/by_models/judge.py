@@ -1,13 +1,13 @@
-"""A language model as the judge of answers, by votes: the rule of HalluQA (Cheng et al., 2023), which RetroRAG's Table 3 follows.
+"""LLM judges of answers, by votes: the rule of HalluQA (Cheng et al., 2023), which RetroRAG's Table 3 follows.
 
-The model reads question, golden answers and answer, and says in one word whether the answer is right; it is asked so several times, and
-the answer is wrong if more than half of the votes say so. A question is asked again, all votes anew, while one of them cannot be read; if
-that does not help it counts as wrong, as there, and as ``unreadable``. So does an empty answer, without being asked.
+The model reads question, golden answers and answer, and votes in one word whether the answer is right. It votes several times, and the
+answer is wrong if more than half of the votes say so. While a vote is unreadable, all votes of the question are repeated; if no attempt
+helps, the answer counts as wrong, as in HalluQA, and as ``unreadable``. So does an empty answer, without a call.
 
     retrorag    in English; the paper gives no prompt
     halluqa     in Chinese, whether the answer hallucinates; the value is the share that does not; for HalluQA's questions
 
-The prompts are ours (``prompts/*.txt``): figures by them are comparable with one another, and with the papers' only as far as judges agree.
+The prompts are ours (``prompts/*.txt``): figures are comparable with one another, and with the papers' only as far as judges agree.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from wikidx.runtimes.questions import Question
 
 ROLE = "judge"
 
-_TRIES = 5  # HalluQA's, and so is how a vote is generated
+_TRIES = 5  # HalluQA's, as are the decoding parameters
 _DECODING = Decoding(max_tokens=10, temperature=0.0, top_p=0.5)
-_AT_ONCE = 256  # calls between two reports of progress
+_AT_ONCE = 256  # calls between progress reports
 _LABEL = re.compile(r"^(?:answer|verdict|judge?ment|回答|判断|结论)\W*[:：]\W*")
 
 Vote = Literal["right", "wrong"]
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """The name of the values."""
+        """Name of the metric."""
         return f"{self.name}_judge"
 
 
@@ -80,20 +80,20 @@ RULES: Mapping[str, Rule] = {
 
 
 class _Read(NamedTuple):
-    """A vote as it was read; None: it cannot be. ``is_strict`` if it is one of the rule's words and nothing else."""
+    """A parsed vote; None: unreadable. ``is_strict``: the reply is exactly one of the rule's words."""
 
     vote: Vote | None
     is_strict: bool
 
 
 class Judge:
-    """An accuracy by a judge's votes; a ``RowMetric``.
+    """Accuracy by a judge's votes; a ``RowMetric``.
 
     Args:
-        llm: the judge; whoever opened it closes it.
-        votes: how often it is asked about an answer, at least once; HalluQA's is 5. The votes are separate calls with seeds of their own,
-            because endpoints differ from call to call even at temperature 0. A model that does not needs but one.
-        progress: called with (votes, all votes) of each try.
+        llm: the judge; closed by its opener.
+        votes: number of votes on an answer, at least one; HalluQA's is 5. Votes are separate calls with seeds of their own, because
+            endpoints vary from call to call even at temperature 0. A deterministic model needs only one.
+        progress: called with (votes, all votes) in each attempt.
     """
 
     def __init__(self, llm: LLM, *, votes: int = 5, progress: Progress = silent) -> None:
@@ -101,7 +101,7 @@ class Judge:
         self._rule, self._failures = RULES["retrorag"], Counter[str]()
 
     def about(self) -> dict[str, Any]:
-        """Return the origin of the rule that was applied last, the model, how it was asked, and what failed."""
+        """Return the origin of the last rule applied, the model, its parameters, and counts of failures."""
         return {
             "origin": self._rule.origin,
             "llm": self._llm.name,
@@ -115,10 +115,10 @@ class Judge:
         }
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> Measured:
-        """Return 1 for each answer that is judged right and 0 for each other; NaN without golden answers, or where the model failed.
+        """Return 1 for each answer judged right, else 0; NaN without golden answers, or if the model failed.
 
         Raises:
-            LLMError: the model failed on every answer that it was asked about.
+            LLMError: the model failed on every answer.
         """
         self._failures.clear()
         self._rule = rule_for(questions)
@@ -150,7 +150,7 @@ class Judge:
         return Measured({self._rule.metric: values}, dict(counts))
 
     def _voted(self, asked: Mapping[int, Chat]) -> dict[int, list[_Read] | None]:
-        """Return the last votes on each prompt; None: the model failed."""
+        """Return the votes of the last attempt on each prompt; None: the model failed."""
         found: dict[int, list[_Read] | None] = {}
         left = dict(asked)
         for attempt in range(_TRIES):
@@ -176,20 +176,20 @@ class Judge:
 
 
 def rule_for(questions: Sequence[Question]) -> Rule:
-    """Return HalluQA's rule if the questions are HalluQA's, which come with wrong answers, and RetroRAG's otherwise."""
+    """Return HalluQA's rule if the questions are HalluQA's, recognised by their wrong answers, otherwise RetroRAG's."""
     is_halluqa = bool(questions) and all("wrong_answers" in question.gold for question in questions)
     return RULES["halluqa" if is_halluqa else "retrorag"]
 
 
 def prompt_of(rule: Rule, question: Question, answer: str) -> Chat:
-    """Return what the judge is asked about an answer."""
+    """Return the judge's prompt on an answer."""
     golds = "\n".join(f"{number}. {gold}" for number, gold in enumerate(question.golden_answers, 1))
     template = Template(f"{ROLE}/{rule.name}", parse(_file(rule).decode("utf-8")))
     return template(question=question.text, golds=golds, answer=answer)
 
 
 def read_vote(text: str, rule: Rule) -> _Read:
-    """Return the vote that a reply is: strictly, it is one of the rule's words; otherwise, it begins with what means one."""
+    """Parse a vote: strictly, one of the rule's words; otherwise, the expression that the reply begins with."""
     if text in rule.words:
         return _Read(rule.words[text], is_strict=True)
     said = _LABEL.sub("", re.sub(r"^[\W_]+", "", text.casefold()))

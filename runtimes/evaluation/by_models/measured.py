@@ -11,11 +11,11 @@ from wikidx.runtimes.questions import Question
 
 
 class Measured(NamedTuple):
-    """Values of questions, and what was odd or is worth knowing about them all.
+    """Values of questions, with counts over all of them.
 
     Attributes:
-        values: metric -> float64 (questions,), from 0 to 1; NaN: not defined for that question.
-        counts: what -> how many.
+        values: metric -> float64 (questions,), from 0 to 1; NaN: undefined for that question.
+        counts: description -> number.
     """
 
     values: dict[str, FloatArray]
@@ -23,19 +23,19 @@ class Measured(NamedTuple):
 
 
 class RowMetric(Protocol):
-    """A metric that reads predictions as a whole."""
+    """A metric computed over all predictions together."""
 
     def about(self) -> dict[str, Any]:
-        """Return what decides the values besides predictions and questions, as JSON has it; complete after measuring."""
+        """Return the settings that decide the values besides predictions and questions, as JSON values; complete after measuring."""
         ...
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> Measured:
-        """Return the values of predictions, each of the question in the same place."""
+        """Return the values of predictions; prediction i answers question i."""
         ...
 
 
 def told(about: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield a word on each thing that a row metric says of itself, nested ones too: "nli model small"."""
+    """Yield a text for each setting of a row metric, including nested ones: "nli model small"."""
     for name, value in about.items():
         if isinstance(value, Mapping):
             yield from told(value, f"{above}{name} ")
@@ -44,13 +44,13 @@ def told(about: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def model_of(about: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return what kind of model a row metric's figures are by, and its name; None: it says none."""
+    """Return kind and name of a row metric's model; None: it names none."""
     if "nli" in about:
         return "NLI", str(about["nli"]["model"])
     return ("judge", str(about["llm"])) if "llm" in about else None
 
 
 def origin_of(about: Mapping[str, Any]) -> str | None:
-    """Return whose evaluator a row metric's figure is, and by which model; None: it does not say."""
+    """Return evaluator and model of a row metric; None: it names none."""
     origin, model = about.get("origin"), model_of(about)
     return origin if origin is None or model is None else f"{origin.removesuffix('.')}; {' '.join(model)}"

@@ -1,13 +1,13 @@
-"""Models of natural language inference (NLI), which tell whether a premise entails a hypothesis. Figures by one are not figures by another.
+"""Natural language inference (NLI) models, which judge whether a premise entails a hypothesis. Figures of different models do not compare.
 
-    true                  google/t5_xxl_true_nli_mixture, which ALCE's and Self-Reasoning's figures are by: 11 billion weights
-    small                 a model of 184 million weights that was trained on long premises too (MultiNLI, FEVER, LingNLI, DocNLI)
-    hf:NAME[@REVISION]    any other checkpoint of Hugging Face's hub
+    true                  google/t5_xxl_true_nli_mixture, the model of ALCE and Self-Reasoning: 11 billion weights
+    small                 a model of 184 million weights, trained on long premises too (MultiNLI, FEVER, LingNLI, DocNLI)
+    hf:NAME[@REVISION]    any other checkpoint on the Hugging Face hub
     FOLDER                a checkpoint on this machine
 
-A checkpoint is one of two kinds, told apart by its configuration: a sequence-to-sequence model that reads
-``premise: … hypothesis: …`` and writes ``1`` for yes, as TRUE does (Honovich et al., 2022); or a classifier of pairs, one of whose labels
-is called entailment.
+A checkpoint is of one of two kinds, according to its configuration: a sequence-to-sequence model that reads
+``premise: … hypothesis: …`` and writes ``1`` for yes, as TRUE does (Honovich et al., 2022); or a classifier of pairs with a label called
+entailment.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NLIS: Mapping[str, str] = {
 
 _ENTAILMENT = frozenset({"entailment", "entails", "entailed", "entail"})
 _YES = "1"
-_MAX_NEW_TOKENS = 10  # as in ALCE's evaluator; the answer itself is one token and the end
+_MAX_NEW_TOKENS = 10  # as in ALCE's evaluator; the answer is one token and the end token
 _CPU_BATCH_TOKENS = 2_048
 _GPU_BATCH_TOKENS = 32_768
 
 
 class Pair(NamedTuple):
-    """A premise, and what it may entail."""
+    """A premise and a hypothesis."""
 
     premise: str
     hypothesis: str
@@ -54,7 +54,7 @@ class NLI(Protocol):
     """A model of natural language inference."""
 
     def about(self) -> dict[str, Any]:
-        """Return which model it is and how it is read, as JSON has it."""
+        """Return the model's name and settings as JSON values."""
         ...
 
     def entails(self, pairs: Sequence[Pair]) -> list[bool]:
@@ -63,15 +63,15 @@ class NLI(Protocol):
 
 
 class Checkpoint:
-    """An NLI model that is found at once, by its configuration, and opened when it is first asked about a pair.
+    """An NLI model whose configuration is read at once, and whose weights are loaded on first use.
 
     Args:
         name: one of ``NLIS``, ``hf:NAME[@REVISION]``, or a folder.
-        options: how it is run; dtype "auto" is float32, but for a model that writes bfloat16 on a GPU, as in ALCE's evaluator. A
-            revision is passed over: it is part of the name.
+        options: of running it; dtype "auto" is float32, except bfloat16 for a sequence-to-sequence model on a GPU, as in ALCE's evaluator.
+            Its revision is ignored: the revision is part of the name.
 
     Raises:
-        InputError: there is no such checkpoint, it is of neither kind, or the device is not there.
+        InputError: there is no such checkpoint, it is of neither kind, or the device does not exist.
         ArtifactMismatch: not exactly one of its labels is called entailment.
         MissingExtraError: transformers is not installed.
     """
@@ -112,7 +112,7 @@ class Checkpoint:
             self._network = network.eval().to(self._device)
 
     def about(self) -> dict[str, Any]:
-        """Return which model it is, once it is open, and of a classifier how many pairs were cut, mostly the premise, to what it reads."""
+        """Return the opened model, and for a classifier the number of pairs truncated, mostly in the premise, to its maximum length."""
         if self._network is None:
             return {"model": self._name, "opened": False}
         dtype = str(self._network.dtype).removeprefix("torch.")
@@ -121,11 +121,11 @@ class Checkpoint:
         return about | ({"max_tokens": None} if self._is_writing else {"max_tokens": self._max_tokens(), "pairs_cut": self._n_cut})
 
     def entails(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Return for each pair whether the model writes "1", or entailment is its likeliest label.
+        """Return for each pair whether the model generates "1", or entailment is its likeliest label.
 
         Raises:
             InputError: the model's weights cannot be read.
-            ArtifactMismatch: they are not all there.
+            ArtifactMismatch: weights are missing.
             IdxError: the device has too little memory, or fails otherwise.
         """
         if not pairs:
@@ -144,7 +144,7 @@ class Checkpoint:
         return found.tolist()
 
     def _encoded(self, pairs: Sequence[Pair]) -> dict[str, list[list[int]]]:
-        """Return the tokens of pairs, by the names that transformers gives; no premise is cut for a model that writes."""
+        """Return the tokens of pairs, under transformers' names; sequence-to-sequence models get untruncated premises."""
         if self._is_writing:
             return dict(self._tokenizer([f"premise: {pair.premise} hypothesis: {pair.hypothesis}" for pair in pairs], verbose=False))
         texts, most = ([pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]), self._max_tokens()
@@ -161,14 +161,14 @@ class Checkpoint:
         return [label == self._label for label in self._network(**batch).logits.argmax(dim=-1).tolist()]
 
     def _max_tokens(self) -> int:
-        """Return how many tokens of a pair a classifier reads."""
+        """Return the maximum number of tokens of a pair for a classifier."""
         limit = int(self._tokenizer.model_max_length)
         return min(limit, n_positions(self._config.to_dict()) or limit)
 
 
 @contextlib.contextmanager
 def _loading(name: str) -> Iterator[Any]:
-    """Give transformers, silent, and translate what it raises."""
+    """Yield transformers, silenced, and translate its exceptions."""
     try:
         import torch  # noqa: F401
         import transformers
@@ -183,10 +183,10 @@ def _loading(name: str) -> Iterator[Any]:
 
 
 def entailment_label(labels: Mapping[int, str], model: str) -> int:
-    """Return the number of the one label that is called entailment, however it is written.
+    """Return the number of the label called entailment, in any spelling.
 
     Raises:
-        ArtifactMismatch: there is none, or there are several, or nothing besides it.
+        ArtifactMismatch: there is not exactly one such label, or no other label.
     """
     found = [number for number, name in labels.items() if re.sub(r"[^a-z]", "", name.casefold()) in _ENTAILMENT]
     if len(found) != 1 or len(labels) < 2:
@@ -196,7 +196,7 @@ def entailment_label(labels: Mapping[int, str], model: str) -> int:
 
 
 def _located(name: str) -> tuple[str, str | None]:
-    """Return the folder or the repository that is meant, and its revision."""
+    """Return the folder or repository of a name, and its revision."""
     named = NLIS.get(name, name)
     if named.startswith("hf:"):
         model, _, revision = named.removeprefix("hf:").partition("@")

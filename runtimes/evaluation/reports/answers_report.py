@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ALL = "all"
-_SHOWN = 24  # characters of an id
+_SHOWN = 24  # maximum of characters of an id
 
 
 def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
-    """Return the report of one run; what its metrics say of their origin stands below the figures."""
+    """Return the report of one run, with the origins of its metrics below the figures."""
     means = {name: bootstrap.interval(values) for name, values in run.values.items()}
     by_type = _by_type(run, bootstrap)
     rows = [(name, mean, mean.n, len(run.questions) - mean.n) for name, mean in means.items()]
@@ -46,7 +46,7 @@ def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
 
 
 def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
-    """Return the table of what answers cost; none if the predictions do not tell."""
+    """Return the table of costs; empty if the predictions have none."""
     means = {cost: bootstrap.interval(values) for cost, values in run.costs.items()}
     rows = [(cost, mean, float(np.nansum(run.costs[cost])), mean.n) for cost, mean in means.items() if mean.n]
     columns = (Column("cost"), Column("mean a question", brief), Column("in all", brief), Column("questions"))
@@ -55,14 +55,14 @@ def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
 
 
 def odd_tables(runs: Sequence[ScoredRun]) -> list[Table]:
-    """Return the table of what was odd in the input of runs; none if nothing was."""
+    """Return the table of data issues of runs; empty if there are none."""
     rows = [(run.name, kind, odd.n, _examples(odd), RULES[kind]) for run in runs for kind, odd in run.odd.items()]
     columns = (Column("run"), Column("what"), Column("how many"), Column("which"), Column("rule"))
     return [Table(columns, rows, "Odd input")] if rows else []
 
 
 def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return the figures of one run as JSON has them: shares from 0 to 1, unrounded."""
+    """Return the figures of one run as JSON values: shares from 0 to 1, unrounded."""
     return {
         "run": run.name,
         "predictions": str(run.predictions.path),
@@ -87,7 +87,7 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
-    """Yield for each question its answer and its values; null: not defined."""
+    """Yield for each question its answer and its values; null: undefined."""
     for place, (question, row) in enumerate(zip(run.questions, run.rows, strict=True)):
         yield {
             "id": question.id,
@@ -123,7 +123,7 @@ def _types_table(by_type: Mapping[str, Mapping[str, Interval]]) -> Table:
 
 
 def measured_notes(run: ScoredRun) -> list[str]:
-    """Return a line on each row metric: its model, its rule, and what it counted."""
+    """Return a line on each row metric: its model, rule and counts."""
     return [f"{name}: {', '.join(told(about))}" for name, about in run.measured.items()]
 
 

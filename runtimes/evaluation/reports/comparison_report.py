@@ -26,10 +26,10 @@ _COSTS = {"tokens": "tokens a question", "calls": "calls of language models a qu
 
 
 class Comparison(NamedTuple):
-    """Runs and what is said of them together.
+    """Runs and their comparison.
 
     Attributes:
-        runs: in the order in which they are shown.
+        runs: in display order.
         differences: between them.
         quoted: the papers' figures beside theirs.
         bootstrap: of all intervals.
@@ -73,7 +73,7 @@ def comparison_report(found: Comparison) -> Report:
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON has it: shares from 0 to 1, unrounded."""
+    """Return a comparison as JSON values: shares from 0 to 1, unrounded."""
     return {
         "runs": [answers_json(run, found.bootstrap) for run in found.runs],
         "differences": [
@@ -96,7 +96,7 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
 
 
 def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
-    """Yield for each data set and question what each run answered and its values; a run that was not asked it is left out."""
+    """Yield for each data set and question the answer and values of each run that was asked it."""
     for dataset, some in datasets(runs).items():
         rows = [places_of(run) for run in some]
         asked = {key: run.questions[place] for run, places in zip(some, rows, strict=True) for key, place in places.items()}
@@ -204,7 +204,7 @@ def _heading(dataset: str, metric: str) -> str:
 
 
 def _cost_panels(runs: Sequence[ScoredRun]) -> dict[str, str]:
-    """Return the kinds of cost that at least two runs tell, and what their axes are called."""
+    """Return the kinds of cost recorded by at least two runs, with the labels of their axes."""
     n_told = {kind: sum(not np.isnan(run.costs[kind]).all() for run in runs) for kind in _COSTS}
     return {kind: label for kind, label in _COSTS.items() if n_told[kind] > 1 and metrics(runs)}
 

@@ -1,7 +1,7 @@
 """Plots of results: recall curves, bars with intervals and the papers' marks, cost against accuracy.
 
-Points are labelled where they are and lines in the order of their ends; colours (Okabe and Ito's) can be told apart by the colour-blind,
-and shapes differ as well.
+Points are labelled in place and lines in the order of their ends; colours (Okabe and Ito's) are distinguishable by the colour-blind, and
+shapes differ as well.
 Figures are drawn without a display.
 """
 
@@ -29,7 +29,7 @@ except ImportError as error:
     raise MissingExtraError("plots", "eval") from error
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_SHAPES = "osD^vPX*"  # one more than colours: 56 lines differ, in the one or the other
+_SHAPES = "osD^vPX*"  # one more than colours, so 56 lines differ in colour or shape
 _PAPER_SHAPES = ("D", "^", "s", "o", "v", "P")
 _GREY = "0.35"
 STYLE: dict[Any, Any] = {  # of rcParams
@@ -38,7 +38,7 @@ STYLE: dict[Any, Any] = {  # of rcParams
     "axes.spines.right": False,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
-    "text.parse_math": False,  # a dollar sign is one
+    "text.parse_math": False,  # dollar signs are literal
     "svg.hashsalt": "idx",  # the same figure is the same file
 }
 _ROW = 0.34  # inches a bar

@@ -1,4 +1,4 @@
-"""A report of tables and plots: as text, as Markdown, and as one HTML file that needs nothing else to be shown."""
+"""A report of tables and plots: as text, as Markdown, and as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Drawing(NamedTuple):
-    """A plot: what it shows, in words, and what draws it."""
+    """A plot: its description and the function that draws it."""
 
     alt: str
     draw: Callable[[], Figure]
@@ -61,7 +61,7 @@ def as_markdown(report: Report) -> str:
 
 
 def as_html(report: Report) -> str:
-    """Return a report as an HTML page; images are in it, nothing is fetched, and all texts are escaped.
+    """Return a report as a self-contained HTML page with embedded images; all texts are escaped.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -74,7 +74,7 @@ def as_html(report: Report) -> str:
 
 
 def _under(section: Section) -> list[Table]:
-    """Return the tables of a section, without a title where it is the section's own."""
+    """Return the tables of a section, without titles that repeat the section's."""
     return [table._replace(title="") if table.title == section.title else table for table in section.tables]
 
 

@@ -17,7 +17,11 @@ from .tables import Cell, Column, Table, brief, json_value, p_value, percent, re
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION, GROUP, RUN = "question", "group", "run"  # what a retriever was asked: the question alone, or with others; a run: not by idx
+QUESTION, GROUP, RUN = (
+    "question",
+    "group",
+    "run",
+)  # queries of a retriever: the question alone, or a group; RUN: a run file of another program
 
 
 class Scored(NamedTuple):
@@ -57,12 +61,12 @@ class Evaluation(NamedTuple):
     bootstrap: Bootstrap
 
     def mean(self, one: Scored, name: str) -> Interval:
-        """Return the mean of a retriever's figure."""
+        """Return the mean of a retriever's metric."""
         return self.bootstrap.interval(one.values[name])
 
 
 def retrieval_report(found: Evaluation) -> Report:
-    """Return the report: R@k by answers, gold passages, gold pages, as far as the questions know them, and what is gained by each."""
+    """Return the report: R@k by answers, gold passages and gold pages, as far as the questions have them, and the differences."""
     answers, gold = _hits(found.scoring)
     pages = ["kilt_Rprec", *(f"kilt_{name}@{k}" for name in ("recall", "success_rate") for k in found.scoring.cuts)]
     where = "text or title" if found.scoring.with_title else "text"
@@ -88,7 +92,7 @@ def retrieval_report(found: Evaluation) -> Report:
 
 
 def differences(found: Evaluation) -> Table | None:
-    """Return what is gained over the first retriever, and by groups over the question alone; None: there is nothing to compare."""
+    """Return the gains over the first retriever, and of groups over the question alone; None: there is nothing to compare."""
     names = next((names for names in _hits(found.scoring) if names[0] in found.scored[0].values), None)
     if names is None or len(found.scored) < 2:
         return None
@@ -108,7 +112,7 @@ def differences(found: Evaluation) -> Table | None:
 
 
 def retrieval_json(found: Evaluation) -> dict[str, Any]:
-    """Return every figure of every retriever, shares from 0 to 1, unrounded."""
+    """Return every metric of every retriever as JSON values: shares from 0 to 1, unrounded."""
     compared = differences(found)
     return {
         "corpus": found.corpus,
@@ -130,7 +134,7 @@ def retrieval_json(found: Evaluation) -> dict[str, Any]:
 
 
 def question_records(found: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yield for each question the values of every retriever; null: not defined."""
+    """Yield for each question the values of every retriever; null: undefined."""
     for place, question in enumerate(found.questions):
         retrievers = [
             {
@@ -159,7 +163,7 @@ def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], found:
 
 
 def _plots(found: Evaluation) -> list[Drawing]:
-    """Return recall curves, if there are several depths."""
+    """Return recall curves if there are several depths."""
     titles = ("Questions with an answer among the first k", "Questions with a gold passage among the first k")
     there = [(title, names) for title, names in zip(titles, _hits(found.scoring), strict=True) if names[0] in found.scored[0].values]
     return [Drawing(title, partial(_curves, title, names, found)) for title, names in there if len(names) > 1]

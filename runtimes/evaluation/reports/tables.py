@@ -18,32 +18,32 @@ _MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
 
 
 def shown(value: Cell) -> str:
-    """Return a cell as people read it: numbers with thousands, fractions to three places, an absent or undefined one as a dash."""
+    """Format a cell for display: numbers with thousands separators, fractions to three places, absent or undefined values as a dash."""
     return f"{value:,}" if isinstance(value, int) else _written(value, "{:,.3f}".format)
 
 
 def percent(value: Cell) -> str:
-    """Return a share between 0 and 1 in per cent to one place, as the papers do, without the sign."""
+    """Format a share between 0 and 1 in per cent to one place, as in the papers, without the per cent sign."""
     return _written(value, lambda share: f"{100 * share:.1f}")
 
 
 def signed_percent(value: Cell) -> str:
-    """Return a difference of shares in points, with its sign."""
+    """Format a difference of shares in percentage points, with its sign."""
     return _written(value, lambda share: f"{100 * share:+.1f}")
 
 
 def brief(value: Cell) -> str:
-    """Return an amount to three digits, all of them before the point: 0.291, 1, 446, 12,345."""
+    """Format an amount to three significant digits, with all digits before the point: 0.291, 1, 446, 12,345."""
     return _written(value, lambda amount: f"{amount:,.0f}" if abs(amount) >= 100 else f"{amount:.3g}")
 
 
 def p_value(value: Cell) -> str:
-    """Return a p to three places."""
+    """Format a p-value to three places."""
     return "<0.001" if isinstance(value, float) and value < 0.0005 else shown(value)
 
 
 def _written(value: Cell, write: Callable[[float], str]) -> str:
-    """Return a cell whose numbers are written so; the ends of an interval stand in brackets behind its mean."""
+    """Format a cell with the given number format; an interval is its mean followed by its ends in brackets."""
     match value:
         case Interval():
             mean, low, high = map(write, value[:3])
@@ -57,7 +57,7 @@ def _written(value: Cell, write: Callable[[float], str]) -> str:
 
 
 class Column(NamedTuple):
-    """A column: its heading, and how its cells are shown."""
+    """A column: its heading, and the format of its cells."""
 
     name: str
     show: Callable[[Cell], str] = shown
@@ -67,10 +67,10 @@ class Table(NamedTuple):
     """Rows of values.
 
     Attributes:
-        columns: one for each cell of a row.
-        rows: cells; of a table of results the first cell says what the row is about.
+        columns: one per cell of a row.
+        rows: cells; in a table of results the first cell is the row's label.
         title: above the table; may be empty.
-        notes: below it, a line each.
+        notes: lines below the table.
     """
 
     columns: Sequence[Column]
@@ -80,7 +80,7 @@ class Table(NamedTuple):
 
 
 def text(table: Table) -> str:
-    """Return a table as lines of aligned columns: texts to the left, numbers to the right; without an end of line at the end."""
+    """Return a table as lines of aligned columns: texts left, numbers right; without a trailing line break."""
     lines = [[text_line(column.name) for column in table.columns], *cells(table)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     right = numeric(table)
@@ -90,7 +90,7 @@ def text(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Return a table in GitHub's Markdown; without an end of line at the end."""
+    """Return a table in GitHub's Markdown, without a trailing line break."""
     lines = [[text_line(column.name) for column in table.columns], *cells(table)]
     escaped = ["| " + " | ".join(map(_escaped, line)) + " |" for line in lines]
     escaped.insert(1, "|" + "|".join("---:" if right else "---" for right in numeric(table)) + "|")
@@ -100,19 +100,19 @@ def markdown(table: Table) -> str:
 
 
 def records(table: Table) -> list[dict[str, Any]]:
-    """Return the rows as JSON has them, by the columns' names: values unrounded, intervals as objects, what is not defined as null."""
+    """Return the rows as JSON values by column name: values unrounded, intervals as objects, undefined values as null."""
     return [{column.name: json_value(cell) for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
 
 
 def json_value(cell: Cell) -> Any:  # noqa: ANN401 - JSON
-    """Return a cell as JSON has it."""
+    """Return a cell as a JSON value."""
     if isinstance(cell, Interval):
         return {name: json_value(value) for name, value in cell._asdict().items()}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def cells(table: Table) -> list[list[str]]:
-    """Return the cells of a table as they are shown, each on one line."""
+    """Return the formatted cells of a table, each on one line."""
     return [[text_line(column.show(cell)) for column, cell in zip(table.columns, row, strict=True)] for row in table.rows]
 
 
@@ -123,12 +123,12 @@ def numeric(table: Table) -> list[bool]:
 
 
 def text_line(text: str) -> str:
-    """Return a text on one line that a terminal shows and does not obey."""
+    """Return a text on one line, with control characters escaped."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in " ".join(text.split()))
 
 
 def markdown_line(text: str) -> str:
-    """Return a text on one line that Markdown shows as it stands."""
+    """Return a text on one line, with Markdown escaped."""
     return _escaped(text_line(text))
 
 

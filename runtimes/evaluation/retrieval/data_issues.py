@@ -1,4 +1,4 @@
-"""Data issues of a retrieval evaluation: what is odd in its input or does not join, counted, with the rule that holds for it."""
+"""Data issues of a retrieval evaluation: irregular or unmatched input, counted, with the rule applied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DataIssue(NamedTuple):
 
 
 def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageStore) -> list[DataIssue]:
-    """Return what is odd about questions and their gold passages; that a set has no answers at all, or no gold passages, is not."""
+    """Return issues of questions and their gold passages; a set without any answers or gold passages is not an issue."""
     ids = [question.id for question in questions]
     without = [
         ("without answers", [one.id for one in questions if not one.golden_answers], "misses in R@k, as DPR counts"),
@@ -41,7 +41,7 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
 
 
 def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[DataIssue]:
-    """Return what is odd about groups of queries."""
+    """Return issues of groups of queries."""
     ids = {question.id for question in questions}
     return [
         *_odd("groups", "question is not asked", groups.keys() - ids, "left out"),
@@ -50,7 +50,7 @@ def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[st
 
 
 def run_issues(name: str, run: Run, questions: Sequence[Question], store: PassageStore) -> list[DataIssue]:
-    """Return what is odd about a run.
+    """Return issues of a run.
 
     Raises:
         InputError: none of its questions is asked, or none of their passages is in the corpus.

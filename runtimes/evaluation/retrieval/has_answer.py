@@ -35,10 +35,10 @@ except ImportError as error:
 
 Hits = NDArray[np.bool_]
 
-_SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # what a character is: between tokens, part of one, or one
+_SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: between tokens, part of a token, or a token
 _SPACE = 32
-_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token: the one lower case that depends on what stands around
-_AT_ONCE = 256  # texts; their characters as arrays stay in the caches
+_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token: the only context-dependent lower case
+_AT_ONCE = 256  # texts; the arrays of their characters fit the CPU's caches
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 
@@ -47,7 +47,7 @@ _NOT_A_PATTERN = (regex.error, ValueError, OverflowError, RecursionError)
 
 
 class _Characters(NamedTuple):
-    """Of each code point, what it is and its lower case."""
+    """Kind and lower case of each code point."""
 
     kinds: NDArray[np.uint8]
     lower: NDArray[np.uint32]
@@ -60,27 +60,27 @@ def token_row(text: str) -> str:
 
 
 def token_rows(texts: Sequence[str]) -> list[str]:
-    """Return ``token_row`` of each text, many times as fast."""
+    """Return ``token_row`` of each text, many times faster."""
     return [row for start in range(0, len(texts), _AT_ONCE) for row in _rows(texts[start : start + _AT_ONCE])]
 
 
 def _rows(texts: Sequence[str]) -> list[str]:
     decomposed = [unicodedata.normalize("NFD", text) for text in texts]
     points = np.frombuffer("\n".join([*decomposed, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
-    ends = np.cumsum([len(text) + 1 for text in decomposed]) - 1  # of each text the place of the line end behind it
+    ends = np.cumsum([len(text) + 1 for text in decomposed]) - 1  # position of the line break after each text
     characters = _characters()
     kinds = characters.kinds.take(points)
     is_word = kinds == _WORD
-    begins = kinds == _SYMBOL  # a token, which a space goes before
+    begins = kinds == _SYMBOL  # a token, preceded by a space
     begins[0] |= is_word[0]
     begins[1:] |= is_word[1:] & ~is_word[:-1]
     n_written = (kinds != _SEPARATOR).view(np.int8) + begins.view(np.int8)
-    n_written[ends] = 1  # the space behind the last token
+    n_written[ends] = 1  # the space after the last token
     written = n_written.cumsum(dtype=np.int32)
     shown = np.flatnonzero(kinds)
     row_points = np.full(written[-1], _SPACE, np.uint32)
     row_points[written[shown] - 1] = characters.lower.take(points[shown])
-    whole = row_points.tobytes().decode("utf-32-le")  # without surrogates: these separate
+    whole = row_points.tobytes().decode("utf-32-le")  # surrogates are separators, so there are none here
     bounds = [0, *written[ends].tolist()]
     return [
         token_row(text) if _SIGMA in text else whole[begin:end]
@@ -96,7 +96,7 @@ def _characters() -> _Characters:
         kinds[found.start() : found.end()] = _WORD
     for found in regex.finditer(r"[^\p{L}\p{N}\p{M}\p{Z}\p{C}]+", every):
         kinds[found.start() : found.end()] = _SYMBOL
-    dotted = "\u0130"  # İ, which is two characters when lower-cased, and never there after NFD
+    dotted = "\u0130"  # İ, which has two characters in lower case and never occurs after NFD
     lower = every.replace(_SIGMA, " ").replace(dotted, " ").lower()
     return _Characters(kinds, np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), np.uint32))
 
@@ -107,13 +107,13 @@ _PREPARE: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
     "kilt": lambda texts: list(map(dpr, texts)),
     "flashrag": lambda texts: list(map(squad, texts)),
 }
-"""Rule -> what is done to texts and answers before these are looked for."""
+"""Rule -> normalisation of texts and answers before matching."""
 
 MATCHES = tuple(_PREPARE)
 
 
 def has_answer(text: str, answers: Sequence[str]) -> bool:
-    """Return whether any of the answers is in the text, by the rule "string"."""
+    """Return whether the text contains any of the answers, by the rule "string"."""
     row = token_row(text)
     return any(token_row(answer) in row for answer in answers)
 
@@ -121,12 +121,12 @@ def has_answer(text: str, answers: Sequence[str]) -> bool:
 def answer_hits(
     rankings: Sequence[Sequence[int]], texts: Sequence[str], answers: Sequence[Sequence[str]], match: str = "string"
 ) -> list[Hits]:
-    """Return which passages of many rankings hold an answer; each text is prepared once.
+    """Return which passages of many rankings hold an answer; each text is normalised once.
 
     Args:
-        rankings: for each question the numbers of its passages in ``texts``, best first.
+        rankings: for each question, the indices of its passages in ``texts``, best first.
         texts: of the passages, each once.
-        answers: for each question, any of which counts; none: nothing does.
+        answers: for each question, any of which counts; empty: no passage counts.
         match: one of ``MATCHES``.
 
     Returns:
@@ -134,7 +134,7 @@ def answer_hits(
 
     Raises:
         UnknownNameError: there is no such rule.
-        ValueError: there are not as many rankings as questions.
+        ValueError: the numbers of rankings and questions differ.
     """
     if match not in _PREPARE:
         raise near_names("rule of matching", match, MATCHES)
@@ -149,7 +149,7 @@ def answer_hits(
 
 
 def _text_finder(sought: Sequence[str]) -> Callable[[str], bool]:
-    """Return what tells whether a text holds one of those that are sought, of which the shortest suffice: they are in the others."""
+    """Return a predicate: whether a text contains a sought text. Sought texts that contain a shorter one are redundant."""
     shortest = list[str]()
     for text in sorted(set(sought), key=len):
         if not any(other in text for other in shortest):
@@ -158,7 +158,7 @@ def _text_finder(sought: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _pattern_finder(sought: Sequence[str]) -> Callable[[str], bool]:
-    """Return what tells whether one of the patterns is found in a text."""
+    """Return a predicate: whether a text matches one of the patterns."""
     patterns = list[Any]()
     for pattern in sought:
         with contextlib.suppress(*_NOT_A_PATTERN):

@@ -1,15 +1,15 @@
-"""Retrieval as KILT scores it (facebookresearch/KILT, kilt/eval_retrieval.py), on pages instead of passages.
+"""KILT's retrieval metrics (facebookresearch/KILT, kilt/eval_retrieval.py), on pages instead of passages.
 
-A question has *evidence sets*: the pages that together prove one answer. A set counts once in the ranking, where its last page is found;
-the pages of an unfinished set count as one place, that of the latest; a page in no set is a place of its own.
+A question has *evidence sets*: the pages that together prove one answer. A set counts once in the ranking, at the rank of its last page;
+the pages of an incomplete set share one place, that of the latest; a page in no set has a place of its own.
 
     Rprec            with R pages in a set: the share of them among the first R; of all sets the best. No pages: 0
     precision@k      places among the first k where a set is complete, over k
     recall@k         the same over the number of different sets; an output without "provenance" has none, an empty one counts
     success_rate@k   whether there is such a place
 
-Odd input, as KILT has it: without pages every place figure is 0; a page that comes again, and records
-without a page key, are passed over.
+Irregular input, as in KILT: without pages every place figure is 0; repeated pages and records without a page key
+are skipped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_HIT, _MISS = "hit", "miss"  # places; an unfinished set's place is its number
+_HIT, _MISS = "hit", "miss"  # places; the place of an incomplete set is its number
 
 
 def page_names(provenance: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
-    """Return the pages of a provenance in order, each once, by these fields of a record; KILT's is "wikipedia_id"."""
+    """Return the distinct pages of a provenance in order, identified by these fields of a record; KILT's is "wikipedia_id"."""
     names = ("+".join(str(record[key]).strip() for key in keys) for record in provenance if all(key in record for key in keys))
     return list(dict.fromkeys(names))
 

@@ -1,7 +1,7 @@
 """Groups of queries for the questions of a set: expansions such as GAR's, sub-questions, sampled answers.
 
-A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The queries are asked beside the question of
-that id, as one group.
+A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The queries form one group with
+the question of that id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def read_groups(path: Path) -> dict[str, list[str]]:
     """Return the queries of each question by its id.
 
     Raises:
-        InputError: the file cannot be read or holds no group, a line is none, or two are for one question.
+        InputError: the file cannot be read or has no group, a line is invalid, or two are for the same question.
     """
     groups: dict[str, list[str]] = {}
     with reading(path) as file:

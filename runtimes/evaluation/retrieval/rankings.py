@@ -1,10 +1,10 @@
-"""Rankings against gold passages: trec_eval's figures, question by question, computed by it through ``ir_measures``.
+"""Rankings against gold passages: trec_eval's values per question, computed through ``ir_measures``.
 
 Measures are named as ``ir_measures`` names them: Success@5 (a gold passage among the first 5), R@20 (the share of them), P@5, RR and RR@10
-(MRR), AP (MAP), nDCG@10, Rprec. Rankings are taken in trec_eval's order, see ``trec``: equal scores go by the passages' ids, not by
-their ranks. Like trec_eval with ``-c``, a question with qrels and without a ranking counts 0; one without qrels is not defined.
+(MRR), AP (MAP), nDCG@10, Rprec. Rankings are in trec_eval's order, see ``trec``: ties are broken by the passages' ids, not
+by ranks. Like trec_eval with ``-c``, a question with qrels but no ranking counts 0; one without qrels is undefined.
 
-``ir_measures`` computes RR@k by another program, which orders ties otherwise; here it is RR where that is at least 1 / k, and else 0.
+``ir_measures`` computes RR@k by another program with different tie-breaking; here it is RR if that is at least 1 / k, else 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RR_CUT = "RR@"
 
 
 def check_measures(names: Sequence[str]) -> None:
-    """Raise ``InputError`` for a measure that trec_eval does not have."""
+    """Raise ``InputError`` for a measure unknown to trec_eval."""
     for name in names:
         if not _MEASURE.fullmatch(name):
             other, at, cut = name.partition("@")

@@ -1,10 +1,10 @@
-"""Values of a retriever's rankings: one a question for every figure that the questions allow.
+"""Values of a retriever's rankings: one per question for every metric that the questions allow.
 
 answer@k                     DPR's R@k: one of the first k passages holds an answer (``has_answer``); a question without answers is a miss
 Success@k, R@k, RR, AP, …    gold passages by id, as trec_eval has it (``rankings``); NaN for a question without any
 kilt_Rprec, kilt_recall@k    gold pages by title, as KILT has it (``kilt_pages``), which compares ids; NaN for a question without any
 
-A figure that no question has what it takes for is left out.
+A metric without gold data in any question is left out.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Scoring(NamedTuple):
 
 
 def check_scoring(scoring: Scoring) -> None:
-    """Raise ``InputError`` or ``UnknownNameError`` for a measure or a rule of matching that there is not."""
+    """Raise ``InputError`` or ``UnknownNameError`` for an unknown measure or matching rule."""
     check_measures(scoring.measures)
     if scoring.match not in MATCHES:
         raise near_names("rule of matching", scoring.match, MATCHES)
 
 
 def rankings_of_run(run: Run, questions: Sequence[Question], store: PassageStore) -> list[Ranking]:
-    """Return what a run has for questions, in trec_eval's order; a passage that is not in the corpus keeps its place, without a text."""
+    """Return a run's rankings for questions, in trec_eval's order; a passage that is not in the corpus keeps its rank, without a text."""
     distinct = list(dict.fromkeys(name for question in questions for name in run.get(question.id, {})))
     rows = store.rows_of(distinct)
     there = iter(store.get_many(rows[rows >= 0]))
@@ -68,18 +68,18 @@ def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:
 
 
 def as_run(rankings: Sequence[Ranking], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
-    """Return rankings as TREC has them."""
+    """Return rankings as a TREC run."""
     return {question.id: {hit.passage.id: hit.score for hit in ranking} for question, ranking in zip(questions, rankings, strict=True)}
 
 
 def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question], qrels: Qrels, scoring: Scoring) -> dict[str, FloatArray]:
-    """Return the values of every figure, shape ``(questions,)``.
+    """Return the values of every metric, shape ``(questions,)``.
 
     Args:
-        rankings: one a question.
+        rankings: one per question.
         questions: with unique ids.
         qrels: gold passages.
-        scoring: how.
+        scoring: the options.
 
     Raises:
         InputError, UnknownNameError: as ``check_scoring``.
@@ -96,7 +96,7 @@ def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question],
 
 
 def gold_pages(question: Question) -> list[list[str]]:
-    """Return the titles of each of a question's evidence sets; none: they are not known."""
+    """Return the titles of each of a question's evidence sets; empty: unknown."""
     provenance = question.gold.get("provenance")
     if provenance:
         return [page_names(pages, ["title"]) for pages in provenance if pages]

@@ -1,10 +1,10 @@
-"""TREC's files: runs (rankings with scores) and qrels (which passages are relevant), as trec_eval, ir_measures and ranx have them.
+"""TREC files: runs (rankings with scores) and qrels (relevance judgements), as in trec_eval, ir_measures and ranx.
 
-    run      question  Q0  passage  rank  score  tag        the rank is not read: scores order
+    run      question  Q0  passage  rank  score  tag        the rank is ignored: scores decide
     qrels    question  0   passage  relevance               a whole number; above 0 is relevant
 
-Columns are parted by spaces or tabs. trec_eval orders by score, which it keeps as float32, the highest first; of equal scores the passage
-whose id is greater as text comes first, whatever rank the file says. ``in_trec_order`` gives that order.
+Columns are separated by spaces or tabs. trec_eval orders by descending float32 score; ties are broken by descending id as text, ignoring
+the ranks in the file. ``in_trec_order`` returns that order.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a run; the passages of a question in the order that they are in, which their ranks say.
+    """Write a run; ranks follow the order of a question's passages.
 
     Raises:
-        InputError: a question, a passage or the tag holds white space or is empty, which TREC's format cannot have.
-        OSError: the disk refuses.
+        InputError: a question, a passage or the tag is empty or has white space, which TREC's format does not allow.
+        OSError: the file cannot be written.
     """
     lines = (
         f"{_name(question)} Q0 {_name(passage)} {rank} {score!r} {_name(tag)}\n"
@@ -85,7 +85,7 @@ def in_trec_order(scores: Mapping[str, float]) -> list[str]:
 
 
 def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield where each line is, and its columns."""
+    """Yield the place of each line and its columns."""
     n_lines = 0
     with reading(path) as file:
         for number, line in enumerate(lines_of(file, str(path)), 1):
