@@ -11,7 +11,7 @@ import typer
 
 from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, leaving_at_once, plan_of
 from .option_groups import flatten
-from .screen import counted, is_unicode, note, say, say_json, say_passage, visible
+from .screen import counted, is_unicode, note, say, say_json, say_passage
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
@@ -77,7 +77,7 @@ def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> 
     if prediction.error is not None:
         raise IdxError(prediction.error.partition(": ")[2])
     if not plan.is_dry:
-        say(visible(prediction.answer) or "(the answer is empty)")
+        say(prediction.answer or "(the answer is empty)")
         for number, passage in enumerate(prediction.passages, 1):
             say()
             say_passage(f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)

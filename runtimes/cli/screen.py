@@ -18,22 +18,23 @@ if TYPE_CHECKING:
 _LOG_EVERY_S = 10.0
 _SHOWN_CHARACTERS = 300  # maximum of a passage
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # which JSON leaves as they are
 
 
 def say(line: str = "") -> None:
-    """Write a line to standard output."""
-    sys.stdout.write(line + "\n")
+    """Write a line to standard output; ``visible``, as it may quote files and passages."""
+    sys.stdout.write(visible(line) + "\n")
 
 
 def note(line: str) -> None:
     """Write a line of progress to standard error."""
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(visible(line) + "\n")
     sys.stderr.flush()
 
 
 def say_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write a value as JSON."""
-    say(json.dumps(value, ensure_ascii=False, indent=1))
+    say(json.dumps(value, ensure_ascii=False, indent=1).translate(_JSON_CONTROLS))
 
 
 def visible(text: str) -> str:
@@ -43,7 +44,7 @@ def visible(text: str) -> str:
 
 def say_passage(head: str, text: str) -> None:
     """Write the beginning of a passage under its heading."""
-    say(visible(head))
+    say(head)
     shown = textwrap.shorten(visible(text), _SHOWN_CHARACTERS, placeholder=" …")
     say(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
 

@@ -98,6 +98,17 @@ def test_a_terminal_is_told_nothing_by_passages(tmp_path: Path) -> None:
     said = idx("search", "odd", "fox").out
     assert "Fox\\x1b[2J  [a]\n     a \\x1b[31mred\\x9b2J fox\n" in said
     assert found("odd", "fox")[0]["text"] == "a \u001b[31mred\u009b2J fox"
+    assert "\u009b" not in idx("search", "odd", "fox", "--json").out
+
+
+def test_a_terminal_is_told_nothing_by_names_and_errors(tmp_path: Path) -> None:
+    path = tmp_path / "a\u001b[31m.jsonl"
+    path.write_text(json.dumps({"id": "a", "title": "", "text": "fox", "n\u009b": 1}) + "\n")
+    assert "a\\x1b[31m.jsonl" in idx("build", path, "--name", "odd").err
+    assert "a\\x1b[31m.jsonl" in idx("list").out
+    missing = idx("build", tmp_path / "b\u001b[31m.jsonl", "--name", "other", status=2)
+    assert "b\\x1b[31m.jsonl" in missing.err
+    assert "\u001b" not in missing.err
 
 
 def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
