@@ -1,6 +1,6 @@
 """Speed of text analysis on one thread, on the passages of wiki_intro split at 100 words: ``python -m benchmarks.analysis``.
 
-Lucene's own analyzer, called through the project's Java, is not timed beside it: crossing into Java costs more than the analysis.
+Lucene's own analyzer, called through the project's Java, is not timed: crossing into Java costs more than the analysis.
 """
 
 from __future__ import annotations

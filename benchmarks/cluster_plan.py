@@ -26,20 +26,20 @@ from wikidx.indexer.machine.threads import n_threads
 SIZES = (21_015_324, 100_000_000, 1_000_000_000)
 
 _HIT_BYTES = 8 + 4  # a row and a score
-_COMPONENT_BYTES = 4  # of a question's vector on its way to the shards
+_COMPONENT_BYTES = 4  # of a query vector sent to the shards
 _MEASURED_CORES = 2
 _HOUR = 3600
 _ASSUMED = "assumed"
 
 
 def _measured(value: float, where: str) -> float:
-    """Give a default with where it was measured."""
+    """Define a default with the source of its measurement."""
     figure: float = dataclasses.field(default=value, metadata={"help": f"measured: {where}"})
     return figure
 
 
 def _assumed(value: float, what: str) -> float:
-    """Give a default that nobody has measured here."""
+    """Define a default that is assumed, not measured."""
     figure: float = dataclasses.field(default=value, metadata={"help": f"{_ASSUMED}: {what}"})
     return figure
 
@@ -69,7 +69,7 @@ class Figures:
 
 
 def to_build(n: int, figures: Figures) -> dict[str, Figure]:
-    """Return what it takes to make everything of n passages."""
+    """Return the resources to build everything of n passages."""
     gpu_hours = n / figures.gpu_passages_per_s / _HOUR
     return {
         "passages": n,
@@ -86,13 +86,13 @@ def to_build(n: int, figures: Figures) -> dict[str, Figure]:
 
 
 def to_serve(n: int, figures: Figures) -> list[dict[str, Figure]]:
-    """Return what it takes to serve n passages by each kind of index from memory; while an index is exchanged, nodes hold it twice."""
+    """Return the resources to serve n passages from memory by each kind of index; while an index is replaced, nodes hold it twice."""
     memory = {"bm25": figures.bm25_bytes, "exact": figures.vector_bytes, "ivfpq": figures.ivfpq_memory_bytes}
     return [_served(kind, n, n_bytes * n, figures) for kind, n_bytes in memory.items()]
 
 
 def _served(kind: str, n: int, index_bytes: float, figures: Figures) -> dict[str, Figure]:
-    is_cut = kind != "bm25"  # which each process that answers has whole
+    is_cut = kind != "bm25"  # each process that answers has all of BM25
     n_shards = max(1, math.ceil(index_bytes / (figures.node_gb * 1e9 * figures.usable))) if is_cut else 1
     per_s, alone_s = _speed(kind, n, n / n_shards, figures)
     return {
@@ -101,26 +101,26 @@ def _served(kind: str, n: int, index_bytes: float, figures: Figures) -> dict[str
         "memory GB": index_bytes / 1e9,
         "shards": n_shards,
         "nodes": math.ceil(n_shards * figures.replicas),
-        "questions/s": per_s,  # whatever the replicas: the router has one batch under way, which one of each shard's copies answers
+        "questions/s": per_s,  # independent of replicas: the router runs one batch at a time, on one replica of each shard
         "one question ms": alone_s * 1e3,
         "bytes/question": n_shards * (figures.vector_bytes / 2 * _COMPONENT_BYTES + figures.depth * _HIT_BYTES) if is_cut else 0,
     }
 
 
 def _speed(kind: str, n: int, n_rows: float, figures: Figures) -> tuple[float, float]:
-    """Return the questions a second of a shard of some rows in batches, and the seconds that one alone takes in it."""
+    """Return a shard's questions per second in batches, and the latency of a single question."""
     scale = figures.node_cores / _MEASURED_CORES
     if kind == "bm25":
         return figures.bm25_rate * figures.node_cores / n_rows, n_rows / figures.bm25_rate
     if kind == "exact":
         scanned = min(figures.scan_rate * scale, figures.node_scan_rate)
         return figures.exact_rate * scale / n_rows, n_rows * figures.vector_bytes / scanned
-    of_one_core_pair = figures.ivfpq_rate * math.sqrt(1e6 / n)  # lists, and what is in each, grow with the root of n
+    of_one_core_pair = figures.ivfpq_rate * math.sqrt(1e6 / n)  # the number of lists and their length grow with the root of n
     return of_one_core_pair * scale, 1 / of_one_core_pair
 
 
 def _origin(name: str, figures: Figures) -> str:
-    """Return where the value of a figure is from: "measured", "assumed", or "given" if it is not the default."""
+    """Return the origin of a figure's value: "measured", "assumed", or "given" if it is not the default."""
     (field,) = (field for field in dataclasses.fields(Figures) if field.name == name)
     said: str = field.metadata["help"]
     return said.partition(":")[0] if getattr(figures, name) == field.default else "given"

@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     import torch
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
-_TRIED = 200  # passages on which the best batch size is found
+_TRIED = 200  # passages to find the best batch size on
 _LAYERS, _WIDTH = 12, 768
 _MATRIX = 8192
 _PROFILED = 50_000  # passages; a profile of more takes long to read
 
 
 class TimedModel(Model):
-    """A model that notes the time of its forward passes and when the first of them began."""
+    """A model that records the time of its forward passes and the start of the first."""
 
     def __init__(self, spec: EncoderSpec, device: str, dtype: Dtype) -> None:
         super().__init__(spec, "passage", device, dtype)
         self.reset()
 
     def reset(self) -> None:
-        """Begin a run."""
+        """Start a run."""
         self.forward_s = 0.0
         self.first_at: float | None = None
 
@@ -81,7 +81,7 @@ class TimedModel(Model):
 
 
 class Run(NamedTuple):
-    """The seconds of a run, those of them from the first forward pass on, and the vectors."""
+    """Seconds of a run, its seconds from the first forward pass on, and the vectors."""
 
     seconds: float
     running_s: float
@@ -89,7 +89,7 @@ class Run(NamedTuple):
 
 
 class Ours:
-    """The whole way from the store to the file of vectors, with one model that is loaded once."""
+    """This project's path from the store to the file of vectors, with one model that is loaded once."""
 
     def __init__(self, spec: EncoderSpec, options: EmbedOptions) -> None:
         self.spec, self.resources = spec, resources(options, spec)
@@ -108,7 +108,7 @@ class Ours:
 
 
 def real_passages(n: int) -> list[Passage]:
-    """Return the first passages of the DPR-style ones; beyond their number, passages joined of the longer source's."""
+    """Return the first DPR-style passages; beyond their number, passages joined from the longer source."""
     with gzip.open(data_folder() / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in islice(lines, n)]
     passages = [Passage(record["id"], record["title"], record["text"]) for record in records]
@@ -127,7 +127,7 @@ def built(passages: Sequence[Passage]) -> Iterator[PassageStore]:
 
 
 def beside_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> list[dict[str, Figure]]:
-    """Embed with minilm by both libraries in turn."""
+    """Embed with minilm by both libraries alternately."""
     import sentence_transformers
     import torch
 
@@ -204,7 +204,7 @@ def on_gpu(n: int, options: EmbedOptions) -> list[dict[str, Figure]]:
 
 
 def random_bert_base(folder: Path) -> EncoderSpec:
-    """Write a bert-base with random weights and BERT's vocabulary, and return Contriever with it."""
+    """Write a bert-base with random weights and BERT's vocabulary, and return Contriever's spec with it."""
     import transformers
 
     vocabulary = data_folder() / "golden_encoders" / "contriever" / "checkpoint"
@@ -215,7 +215,7 @@ def random_bert_base(folder: Path) -> EncoderSpec:
 
 
 def matrix_flops_per_s(device: str) -> float:
-    """Return how fast a device multiplies large square matrices of bfloat16, the median of twenty products."""
+    """Return a device's rate for large square bfloat16 products, the median of twenty."""
     import torch
 
     left, right = (torch.randn(_MATRIX, _MATRIX, device=device, dtype=torch.bfloat16) for _ in range(2))
@@ -230,7 +230,7 @@ def matrix_flops_per_s(device: str) -> float:
 
 
 def idle_share(work: Callable[[], object]) -> float:
-    """Return the share of the time, from the first to the last that runs on the GPU, in which nothing does."""
+    """Return the share of the time, from the first to the last kernel on the GPU, in which none runs."""
     import torch
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -245,7 +245,7 @@ def idle_share(work: Callable[[], object]) -> float:
 
 
 def device_name(device: str) -> str:
-    """Return what a GPU is called."""
+    """Return the name of a GPU."""
     import torch
 
     return torch.cuda.get_device_name(device)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.gar FOLDER queries.nq_oracle.jsonl.gz groups.jsonl
 
-writes a group for every question of a file that is among NQ's 3,610, told by its text, for ``idx eval retrieval --groups``.
+writes a group for every question of a file that is among NQ's 3,610, matched by text, for ``idx eval retrieval --groups``.
 """
 
 from __future__ import annotations

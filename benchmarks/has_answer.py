@@ -30,7 +30,7 @@ _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 
 
 def plain_has_answer(text: str, answers: Sequence[str]) -> bool:
-    """Return whether any answer's tokens stand in the text's in a row, by comparing lists."""
+    """Return whether any answer's tokens occur consecutively in the text, by comparing lists."""
     tokens = _tokens(text)
     for answer in map(_tokens, answers):
         if any(tokens[start : start + len(answer)] == answer for start in range(len(tokens) - len(answer) + 1)):
@@ -43,8 +43,8 @@ def _tokens(text: str) -> list[str]:
 
 
 def measure(rankings: Sequence[Sequence[int]], texts: Sequence[str], answers: Sequence[Sequence[str]], n_plain: int) -> dict[str, Figure]:
-    """Time the hits of all questions, and the definition on some; count where they differ."""
-    answer_hits(rankings[:1], texts[:_K], answers[:1])  # reads the classes of characters
+    """Time the hits of all questions, and the definition on some; count the differences."""
+    answer_hits(rankings[:1], texts[:_K], answers[:1])  # loads the character classes
     started = time.perf_counter()
     hits = answer_hits(rankings, texts, answers)
     seconds = time.perf_counter() - started

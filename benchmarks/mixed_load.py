@@ -1,6 +1,6 @@
-"""Clients of all sorts at once: single questions, batches and groups, wrong requests, clients that go away, and those that only look.
+"""Mixed load of concurrent clients: single questions, batches and groups, invalid requests, disconnecting clients, and status requests.
 
-Every client is a thread that draws its requests from a generator of its own, so that a run with the same seed sends the same.
+Every client is a thread that draws its requests from its own random generator, so that runs with the same seed send the same requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RETRIEVERS = ("bm25", "minilm", "bm25+minilm")
 _RULES = {"merge": ("max", "sum", "rrf", "interleave"), "dedup": ("row", "text"), "rerank": ("none", "root")}
 _ANSWERS_OF_A_CONNECTION = 50
 _TIMEOUT_S = 60.0
-_OVERLOAD = (503, 504)  # what a machine with other work to do may rightly answer
+_OVERLOAD = (503, 504)  # acceptable on a busy machine
 
 
 class Request(NamedTuple):
@@ -54,7 +54,7 @@ class _Draw:
         return kind()
 
     def _question(self) -> str:
-        """Return a question with a number, so that no two are the same for long."""
+        """Return a question with a number, so that repetitions are rare."""
         return f"{self._rng.choice(self._questions)} {self._rng.randrange(100_000)}"
 
     def _some(self, most: int) -> list[str]:
@@ -108,9 +108,9 @@ class MixedLoad:
     """Clients that send at a rate, or as fast as they are answered.
 
     Attributes:
-        answers: how many answers came, by kind of request.
-        refused: how many of these said that there is no room or time.
-        wrong: of the others, those with another status than the one that was due, and requests without any answer.
+        answers: number of answers, by kind of request.
+        refused: number of these that reported overload or a missed deadline.
+        wrong: of the others, those with an unexpected status, and requests without any answer.
     """
 
     def __init__(self, port: int, questions: Sequence[str], retrievers: Sequence[str], clients: int, rate: float) -> None:
@@ -125,14 +125,14 @@ class MixedLoad:
         self.wrong = Counter[str]()
 
     def start(self) -> None:
-        """Begin to send, or begin again."""
+        """Start sending, or resume."""
         self._end.clear()
         self._threads = [threading.Thread(target=self._client, args=(draw,)) for draw in self._draws]
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Send nothing more; return when everything is answered and every connection closed."""
+        """Stop sending; return when everything is answered and every connection closed."""
         self._end.set()
         for thread in self._threads:
             thread.join()
@@ -174,7 +174,7 @@ class MixedLoad:
         return answer.status
 
     def _leave(self, request: Request) -> int:
-        """Send a request, whole or in part, and go away."""
+        """Send a request, whole or in part, and disconnect."""
         body = request.body or b""
         head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (request.path.encode(), len(body))
         whole = head + body

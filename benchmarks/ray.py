@@ -1,6 +1,6 @@
 """Cost of a Ray cluster, and agreement of its results with those of one process.
 
-python -m benchmarks.ray serving sample             # what shards add to a search; see ``ray_serving``
+python -m benchmarks.ray serving sample             # overhead of shards in a search; see ``ray_serving``
 python -m benchmarks.ray embedding --nodes 1 2      # passages a second, and the bytes; see ``ray_embedding``
 """
 
@@ -17,7 +17,7 @@ PARTS = {"serving": ray_serving.main, "embedding": ray_embedding.main}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the part that comes first, with the other arguments."""
+    """Run the part named first, with the other arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ray", usage="%(prog)s {serving,embedding} ...  (--help after either says more)"
     )

@@ -31,21 +31,21 @@ from wikidx.indexer.vectors.file import VectorFile
 
 
 class Clock:
-    """Notes when the first passages are reported, and how many they are."""
+    """Records the time and the number of the first reported passages."""
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.first_at, self.n_first = self.started, 0
 
     def report(self, done: int, total: int | None) -> None:
-        """Take a report."""
+        """Receive a report."""
         if done and not self.n_first:
             self.first_at, self.n_first = time.perf_counter(), done
 
 
 @contextmanager
 def folder_in_home() -> Iterator[Path]:
-    """Make a folder for vectors where the nodes see it too."""
+    """Create a folder for vectors that the nodes also see."""
     with tempfile.TemporaryDirectory(dir=home()) as folder:
         yield Path(folder)
 
@@ -71,7 +71,7 @@ def embedded(n: int, range_rows: int, options: EmbedOptions) -> tuple[dict[str, 
 
 
 def measure(n: int, range_rows: int, nodes: list[int]) -> list[dict[str, Figure]]:
-    """Embed in this process, then on clusters of so many nodes."""
+    """Embed in this process, then on clusters of these numbers of nodes."""
     import torch
 
     torch.set_num_threads(1)

@@ -48,13 +48,13 @@ from wikidx.runtimes.questions.reading import read_questions
 _NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
 _WARM_UP = 20
 _N_DRAWN = 1_000
-_SWITCH_S = 5e-5  # as ``Service`` sets it where it has the process for itself; here the client is in it, too
+_SWITCH_S = 5e-5  # as in ``Service`` with a process of its own; here the client shares the process
 
 Times = list[float]
 
 
 class Watched(ShardService):
-    """Notes for each search the time of its slowest shard, and what it took beyond that; ``opener`` opens retrievers there."""
+    """Records, for each search, the time of its slowest shard and the rest; ``opener`` opens retrievers there."""
 
     def __init__(self, settings: Settings, layout: Layout, metrics: Metrics) -> None:
         super().__init__(settings, layout, metrics)
@@ -63,18 +63,18 @@ class Watched(ShardService):
 
     @contextmanager
     def exchange(self) -> Iterator[OpenRetriever]:
-        """Start the shards, and keep what opens retrievers over them."""
+        """Start the shards, and keep the opener of retrievers over them."""
         with super().exchange() as self.opener:
             yield self.opener
 
     def observe(self, slowest_s: float, beyond_s: float) -> None:
-        """Note a search."""
+        """Record a search."""
         self.noted.append((slowest_s, beyond_s))
         super().observe(slowest_s, beyond_s)
 
 
 class Measured(NamedTuple):
-    """Seconds of each request; of these what is beyond the slowest shard; of that what the first stage has; and what was found."""
+    """Seconds of each request; of these the part beyond the slowest shard; of that the retriever's part; and the results."""
 
     requests: Times
     beyond: Times
@@ -84,7 +84,7 @@ class Measured(NamedTuple):
 
 @contextmanager
 def cluster_of(n_nodes: int) -> Iterator[str]:
-    """Start nodes of a cluster on this machine; give its address."""
+    """Start nodes of a cluster on this machine; yield its address."""
     load_ray()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     from ray.cluster_utils import Cluster
@@ -100,7 +100,7 @@ def cluster_of(n_nodes: int) -> Iterator[str]:
 
 @contextmanager
 def running(settings: Settings, metrics: Metrics, shards: ShardService | None) -> Iterator[str]:
-    """Serve in a thread; give the address."""
+    """Serve in a thread; yield the address."""
     listening = listen(settings)
     service = Service(settings, listening, metrics, shards)
     with ThreadPoolExecutor(1) as pool:
@@ -109,7 +109,7 @@ def running(settings: Settings, metrics: Metrics, shards: ShardService | None) -
             with RemoteSearcher(url_of(listening), timeout=600) as remote:
                 while not is_open(remote):
                     if run.done():
-                        run.result()  # raises why
+                        run.result()  # raises the server's exception
                     time.sleep(0.1)
             yield url_of(listening)
         finally:
@@ -126,7 +126,7 @@ def is_open(remote: RemoteSearcher) -> bool:
 
 
 def timed(remote: RemoteSearcher, batches: Sequence[Sequence[str]], k: int, shards: Watched | None) -> Measured:
-    """Search for one batch after the other; without shards nothing is taken off."""
+    """Search for one batch after the other; without shards nothing is subtracted."""
     found = Measured([], [], [], [])
     for number, batch in enumerate(batches):
         if shards is not None:
@@ -134,7 +134,7 @@ def timed(remote: RemoteSearcher, batches: Sequence[Sequence[str]], k: int, shar
         started = time.perf_counter()
         rankings = remote.search(batch, SearchOptions(k=k))
         seconds = time.perf_counter() - started
-        slowest_s, beyond_s = shards.noted[0] if shards is not None and shards.noted else (0.0, 0.0)  # BM25 is not cut
+        slowest_s, beyond_s = shards.noted[0] if shards is not None and shards.noted else (0.0, 0.0)  # BM25 is not sharded
         found.rankings.extend(rankings)
         if number >= _WARM_UP:
             found.requests.append(seconds)
@@ -152,7 +152,7 @@ def same(found: Sequence[Ranking], expected: Sequence[Ranking]) -> dict[str, Fig
 
 
 def called(stage: Retriever, batches: Sequence[Sequence[str]], shards: Watched) -> Times:
-    """Return the seconds of each search beyond its slowest shard where nothing but the first stage is called, by the only busy thread."""
+    """Return the seconds of each search beyond its slowest shard if only the retriever is called, by the only busy thread."""
     shards.noted.clear()
     for batch in batches:
         stage.retrieve(batch, SearchOptions().depth)
@@ -160,7 +160,7 @@ def called(stage: Retriever, batches: Sequence[Sequence[str]], shards: Watched) 
 
 
 def percentile(times: Times, share: float) -> float:
-    """Return in milliseconds below what a share of the times lies."""
+    """Return a percentile of the times, in milliseconds."""
     return 1e3 * sorted(times)[min(len(times) - 1, int(share * len(times)))] if times else float("nan")
 
 
@@ -202,7 +202,7 @@ def measure(corpus: str, retriever: str, sizes: Sequence[int], options: argparse
 
 
 def asked(file: Path | None, corpus: str) -> list[str]:
-    """Return the questions of a file; without one, ten words of each of 1,000 passages that are drawn at random."""
+    """Return the questions of a file; without one, ten words of each of 1,000 random passages."""
     if file is not None:
         return [question.text for question in read_questions(file)]
     store = open_store(corpus)
@@ -211,7 +211,7 @@ def asked(file: Path | None, corpus: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ray serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -28,14 +28,14 @@ def circumstances(*packages: str) -> dict[str, Figure]:
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_bytes() / 1e9:.0f} GB",
         "python": platform.python_version(),
         **{name: _version(name) for name in packages},
-        "speed now": f"{_loops_per_s() / 1e6:.0f} M Python loops/s",  # these machines are shared: compare figures of like speed only
+        "speed now": f"{_loops_per_s() / 1e6:.0f} M Python loops/s",  # machines are shared: compare only figures of similar speed
         "commit": commit or "unknown",
         "date": time.strftime("%Y-%m-%d"),
     }
 
 
 def show(title: str, rows: Sequence[Mapping[str, Figure]], about: Mapping[str, Figure], json_path: Path | None) -> None:
-    """Print a Markdown table and what it was measured on; write both as JSON if a path is given."""
+    """Print a Markdown table and its circumstances; write both as JSON if a path is given."""
     print(f"\n{title}\n")
     names = list(rows[0])
     print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
@@ -47,7 +47,7 @@ def show(title: str, rows: Sequence[Mapping[str, Figure]], about: Mapping[str, F
 
 
 def exit_status(run: Callable[[], int | None]) -> int:
-    """Run a command; return what it returns, 0 for None, or 2 after an ``IdxError``, whose message goes to standard error."""
+    """Run a command; return its result, 0 for None, or 2 after an ``IdxError``, whose message goes to standard error."""
     try:
         return run() or 0
     except IdxError as error:
@@ -62,7 +62,7 @@ def _shown(value: Figure) -> str:
 
 
 def _loops_per_s() -> float:
-    """Return how fast this machine runs a bare loop just now, the best of five short tries."""
+    """Return this machine's current rate of an empty Python loop, the best of five short tries."""
     n, best = 500_000, 0.0
     for _ in range(5):
         started = time.perf_counter()
@@ -92,7 +92,7 @@ def _memory_bytes() -> int:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the duration of a call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

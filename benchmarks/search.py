@@ -120,7 +120,7 @@ def measure_merging(n_groups: int, rounds: int) -> list[dict[str, Figure]]:
 
 
 class Recorded:
-    """A first stage that takes no time: it returns what another one found for the same queries."""
+    """A retriever that takes no time: it replays another one's results for the same queries."""
 
     parameters: Mapping[str, SearchParam] = {}
 
@@ -128,7 +128,7 @@ class Recorded:
         self._hits = stage.retrieve(queries, _DEPTH)
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return what was found."""
+        """Return the recorded results."""
         return self._hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
@@ -137,7 +137,7 @@ class Recorded:
 
 
 def measure_call(store: PassageStore, stages: dict[str, Retriever], groups: Groups, rounds: int) -> dict[str, Figure]:
-    """Compare ``search_groups`` with bare first stages, and with a loop of single searches."""
+    """Compare ``search_groups`` with bare retrievers, and with a loop of single searches."""
     searcher, options = LocalSearcher(store, stages), SearchOptions(k=_K, depth=_DEPTH)
     queries = [query for group in groups for query in group]
     distinct = list(dict.fromkeys(queries))

@@ -1,10 +1,10 @@
-"""Does a server's memory stay flat?
+"""Soak test of a server: growth of its memory, descriptors and threads under load.
 
 ``python -m benchmarks.soak`` starts ``idx serve sample`` with bm25, minilm and the two joined, sends it a mixed load for 20 minutes while
-bm25 is built again behind it, and looks every few seconds at its resident memory, descriptors and threads. After a warm-up a line is fitted
-to the memory; descriptors and threads are compared while nothing is being asked, after the warm-up and at the end. It ends with 1 if memory
-grows by more than ``--limit`` percent, if more descriptors are left than there were, or over two more threads, or if an answer was not the
-one that was due.
+bm25 is rebuilt behind it, and samples its resident memory, descriptors and threads every few seconds. After a warm-up a line is fitted
+to the memory; descriptors and threads are compared without load, after the warm-up and at the end. It exits with 1 if memory
+grows by more than ``--limit`` percent, if there are more descriptors than before, or over two more threads, or if an answer was
+unexpected.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from wikidx.corpora.known.sample import questions
 _IDX = ["-c", "from wikidx.runtimes.cli import main; main()"]
 _ROWS = 10  # of the table
 _REST_S = 3.0  # after the last connection is closed
-_SPARE_THREADS = 2  # pools start one when all of theirs are busy, and let one go that was idle
+_SPARE_THREADS = 2  # thread pools grow when all threads are busy, and shrink when idle
 _MB = 1e6
 
 
 class Sample(NamedTuple):
-    """The server at a moment: seconds since the start, answers so far, bytes, and numbers of open descriptors and threads."""
+    """State of the server at a moment: seconds since the start, answers so far, bytes, and numbers of open descriptors and threads."""
 
     seconds: float
     answers: int
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 class Watch:
-    """Looks at the server every few seconds while it is being asked."""
+    """Samples the server every few seconds under load."""
 
     def __init__(self, server: Server, load: MixedLoad, every_s: float) -> None:
         self._server, self._load, self._every_s = server, load, every_s
@@ -56,7 +56,7 @@ class Watch:
         self.samples: list[Sample] = []
 
     def sample(self) -> Sample:
-        """Look now."""
+        """Take a sample now."""
         self._server.check_alive()
         process = Path(f"/proc/{self._server.process.pid}")
         fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
@@ -66,7 +66,7 @@ class Watch:
         return Sample(seconds, self._load.answers.total(), rss, anonymous, n_descriptors, int(fields["Threads"]))
 
     def phase(self, seconds: float, rebuilds: int = 0) -> Sample:
-        """Ask for some time, in which bm25 is built again some times; return what the server is after it, at rest."""
+        """Send load for some time, with some rebuilds of bm25; return the server's state afterwards, at rest."""
         self._load.start()
         builds = list[subprocess.Popen[bytes]]()
         try:
@@ -109,13 +109,13 @@ def _served(retrievers: Sequence[str], log: list[str]) -> Iterator[Server]:
 
 
 def fitted_growth(seconds: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """Return how much a least-squares line through some values grows from the first to the last, and its height at the first."""
+    """Return the growth of a least-squares line through some values from the first to the last, and its height at the first."""
     slope, height = np.polyfit(np.asarray(seconds) - seconds[0], values, 1)
     return float(slope) * (seconds[-1] - seconds[0]), float(height)
 
 
 def _rows(samples: Sequence[Sample]) -> list[dict[str, Figure]]:
-    """Return a table of medians, and of the most descriptors and threads, of equal parts of the time."""
+    """Return a table over equal parts of the time: medians, and the most descriptors and threads."""
     parts = [part for part in np.array_split(np.asarray(samples, dtype=np.float64), min(_ROWS, len(samples))) if len(part)]
     return [
         {
@@ -131,7 +131,7 @@ def _rows(samples: Sequence[Sample]) -> list[dict[str, Figure]]:
 
 
 def _verdict(samples: Sequence[Sample], rests: tuple[Sample, Sample], load: MixedLoad, log: Sequence[str]) -> dict[str, Figure]:
-    """Return what is judged: growth after the warm-up, what is left at rest, and answers that were not due."""
+    """Return the judged figures: growth after the warm-up, leftovers at rest, and unexpected answers."""
     before, after = rests
     seconds = [one.seconds for one in samples]
     growth, height = fitted_growth(seconds, [float(one.rss) for one in samples])

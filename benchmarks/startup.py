@@ -18,7 +18,7 @@ from benchmarks.report import Figure, circumstances, show
 
 
 def measure(runs: int, *arguments: str) -> dict[str, Figure]:
-    """Run idx several times as a process of its own; return median and slowest."""
+    """Run idx several times in new processes; return median and slowest."""
     command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", *arguments]
     seconds = []
     for _ in range(runs):

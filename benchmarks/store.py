@@ -52,7 +52,7 @@ def measure_reading() -> dict[str, Figure]:
         started = time.perf_counter()
         store = open_store("measured")
         openings.append(time.perf_counter() - started)
-        del store  # or the next opening would find it open
+        del store  # otherwise the next opening would find it open
     store = open_store("measured")
     rows = np.random.default_rng(0).integers(0, len(store), size=(_READINGS, _BATCH))
     n_bytes = sum(len(passage.text.encode()) for line in rows for passage in store.get_many(line))  # warms up

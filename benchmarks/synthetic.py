@@ -1,4 +1,4 @@
-"""A corpus of any size, for measurements of size and speed: are figures from a third of a million real passages true of 35 million?
+"""A synthetic corpus of any size, for measurements of size and speed beyond the third of a million real passages.
 
 Every passage joins the first sentences of one real passage to sentences of another one, cut to the first one's length.
 
@@ -45,7 +45,7 @@ from wikidx.corpora.reading.splitters import split_words
 Ints = npt.NDArray[np.int64]
 
 BLOCK = 1 << 14
-MIN_WORDS = 10  # shorter passages are mostly scraps such as '.', of which joins would be equal
+MIN_WORDS = 10  # shorter passages are mostly scraps such as '.', whose joins would be equal
 MIN_PART = MIN_WORDS // 2
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 _N_INVENTED = len(_SYLLABLES) ** 4
@@ -61,7 +61,7 @@ def real_passages(path: Path, n_words: int = 100) -> list[Passage]:
     """Read articles (JSONL with id, title, text; gzip) and split them into passages of ``n_words`` words.
 
     Raises:
-        InputError: the file is not there, or a line is not such a record.
+        InputError: the file does not exist, or a line is not such a record.
     """
     if not path.exists():
         raise InputError(f"no source of real passages at {path}: set IDX_TEST_DATA to the folder that holds wiki_intro/")
@@ -84,12 +84,12 @@ def synthetic(n: int, *, seed: int = 0, source: Sequence[Passage]) -> Iterator[P
 
 @dataclass(frozen=True, slots=True)
 class _Parents:
-    """All texts of the source in one buffer, words parted by one space, and where its words, sentences and passages begin."""
+    """All texts of the source in one buffer, words separated by one space, and the starts of its words, sentences and passages."""
 
     titles: list[str]
     text: bytes
-    words: Ints  # (words + 1): byte at which each begins, and one for the end
-    sentences: Ints  # word at which each begins
+    words: Ints  # (words + 1): start byte of each, and one for the end
+    sentences: Ints  # first word of each
     first_word: Ints  # (passages + 1)
     first_sentence: Ints  # (passages + 1)
     growth: float  # exponent of Heaps' law, and ...
@@ -100,7 +100,7 @@ class _Parents:
 
     @classmethod
     def of(cls, source: Sequence[Passage]) -> _Parents:
-        title_of: dict[str, str] = {}  # by text: the source holds some articles under several titles
+        title_of: dict[str, str] = {}  # by text: the source has some articles under several titles
         for passage in source:
             words_of = passage.text.split()
             if len(words_of) >= MIN_WORDS:
@@ -131,7 +131,7 @@ def _heaps(texts: Sequence[str]) -> tuple[float, int]:
 def _passages(parents: _Parents, seed: int) -> Iterator[Passage]:
     """Yield as many passages as there are pairs of parents.
 
-    Round r joins every passage once as first parent with another permutation's passage r strides on as second one, so no pair comes twice.
+    Round r joins every passage, as first parent, with the passage r strides further in another permutation, so that no pair occurs twice.
     """
     n = len(parents)
     firsts, seconds = (np.random.default_rng((seed, which)).permutation(n) for which in (0, 1))
@@ -154,7 +154,7 @@ def _joints(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return the bytes (from, to, from, to) of both parts of every passage, each int64, shape (block,).
 
-    Where a word is invented it stands for the second part's first word, if that has another one.
+    An invented word replaces the second part's first word, if that part has another one.
     """
     n_first = np.diff(parents.first_word)[first]
     n_second = np.diff(parents.first_word)[second]
@@ -185,7 +185,7 @@ def _invented(parents: _Parents, ids: Ints) -> Ints:
 
 
 def _word(number: int) -> bytes:
-    """Return an invented word of nine letters: four syllables, so mixed that neighbours differ, and an x, which no stemmer takes off."""
+    """Return an invented word of nine letters: four syllables, mixed so that neighbours differ, and an x, which no stemmer removes."""
     rest, syllables = number * 7_919_117 % _N_INVENTED, []
     for _ in range(4):
         rest, digit = divmod(rest, len(_SYLLABLES))
@@ -196,7 +196,7 @@ def _word(number: int) -> bytes:
 def histograms(passages: Iterable[Passage]) -> tuple[Counter[int], Counter[int], int]:
     """Return two histograms and the number of passages.
 
-    The first counts terms (lower-cased words) by -log2 of the share of passages that hold them, rounded down; the second passages by words.
+    The first counts terms (lower-cased words) by -log2 of their share of passages, rounded down; the second passages by words.
     """
     frequencies: Counter[str] = Counter()
     lengths: Counter[int] = Counter()

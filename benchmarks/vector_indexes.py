@@ -52,7 +52,7 @@ def made_vectors(n: int, dim: int, seed: int) -> Vectors:
 
 
 def put_passages(n: int) -> PassageStore:
-    """Make a corpus of n short passages."""
+    """Create a corpus of n short passages."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(f'{{"id": "{number}", "title": "", "text": "{number}"}}\n' for number in range(n))
         file.flush()
@@ -61,7 +61,7 @@ def put_passages(n: int) -> PassageStore:
 
 
 def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> None:
-    """Make vectors, stored as float16, and have them pass for those of an encoder over a corpus."""
+    """Create vectors, stored as float16, in place of an encoder's over a corpus."""
 
     def write(staging: Path) -> Outcome:
         file = VectorFile(staging, len(store), "float16")
@@ -91,7 +91,7 @@ def measure_build(kind: str) -> dict[str, Figure]:
 
 
 def measure_search(kind: str) -> dict[str, Figure]:
-    """Open an index in this process, ask it, and compare what it finds with exact search."""
+    """Open an index in this process, search it, and compare its results with exact search."""
     store = open_store(_NAME)
     before, started = _own_megabytes(), time.perf_counter()
     index = open_vector_index(_NAME, f"{_ENCODER}-{kind}", store)
@@ -118,7 +118,7 @@ def _bytes_of(manifest: Manifest) -> int:
 
 
 def _own_megabytes() -> float:
-    """Return the memory that belongs to this process alone."""
+    """Return the private memory of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 

@@ -40,7 +40,7 @@ from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 SIZES = ("284295x384", "100000x768")
 BATCHES = (1, 8, 32, 128, 512, 1024)
-_FAISS_BLOCKS = (1_024, 4_096, 16_384)  # vectors that it multiplies at once; 1,024 is the default
+_FAISS_BLOCKS = (1_024, 4_096, 16_384)  # vectors per block; 1,024 is the default
 _ROWS_AT_ONCE = 16_384
 _STORED: tuple[Stored, ...] = ("float32", "float16")
 _OPENED_BYTES = 10**9
@@ -65,7 +65,7 @@ class Question(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The float64 products of some queries, given by their numbers, with all vectors: shape (some, n)."""
+    """Float64 products of some queries, given by their numbers, with all vectors: shape (some, n)."""
 
     numbers: list[int]
     products: NDArray[np.float64]
@@ -83,7 +83,7 @@ def unit_vectors(n: int, dim: int, seed: int) -> Vectors:
 
 
 def manifest_of(folder: Path, n_rows: int, dim: int, stored: str) -> Manifest:
-    """Return the manifest that such vectors of a corpus in a folder would have."""
+    """Return the manifest for such vectors of a corpus in a folder."""
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={"dtype": stored}, inputs={})
     files = {path.name: FileRecord(path.stat().st_size, "") for path in folder.iterdir() if path.is_file()}
     return Manifest(recipe=recipe, sources={}, fingerprint="", counts={"rows": n_rows, "dim": dim}, packages={}, files=files, created="")
@@ -118,14 +118,14 @@ def beside_faiss(size: tuple[int, int], batches: Sequence[int], k: int, rounds: 
 
 
 def products_of(vectors: Vectors, queries: Vectors, stored: Stored) -> NDArray[np.float64]:
-    """Return the float64 products of queries with the vectors as they are stored, shape (Q, n)."""
+    """Return the float64 products of queries with the stored vectors, shape (Q, n)."""
     wide = queries.astype(np.float64)
     parts = (vectors[start : start + _ROWS_AT_ONCE] for start in range(0, len(vectors), _ROWS_AT_ONCE))
     return np.concatenate([wide @ part.astype(stored).astype(np.float64).T for part in parts], axis=1)
 
 
 def faiss_search(vectors: Vectors) -> FaissSearch:
-    """Return FAISS's search for a question, with matrix products over blocks of so many vectors, or, with None, as it comes."""
+    """Return FAISS's search for a question, with matrix products over blocks of this many vectors, or, with None, its defaults."""
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
@@ -172,12 +172,12 @@ def in_turns(search: FaissSearch, ours: OwnSearches, question: Question, rounds:
 
 
 def ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
-    """Return how many times as long one took as the other, the median over the rounds."""
+    """Return the ratio of two times, the median over the rounds."""
     return statistics.median(one / other for one, other in zip(slower, faster, strict=True))
 
 
 def checked(ours: OwnSearches, question: Question, references: dict[Stored, Reference]) -> dict[str, Figure]:
-    """Compare what is found for those queries that there are float64 products of."""
+    """Compare the results of the queries that have float64 products."""
     same, differences = [], []
     for stored, search in ours.items():
         hits = search(*question)
@@ -190,7 +190,7 @@ def checked(ours: OwnSearches, question: Question, references: dict[Stored, Refe
 
 
 def opening(n_bytes: int, dim: int) -> list[dict[str, Figure]]:
-    """Open vectors of so many bytes, each in a fresh process."""
+    """Open vectors of this many bytes, each in a fresh process."""
     rows: list[dict[str, Figure]] = []
     for stored in _STORED:
         n_rows = n_bytes // (dim * np.dtype(stored).itemsize)
@@ -214,7 +214,7 @@ def opening(n_bytes: int, dim: int) -> list[dict[str, Figure]]:
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process has (Linux)."""
+    """Return the resident memory of this process (Linux)."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 

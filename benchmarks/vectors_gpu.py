@@ -1,4 +1,4 @@
-"""Exact search on one GPU, as a share of what it can read and multiply (``python -m benchmarks.vectors --device cuda``).
+"""Exact search on one GPU, as a share of its bandwidth and throughput (``python -m benchmarks.vectors --device cuda``).
 
 Vectors of 768 components in float16 are made on the card. "of bandwidth" is the bytes of all vectors over the time, as a share of what a
 copy on the card moves, "of matrix rate" the multiplications over the time, as a share of the rate of large square products; both are
@@ -21,7 +21,7 @@ from wikidx.indexer.indexes.exact.gpu import Part, TorchEngine
 
 BATCHES = (1, 8, 64, 1024)
 DIM = 768
-_PAGE = 1 << 20  # vectors that are made or copied at once
+_PAGE = 1 << 20  # vectors made or copied at a time
 _SAMPLED = 100_000
 
 
@@ -75,14 +75,14 @@ def unit(generator: np.random.Generator, n: int) -> Vectors:
 
 @torch.inference_mode()
 def products_alone(part: Part, queries: Vectors) -> None:
-    """Compute all scores, and nothing with them."""
+    """Compute all scores and discard them."""
     factors, _ = part.factors(queries)
     for _ in part.tiles(factors, len(queries)):
         pass
 
 
 def median_seconds(device: str, rounds: int, work: Callable[[], object]) -> float:
-    """Return how long something takes on a device, once it has been done before."""
+    """Return the median duration of a call on a device, after a warm-up."""
 
     def waited() -> None:
         work()
@@ -94,14 +94,14 @@ def median_seconds(device: str, rounds: int, work: Callable[[], object]) -> floa
 
 
 def bytes_per_s(device: str) -> float:
-    """Return how many bytes a copy of 4 GiB on the device reads and writes a second; less is copied on a CPU."""
+    """Return the bytes per second read and written by a copy of 4 GiB on the device; less is copied on a CPU."""
     n_bytes = 4 << 30 if torch.device(device).type == "cuda" else 64 << 20
     source, target = (torch.zeros(n_bytes, dtype=torch.uint8, device=device) for _ in range(2))
     return 2 * n_bytes / median_seconds(device, 20, lambda: target.copy_(source))
 
 
 def flops_per_s(device: str) -> float:
-    """Return how fast the device multiplies large square matrices of float16, with float32 results as search wants them."""
+    """Return the device's rate for large square float16 products with float32 results, as in search."""
     side = 8192 if torch.device(device).type == "cuda" else 512
     left, right = (torch.randn(side, side, device=device).half() for _ in range(2))
     if torch.device(device).type == "cuda":
@@ -125,7 +125,7 @@ def difference(vectors: torch.Tensor, queries: Vectors, hits: Hits) -> float:
 
 
 def faiss_on_gpu(vectors: torch.Tensor) -> Callable[[Vectors, int], object] | None:
-    """Return the search of FAISS's flat float16 index over a copy of the vectors; None if there is no FAISS for GPUs."""
+    """Return the search of FAISS's flat float16 index over a copy of the vectors; None without FAISS for GPUs."""
     try:
         import faiss
     except ImportError:
@@ -138,5 +138,5 @@ def faiss_on_gpu(vectors: torch.Tensor) -> Callable[[Vectors, int], object] | No
     index = faiss.GpuIndexFlat(resources, DIM, faiss.METRIC_INNER_PRODUCT, config)
     for start in range(0, len(vectors), _PAGE):
         index.add(vectors[start : start + _PAGE].float().cpu().numpy())
-    kept = index, resources  # as long as searches need them
+    kept = index, resources  # keeps them alive during searches
     return lambda queries, k: kept[0].search(queries, k)

@@ -22,18 +22,18 @@ from wikidx.corpora.errors import IdxError
 
 _ROOT = Path(__file__).parents[1]
 _LOOK_EVERY_S = 0.05
-_LOOKS_A_DISK = 20  # looks at memory for one at the disk
+_LOOKS_A_DISK = 20  # memory samples per disk sample
 
 
 class Held(NamedTuple):
-    """Memory of a process and all that it has started, in bytes."""
+    """Memory of a process and all its descendants, in bytes."""
 
     own: int
     resident: int
 
 
 def held(pid: int) -> Held:
-    """Return what a process tree holds now; a process that has ended holds nothing."""
+    """Return the current memory of a process tree; 0 for a process that has ended."""
     own = resident = 0
     for member in _tree(pid):
         with suppress(OSError, ValueError):
@@ -44,7 +44,7 @@ def held(pid: int) -> Held:
 
 
 def _tree(pid: int) -> Iterator[int]:
-    """Yield a process and all that it has started."""
+    """Yield a process and all its descendants."""
     yield pid
     with suppress(OSError):
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -54,7 +54,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of all files in a folder; of one that is just being removed, nothing."""
+    """Return the size of all files in a folder, ignoring files being removed."""
     n_bytes = 0
     for file in folder.rglob("*"):
         with suppress(OSError):
@@ -63,7 +63,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 class Watch:
-    """Looks at a process, and at a folder, until the block ends; ``own``, ``resident`` and ``disk`` are the most it has seen, in bytes."""
+    """Samples a process, and a folder, until the block ends; ``own``, ``resident`` and ``disk`` are the peaks, in bytes."""
 
     def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.own = self.resident = self.disk = 0
@@ -111,12 +111,12 @@ class Taken:
 
 
 def watched(arguments: Sequence[str], folder: Path) -> tuple[Taken, str]:
-    """Run Python with some arguments, and watch it and the files in a folder; return what it took and what it printed.
+    """Run Python with some arguments, and watch it and the files in a folder; return its resources and its output.
 
-    Nothing else may be started, and awaited, by this process meanwhile: processor seconds are those of all its children that have ended.
+    This process must start and await nothing else meanwhile: CPU seconds are those of all its finished children.
 
     Raises:
-        IdxError: the command failed; what it said is in the message.
+        IdxError: the command failed; its output is in the message.
     """
     before, started = _cpu_s(), perf_counter()
     with subprocess.Popen(

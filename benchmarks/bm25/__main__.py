@@ -1,20 +1,20 @@
-"""BM25 by this project, by Pyserini and by bm25s, side by side in one run: how fast, how large, and do they find the same?
+"""BM25 by this project, by Pyserini and by bm25s, side by side in one run: speed, size, and agreement of results.
 
     python -m benchmarks.bm25                                    # wiki_intro, split at 100 words
     python -m benchmarks.bm25 --synthetic 2500000
     python -m benchmarks.bm25 --growth                           # builds and openings at three sizes
 
 Engines: ``bm25`` and ``lucene`` are the project's indexes, from strings to ``Hits``; ``pyserini`` is Pyserini's ``batch_search`` and
-``search``, from strings to docids and scores; ``bm25s`` has its numba backend and the terms of this project's analysis, given to it ready.
+``search``, from strings to docids and scores; ``bm25s`` has its numba backend, and receives the terms of this project's analysis.
 
-Every engine is a process pinned to as many processors as it may use threads, and told the same number by its own option. Rounds go through
-all of them in turn, so that the noise of a shared machine meets them alike; ratios are medians of each round's ratio. What is measured has
-been asked once before. A slow engine is asked only the first of the mixed questions, as many as it answers in ``--seconds``.
+Every engine is a process pinned to as many CPUs as it may use threads, with the same number in its own option. Rounds go through
+all of them in turn, so that the noise of a shared machine affects all alike; ratios are medians of each round's ratio. Every measured
+search has been run once before. A slow engine gets only the first of the shuffled questions, as many as it answers in ``--seconds``.
 
-Results are compared with Lucene's raw scores (``lucene``). "same set": the share of questions whose k rows are Lucene's, but for rows that
+Results are compared with Lucene's raw scores (``lucene``). "same set": the share of questions with Lucene's k rows, except for rows that
 share the k-th score; "same rows": the share of all rows; "score difference": the largest relative one.
 
-Corpora, indexes and the figures of their builds are kept in ``--work``: after a change of an engine name it with ``--rebuild``. A small
+Corpora, indexes and the figures of their builds are stored in ``--work``: after a change of an engine name it with ``--rebuild``. A small
 corpus is built and searched first, to fill numba's cache.
 """
 
@@ -48,7 +48,7 @@ SINGLE_KS = (10, 100)
 
 
 def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> Results:
-    """Build and open every engine's index of a corpus, and search it unless only growth is asked for."""
+    """Build and open every engine's index of a corpus, and search it unless only growth is measured."""
     threads: list[int] = options.threads
     engines: list[str] = options.engines
     builds = {engine: build(engine, corpus.folder, max(threads), again=engine in options.rebuild) for engine in engines}
@@ -89,7 +89,7 @@ def report(results: Sequence[Results], options: argparse.Namespace) -> None:
 
 
 def _raw(result: Results) -> dict[str, object]:
-    """Return all figures of a corpus as what JSON has."""
+    """Return all figures of a corpus in JSON types."""
     return {
         "corpus": result.corpus.label,
         "counts": asdict(result.corpus.counts),
@@ -102,7 +102,7 @@ def _raw(result: Results) -> dict[str, object]:
 
 
 def _corpora(options: argparse.Namespace) -> list[Measured]:
-    """Return the corpora that were asked for."""
+    """Return the requested corpora."""
     work: Path = options.work
     found = [corpus_of(file, work) for file in options.passages]
     found += [synthetic_corpus(n, work) for n in options.synthetic]

@@ -1,6 +1,6 @@
-"""Do two engines find the same? What an engine found is compared with an exact reference that was asked for more.
+"""Agreement of engines: an engine's results are compared with an exact reference searched at a greater depth.
 
-Rows that share the k-th score may stand for each other: which of them are among the k best is for every engine to choose.
+Rows that share the k-th score are interchangeable: every engine may choose which of them are among the k best.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from benchmarks.engines.rounds import Setting, Workers
 from wikidx.indexer.base import Hits
 
-REFERENCE = "lucene"  # Lucene's raw scores, as deep as is asked
+REFERENCE = "lucene"  # Lucene's raw scores, at any depth
 
 
 class Agreement(NamedTuple):
@@ -32,7 +32,7 @@ class Agreement(NamedTuple):
 
 
 def deep_enough(search: Callable[[int], Hits], k: int) -> Hits:
-    """Return what ``search`` finds at a depth beyond k at which, for each question, the rows of the k-th score are all there."""
+    """Return the results of ``search`` at a depth beyond k that includes, for each question, all rows of the k-th score."""
     depth = 2 * k
     while True:
         found = search(depth)
@@ -43,7 +43,7 @@ def deep_enough(search: Callable[[int], Hits], k: int) -> Hits:
 
 
 def agreement(found: Hits, reference: Hits, k: int) -> Agreement:
-    """Compare what an engine found for Q questions, rows and scores of shape (Q, at most k), with the deeper reference."""
+    """Compare an engine's results for Q questions, rows and scores of shape (Q, at most k), with the deeper reference."""
     n_same_sets = n_shared = n_wanted = 0
     difference = 0.0
     for line in range(len(reference.rows)):
@@ -63,7 +63,7 @@ def agreement(found: Hits, reference: Hits, k: int) -> Agreement:
 
 
 def agreements(workers: Workers, ks: Sequence[int], n: int) -> dict[Setting, Agreement]:
-    """Compare what each worker finds for the first n questions with the reference; nothing if that is not among them."""
+    """Compare each worker's results for the first n questions with the reference; empty if the reference is not among them."""
     reference = next((worker for (engine, _), worker in workers.items() if engine == REFERENCE), None)
     if reference is None:
         return {}
@@ -76,5 +76,5 @@ def agreements(workers: Workers, ks: Sequence[int], n: int) -> dict[Setting, Agr
 
 
 def _scores(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> dict[int, float]:
-    """Return the scores of the rows that were found."""
+    """Return the scores of the returned rows."""
     return {row: score for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if row >= 0}

@@ -13,7 +13,7 @@ from benchmarks.engines.rounds import Batches, Setting, Singles
 from benchmarks.engines.worker import Opening
 from benchmarks.report import Figure
 
-# The DPR Wikipedia as Lucene's English analysis has it: Pyserini, prebuilt index wikipedia-dpr-100w.
+# The DPR Wikipedia in Lucene's English analysis: Pyserini, prebuilt index wikipedia-dpr-100w.
 WIKI2018_PASSAGES = 21_015_324
 WIKI2018_TOKENS = 1_512_973_244
 
@@ -24,7 +24,7 @@ Row = dict[str, Figure]
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All figures of one corpus; builds and openings by engine, the others empty where only growth is measured."""
+    """All figures of one corpus; builds and openings by engine, the others empty if only growth is measured."""
 
     corpus: Measured
     builds: Mapping[str, Build]
@@ -35,7 +35,7 @@ class Results:
 
 
 def corpus_rows(results: Sequence[Results]) -> list[Row]:
-    """Return a row for each corpus: what it holds."""
+    """Return a row for each corpus with its size."""
     rows: list[Row] = []
     for result in results:
         counts = result.corpus.counts
@@ -52,7 +52,7 @@ def corpus_rows(results: Sequence[Results]) -> list[Row]:
 
 
 def index_rows(results: Sequence[Results]) -> list[Row]:
-    """Return a row for each corpus and engine: what its index takes to build, to keep and to open."""
+    """Return a row for each corpus and engine: build time, size and opening time of its index."""
     rows: list[Row] = []
     for result in results:
         counts = result.corpus.counts
@@ -78,7 +78,7 @@ def index_rows(results: Sequence[Results]) -> list[Row]:
 
 
 def batch_rows(result: Results) -> Iterator[Row]:
-    """Yield a row for each k, number of threads and engine: questions a second, and whether the results are right."""
+    """Yield a row for each k, number of threads and engine: questions per second, and agreement of the results."""
     fewest = min(setting.threads for setting in result.batches)
     for setting, batch in sorted(result.batches.items(), key=lambda item: (item[0].k, item[0].threads)):
         ours = result.batches.get(setting._replace(engine=OURS))
@@ -98,7 +98,7 @@ def batch_rows(result: Results) -> Iterator[Row]:
 
 
 def single_rows(result: Results) -> Iterator[Row]:
-    """Yield a row for each k and engine: how long one question takes."""
+    """Yield a row for each k and engine: the time of one question."""
     for setting, single in result.singles.items():
         ours = result.singles.get(setting._replace(engine=OURS))
         yield {
@@ -111,7 +111,7 @@ def single_rows(result: Results) -> Iterator[Row]:
 
 
 def wiki2018_rows(results: Sequence[Results]) -> list[Row]:
-    """Return, for each engine, what the DPR Wikipedia will take, on the line through the two corpora with the most terms."""
+    """Return each engine's estimate for the DPR Wikipedia, on the line through the two corpora with the most terms."""
     smaller, larger = sorted(results, key=lambda result: result.corpus.counts.tokens)[-2:]
     low, high = smaller.corpus.counts.tokens, larger.corpus.counts.tokens
 
@@ -135,5 +135,5 @@ def wiki2018_rows(results: Sequence[Results]) -> list[Row]:
 
 
 def _ratio(these: Sequence[float], those: Sequence[float]) -> float:
-    """Return the median over the rounds of one figure by the other: what slows a whole round down does not change it."""
+    """Return the median over the rounds of the ratio of two figures, which cancels the slowness of a whole round."""
     return statistics.median(this / that for this, that in zip(these, those, strict=True))

@@ -1,1 +1,1 @@
-"""Two commits side by side: workload runs in each checkout, __main__ takes turns and compares."""
+"""Comparison of two commits: workload runs in each checkout, __main__ alternates between them and compares."""

@@ -1,12 +1,12 @@
-"""Is this commit as fast as another? Both are measured in turns, each from its own checkout, on the same passages and questions.
+"""Speed of this commit relative to another: both are measured in turns, each from its own checkout, on the same passages and questions.
 
     git worktree add ../before b93c095
     python -m benchmarks.commits ../before
 
 "Builds" are whole commands: ``idx build --bm25`` with the passage store, ``idx import embeddings`` of random vectors of 768 components, and
-the start of ``idx search``. "Searches" are calls in a process that has everything open and compiled, and "server" is ``idx serve`` with
-BM25, asked by so many clients. Every figure is a rate, or its inverse for commands; ``ratio`` is this commit's over the other's, the median
-of the rounds, with the least and the largest: 1 is equal, more is faster.
+the start of ``idx search``. "Searches" are calls in a process with everything open and compiled, and "server" is ``idx serve`` with
+BM25 and that many clients. Every figure is a rate, or its inverse for commands; ``ratio`` is this commit's over the other's, the median
+of the rounds, with the minimum and the maximum: above 1 is faster.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Side(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Prefix of the names of its packages, empty for commits before they had one name in common.
+        """Prefix of the names of its packages, empty for commits before the packages had a common parent.
 
-        Trying the import would not do: an installed ``wikidx`` would be found where the checkout has none.
+        Importing would not tell: an installed ``wikidx`` would be found if the checkout has none.
         """
         return "wikidx." if (self.checkout / "wikidx").is_dir() else ""
 
@@ -74,11 +74,11 @@ class Side(NamedTuple):
         return [sys.executable, "-c", f"from {self.prefix}runtimes.cli import main; main()", *arguments]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment in which its processes run."""
+        """Return the environment of its processes."""
         return {**os.environ, "PYTHONPATH": str(self.checkout), "IDX_HOME": str(self.folder / "home")}
 
     def idx(self, *arguments: str) -> float:
-        """Run a command; return how many it could do in a second."""
+        """Run a command; return its rate, in runs per second."""
         started = time.perf_counter()
         done = subprocess.run(
             self.command(*arguments), cwd=self.folder, env=self.environment(), capture_output=True, text=True, check=False
@@ -92,7 +92,7 @@ Rates = dict[str, dict[str, list[float]]]  # by workload and side, one a round
 
 
 def measure(sides: tuple[Side, Side], passages: Path, questions: Path, rounds: int, seconds: float) -> Rates:
-    """Measure both sides in turns, in changing order."""
+    """Measure both sides alternately, in changing order."""
     rates: Rates = defaultdict(lambda: defaultdict(list))
     for side in sides:
         prepare(side, passages)
@@ -144,7 +144,7 @@ def searches(side: Side, questions: Path, seconds: float) -> Iterator[tuple[str,
 
 
 def served(side: Side, questions: list[str], seconds: float) -> Iterator[tuple[str, float]]:
-    """Measure a server with single questions, and with batches of 32; a first, short order warms it up."""
+    """Measure a server with single questions, and with batches of 32; a first, short run warms it up."""
     singles = [json.dumps({"queries": [question], "k": 10}) for question in questions]
     batches = [json.dumps({"queries": questions[at : at + 32], "k": 10}) for at in range(0, len(questions), 32)]
     orders = [
@@ -163,7 +163,7 @@ def served(side: Side, questions: list[str], seconds: float) -> Iterator[tuple[s
 
 @contextmanager
 def server(side: Side) -> Iterator[int]:
-    """Run ``idx serve`` of one side until the block ends; the value is its port."""
+    """Run ``idx serve`` of one side within a context; yields its port."""
     log = side.folder / "server.log"
     with log.open("w") as said:
         command = side.command("serve", CORPUS, "--port", "0")

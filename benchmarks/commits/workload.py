@@ -1,6 +1,6 @@
 """Workloads of one checkout, in a process of its own: ``python workload.py QUESTIONS PREFIX``, with the checkout as ``PYTHONPATH``.
 
-Only interfaces that both commits have are called. A line of JSON on standard input names a workload and how many seconds it may take; the
+Only interfaces of both commits are called. A line of JSON on standard input names a workload and its time limit in seconds; the
 answer is a line with the rate, in units of the workload per second.
 """
 
@@ -25,7 +25,7 @@ PREFIX = sys.argv[2] if len(sys.argv) > 2 else ""  # of the names of its package
 
 
 def found(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
-    """Import a name of the checkout from the first of the modules that has it."""
+    """Import a name of the checkout from the first module that has it."""
     for module in modules:
         loaded = importlib.import_module(PREFIX + module)
         if not str(loaded.__file__).startswith(os.environ["PYTHONPATH"]):
@@ -36,7 +36,7 @@ def found(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
 
 
 def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], object]]]:
-    """Return what can be measured, by name: the units of one call, and the call."""
+    """Return the workloads by name: the units of one call, and the call."""
     options = found("SearchOptions", "retrievers.base")
     searcher = found("open_searcher", "retrievers.opening")(CORPUS, "bm25")
     store = found("open_store", "corpora.build")(CORPUS)
@@ -65,7 +65,7 @@ def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], obj
 
 
 def embedding() -> tuple[int, Callable[[], object]]:
-    """Return how many passages there are in the subset, and a call that embeds them."""
+    """Return the number of passages of the subset, and a call that embeds them."""
     store = found("open_store", "corpora.build")(f"{FEW}@{N_FEW}")
     encoder = found("TransformerEncoder", "indexer.encoders.transformer")(
         found("encoder_spec", "indexer.naming", "indexer.embed")("minilm")
@@ -75,7 +75,7 @@ def embedding() -> tuple[int, Callable[[], object]]:
 
 
 def rate(units: int, work: Callable[[], object], seconds: float) -> float:
-    """Repeat some work, after it has warmed up, for some seconds; return units a second of the fastest call."""
+    """Repeat a call for some seconds after a warm-up; return units per second of the fastest one."""
     work()
     best, until = float("inf"), time.perf_counter() + seconds
     while (started := time.perf_counter()) < until:
@@ -85,7 +85,7 @@ def rate(units: int, work: Callable[[], object], seconds: float) -> float:
 
 
 def main() -> None:
-    """Answer orders until there are no more."""
+    """Process orders until the input ends."""
     known = workloads(json.loads(Path(sys.argv[1]).read_text()))
     for line in sys.stdin:
         order = json.loads(line)

@@ -1,7 +1,7 @@
-"""Pyserini as its users call it: Anserini's ``IndexCollection`` without stored text, ``LuceneSearcher.search`` and ``batch_search``.
+"""Pyserini through its public interface: Anserini's ``IndexCollection`` without stored text, ``LuceneSearcher.search``, ``batch_search``.
 
-Counted is what it takes to have the docid and the score of every hit in Python; of that ``batch_search`` itself was more than
-95 % when warm, at k = 10, 100 and 1000 (5,000 passages, one thread).
+Timing includes obtaining the docid and the score of every hit in Python; ``batch_search`` itself was more than
+95 % of that when warm, at k = 10, 100 and 1000 (5,000 passages, one thread).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Found = list[tuple[str, float]]
 
 
 class PyseriniEngine:
-    """A searcher of Pyserini's."""
+    """A Pyserini searcher."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._searcher = _searching().LuceneSearcher(str(folder / _INDEX))
@@ -42,7 +42,7 @@ class PyseriniEngine:
         self._numbers: list[str] = []
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the questions, numbered."""
+        """Store the questions, numbered."""
         self._questions = list(questions)
         self._numbers = [str(number) for number in range(len(questions))]
 
@@ -56,7 +56,7 @@ class PyseriniEngine:
         return _read(self._searcher.search(self._questions[number], k=k))
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds."""
+        """Return the results of ``batch``."""
         rows, scores = np.full((n, k), NO_ROW, dtype=np.int64), np.full((n, k), -np.inf, dtype=np.float32)
         for line, found in enumerate(self.batch(slice(n), k)):
             rows[line, : len(found)] = [int(docid) for docid, _ in found]
@@ -69,8 +69,8 @@ def _read(hits: Iterable[Any]) -> Found:
 
 
 def _searching() -> Any:  # noqa: ANN401 - a module without types
-    """Import ``pyserini.search.lucene``; its import asks for a key of OpenAI's, which is not used."""
-    java_class("java.lang.String")  # starts Java as the project does; Pyserini takes over what runs
+    """Import ``pyserini.search.lucene``; its import requires an OpenAI key, which is not used."""
+    java_class("java.lang.String")  # starts Java as the project does; Pyserini uses the running JVM
     is_mine = "OPENAI_API_KEY" not in os.environ
     if is_mine:
         os.environ["OPENAI_API_KEY"] = "unused"
@@ -82,7 +82,7 @@ def _searching() -> Any:  # noqa: ANN401 - a module without types
 
 
 def _prepare(folder: Path) -> None:
-    """Write the passages as Anserini reads them, with the rows as ids."""
+    """Write the passages in Anserini's format, with the rows as ids."""
     target = folder / _TEXTS
     if target.exists():
         return

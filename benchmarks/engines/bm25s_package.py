@@ -1,9 +1,9 @@
 """bm25s with its numba backend: given the project's terms, and with its own tokenizer, which has other stop words and stems.
 
-Given terms, its time is that of ``retrieve`` alone, from lists of terms to arrays; the analysis of the questions is not counted, in its
-favour. Its lengths are exact, where Lucene keeps one byte, so that its scores are near Lucene's and not equal to them.
+With given terms, its time is that of ``retrieve`` alone, from lists of terms to arrays; analysis of the questions is excluded, in its
+favour. Its lengths are exact, whereas Lucene stores one byte, so that its scores are close to Lucene's, not equal.
 
-With its own tokenizer its time begins with strings, as its README has it: English stop words, and PyStemmer's stems if that is installed.
+With its own tokenizer its time starts from strings, as in its README: English stop words, and PyStemmer's stems if that is installed.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class _Index:
         self._threads = threads
 
     def retrieve(self, terms: Any, k: int) -> Found:  # noqa: ANN401 - lists of terms, or what its tokenizer returns
-        depth = min(k, self._index.scores["num_docs"])  # it refuses more
+        depth = min(k, self._index.scores["num_docs"])  # larger k are refused
         found = self._index.retrieve(terms, k=depth, n_threads=self._threads, show_progress=False)
         return found.documents, found.scores
 
 
 class BM25SEngine:
-    """An index that is given terms."""
+    """An index searched with given terms."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._index = _Index(folder / _FOLDER, threads)
         self._terms: list[list[str]] = []
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the terms of the questions."""
+        """Store the terms of the questions."""
         self._terms = [english(question) for question in questions]
 
     def batch(self, which: slice, k: int) -> Found:
@@ -65,12 +65,12 @@ class BM25SEngine:
         return self._index.retrieve([self._terms[number]], k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds."""
+        """Return the results of ``batch``."""
         return _hits(self.batch(slice(n), k))
 
 
 class BM25SStringsEngine:
-    """An index that is given questions."""
+    """An index searched with questions."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._index = _Index(folder / _STRINGS_FOLDER, threads)
@@ -78,7 +78,7 @@ class BM25SStringsEngine:
         self._questions: list[str] = []
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the questions as they are."""
+        """Store the questions unchanged."""
         self._questions = list(questions)
 
     def batch(self, which: slice, k: int) -> Found:
@@ -90,12 +90,12 @@ class BM25SStringsEngine:
         return self._index.retrieve(self._tokenize([self._questions[number]]), k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds."""
+        """Return the results of ``batch``."""
         return _hits(self.batch(slice(n), k))
 
 
 def _hits(found: Found) -> Hits:
-    """Return what was found; its rows of score 0, which have no term of the question, are left out."""
+    """Return the results without rows of score 0, which have no term of the question."""
     rows, scores = found
     is_found = scores > 0
     return Hits(np.where(is_found, rows, NO_ROW).astype(np.int64), np.where(is_found, scores, -np.inf).astype(np.float32))
@@ -108,12 +108,12 @@ def _tokenizer() -> Callable[[list[str]], Any]:
 
 
 def has_stemmer() -> bool:
-    """Return whether PyStemmer is installed, which bm25s stems with if it is there."""
+    """Return whether PyStemmer is installed, bm25s's optional stemmer."""
     return importlib.util.find_spec("Stemmer") is not None
 
 
 def _build(folder: Path, _threads: int) -> Path:
-    """Analyse, index and save; it builds on one thread."""
+    """Analyse, index and save, on one thread."""
     return _saved(_numbered(), folder / _FOLDER)
 
 

@@ -1,7 +1,7 @@
-"""Builds an engine's index in a process of its own and measures it; ``python -m benchmarks.engines.build`` is that process.
+"""Builds an engine's index in its own process and measures it; ``python -m benchmarks.engines.build`` is that process.
 
-The memory of a build is the largest sum of what its process and those it starts hold at one moment, looked at five times a second, or what
-its process alone has held at its most, if that is more. Memory-mapped files count as far as they are read.
+The memory of a build is the largest sum over its process and children at one moment, sampled five times a second, or the peak of its
+process alone, if that is more. Memory-mapped files count as far as they are read.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Build:
 
 
 def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Build:
-    """Return the figures of a build on so many processors; one that was measured before is not repeated, unless ``again``.
+    """Return the figures of a build on this many CPUs; a measured one is not repeated, unless ``again``.
 
     Raises:
-        IdxError: the build failed; what it says stands on standard error.
+        IdxError: the build failed; its output is on standard error.
     """
     kept = folder / f"build-{engine}-{threads}.json"
     if kept.exists() and not again:
@@ -61,7 +61,7 @@ def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Bu
 
 
 def _run(engine: str, folder: Path, threads: int, out: Path) -> None:
-    """Build in this process, and write down what it took."""
+    """Build in this process, and record its resources."""
     pin(threads)
     enter(folder)
     kind = kind_of(engine)
@@ -74,7 +74,7 @@ def _run(engine: str, folder: Path, threads: int, out: Path) -> None:
 
 
 def main() -> int:
-    """Run the process that builds."""
+    """Run the build process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines.build")
     parser.add_argument("engine")
     parser.add_argument("folder", type=Path)

@@ -43,7 +43,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A corpus to be measured on: its data home and the indexes lie in ``folder``."""
+    """A corpus to measure on: its data home and its indexes are in ``folder``."""
 
     label: str
     folder: Path
@@ -72,7 +72,7 @@ def corpus_of(file: Path, work: Path) -> Measured:
 
 
 def compile_kernels(measured: Measured, work: Path, questions: Path, ks: Sequence[int]) -> None:
-    """Build and search the first passages, so that numba has in its cache what the project's BM25 needs, as after the first search."""
+    """Build and search the first passages, so that numba's cache contains the project's BM25 kernels, as after the first search."""
     small = _warm_up_corpus(measured, work)
     build(_OURS, small.folder, 1, again=True)
     with Worker(_OURS, small.folder, 1, questions) as worker:
@@ -81,7 +81,7 @@ def compile_kernels(measured: Measured, work: Path, questions: Path, ks: Sequenc
 
 
 def _warm_up_corpus(measured: Measured, work: Path) -> Measured:
-    """Return the first passages of a corpus as one of their own, in ``<work>/warm-up``."""
+    """Return the first passages of a corpus as a separate one, in ``<work>/warm-up``."""
     enter(measured.folder)
     passages = islice(open_store(NAME).read(), _WARM_UP_PASSAGES)
     file = work / f"warm-up-{measured.label}" / "passages.jsonl"
@@ -91,10 +91,10 @@ def _warm_up_corpus(measured: Measured, work: Path) -> Measured:
 
 
 def write_questions(source: Path, target: Path) -> int:
-    """Write the questions of a file of JSON lines that have a term, in a mixed order, as one JSON list; return how many there are.
+    """Write the questions with a term of a JSON lines file as one JSON list, shuffled; return their number.
 
     Raises:
-        InputError: there are none, or the file is not there.
+        InputError: there are none, or the file does not exist.
     """
     if not source.exists():
         raise InputError(f"no questions at {source}: name a file with --questions")
@@ -103,7 +103,7 @@ def write_questions(source: Path, target: Path) -> int:
     questions = [question for question in questions if english(question)]
     if not questions:
         raise InputError(f"{source} has no question with a term in it")
-    random.Random(0).shuffle(questions)  # so that the first n are like all
+    random.Random(0).shuffle(questions)  # so that the first n are representative
     target.write_text(json.dumps(questions))
     return len(questions)
 
@@ -113,7 +113,7 @@ def _wiki_intro() -> list[Passage]:
 
 
 def _made(label: str, work: Path, make: Callable[[Path], None]) -> Measured:
-    """Return a corpus whose file is made unless it is there."""
+    """Return a corpus, creating its file if it does not exist."""
     file = work / label / "passages.jsonl"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def _stored(label: str, folder: Path, file: Path) -> Measured:
 
 
 def _counts(path: Path, store: PassageStore) -> Counts:
-    """Return the counts of a store, kept in a file."""
+    """Return the counts of a store, cached in a file."""
     if path.exists():
         kept = Counts(**json.loads(path.read_bytes()))
         if kept.fingerprint == store.fingerprint:
@@ -148,7 +148,7 @@ def _counts(path: Path, store: PassageStore) -> Counts:
 
 
 def _count_terms(terms: TermNumbers, texts: Sequence[str]) -> tuple[int, int]:
-    """Return how many terms texts have, and how many distinct ones each has, added up."""
+    """Return the total number of terms of texts, and the sum of their distinct ones."""
     numbers, ends = terms.add(texts)
     text_of = np.repeat(np.arange(len(texts)), np.diff(ends, prepend=0))
     return len(numbers), len(np.unique(text_of * len(terms) + numbers))

@@ -1,4 +1,4 @@
-"""The passages and questions of a corpus as MiniLM's vectors: made once by this project, and given to every engine that searches vectors.
+"""Passages and questions of a corpus as MiniLM's vectors: embedded once by this project, for every engine that searches vectors.
 
 This project's ``minilm`` and sentence-transformers' vectors of the same texts differ by less than 2e-7 a component (``benchmarks.embed``).
 """
@@ -17,12 +17,12 @@ from wikidx.corpora.errors import MissingExtraError
 from wikidx.indexer.base import Vectors
 
 ENCODER = "minilm"
-VECTORS = "vectors"  # the folder of the file that peers read the passages' vectors from
+VECTORS = "vectors"  # the folder of the passages' vectors for peers
 _PASSAGES, _QUESTIONS, _MADE = "passages.npy", "question-vectors.npy", "embedded.json"
 
 
 def embed(folder: Path, questions: Path) -> None:
-    """Embed the passages of a corpus's store, going on where it was stopped, and a JSON list of questions; not again what is there."""
+    """Embed the passages of a corpus's store, resuming if interrupted, and a JSON list of questions; existing vectors are kept."""
     from wikidx.corpora.build import open_store
     from wikidx.indexer.build import build_vectors
     from wikidx.indexer.catalog import index_ref

@@ -1,8 +1,8 @@
-"""FAISS's ``IndexFlatIP``, as it comes and at its best, asked with query vectors that are ready.
+"""FAISS's ``IndexFlatIP``, with its defaults and with its best settings, searched with ready query vectors.
 
-As it comes FAISS goes through the vectors query by query unless a batch is very large. At its best it multiplies matrices
-(``distance_compute_blas_threshold`` 1) wherever that is faster, in the blocks of vectors and the pieces of the batch that are fastest for
-so many queries and results; all combinations are tried when a batch of that size is first asked for, which is not timed.
+By default FAISS searches query by query unless a batch is very large. With its best settings it multiplies matrices
+(``distance_compute_blas_threshold`` 1) wherever that is faster, with the fastest sizes of vector blocks and query batches for
+the number of queries and results; all combinations are tried when a batch size is first used, which is not timed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.engines.kinds import Kind
 from wikidx.indexer.base import Hits, Vectors
 
 _FOLDER, _FILE = "faiss", "index.faiss"
-_BLOCKS = (1_024, 4_096, 16_384)  # vectors that it multiplies at once; 1,024 is the default
+_BLOCKS = (1_024, 4_096, 16_384)  # vectors per block; 1,024 is the default
 _PIECES = (512, 1_024)  # queries at once; fewer were never faster (``benchmarks.vectors``)
 _TRIES = 2
 
@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
 
 class FaissEngine:
-    """An open index; ``is_tuned`` if it is to be at its best."""
+    """An open index; ``is_tuned`` selects the best settings."""
 
     def __init__(self, is_tuned: bool, folder: Path, threads: int) -> None:
         self._faiss = _package()
@@ -50,7 +50,7 @@ class FaissEngine:
         self._default = cvar.distance_compute_blas_threshold, cvar.distance_compute_blas_database_bs
 
     def ask(self, _questions: Sequence[str]) -> None:
-        """Do nothing: their vectors are there."""
+        """Do nothing: their vectors are already there."""
 
     def batch(self, which: slice, k: int) -> list[Found]:
         """Search for some vectors."""
@@ -67,7 +67,7 @@ class FaissEngine:
         return self.batch(slice(number, number + 1), k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds."""
+        """Return the results of ``batch``."""
         scores, rows = (np.concatenate(parts) for parts in zip(*self.batch(slice(n), k), strict=True))
         return Hits(rows, scores)
 
@@ -99,7 +99,7 @@ def _build(folder: Path, threads: int) -> Path:
 
 
 def read_flat(folder: Path) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return the index that was built in a corpus's folder."""
+    """Return the built index in a corpus's folder."""
     return _package().read_index(str(folder / _FOLDER / _FILE))
 
 

@@ -39,46 +39,46 @@ ENGINES = {
     "faiss": "benchmarks.engines.faiss_flat:FAISS",
     "faiss-best": "benchmarks.engines.faiss_flat:FAISS_BEST",
 }
-NAME = "measured"  # of the corpus, in the data home of its folder
+NAME = "measured"  # name of the corpus in the data home of its folder
 
 
 def enter(folder: Path) -> None:
-    """Make the data home in a corpus's folder that of this process."""
+    """Set this process's data home to a corpus's folder."""
     os.environ["IDX_HOME"] = str(folder / "home")
 
 
 def pin(threads: int) -> None:
-    """Allow this process, and those it will start, only so many processors."""
+    """Limit this process, and its future children, to this many CPUs."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
 def peak_bytes() -> int:
-    """Return the most that this process has held; ``getrusage`` would count the process that started it as well."""
+    """Return the peak memory of this process; ``getrusage`` would include its parent."""
     status = Path("/proc/self/status").read_text()
     return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 def nothing(*_: object) -> None:
-    """Do nothing: what an engine has to check or to prepare that has nothing to."""
+    """Do nothing: the check or preparation of an engine without one."""
 
 
 class Engine(Protocol):
-    """An open index, and the questions it will be asked."""
+    """An open index, and the questions to search for."""
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the questions in the form in which the engine's users have them when they search; not timed."""
+        """Store the questions in the form in which the engine's users have them; not timed."""
         ...
 
     def batch(self, which: slice, k: int) -> object:
-        """Return the k best of each of some questions, asked at once."""
+        """Return the k best of each of some questions, as one batch."""
         ...
 
     def single(self, number: int, k: int) -> object:
-        """Return the k best of one question, asked alone."""
+        """Return the k best of one question, alone."""
         ...
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds for the first n questions, each question's rows in any order; not timed."""
+        """Return the results of ``batch`` for the first n questions, each question's rows in any order; not timed."""
         ...
 
 

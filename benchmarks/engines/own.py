@@ -1,6 +1,6 @@
-"""The project's two indexes of terms: from strings to ``Hits``, analysis included.
+"""The project's two lexical indexes: from strings to ``Hits``, analysis included.
 
-Both use as many threads as the process has processors; it is pinned to as many as it is to use.
+Both use as many threads as the process has CPUs; it is pinned accordingly.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class
 
 
 class OwnEngine:
-    """An index of the project's."""
+    """A lexical index of the project."""
 
     def __init__(self, name: str, _folder: Path, _threads: int) -> None:
         self._index: LexicalIndex = open_lexical_index(NAME, name, open_store(NAME))
         self._questions: list[str] = []
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the questions as they are."""
+        """Store the questions unchanged."""
         self._questions = list(questions)
 
     def batch(self, which: slice, k: int) -> Hits:
@@ -39,7 +39,7 @@ class OwnEngine:
         return self._index.search([self._questions[number]], k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` does."""
+        """Return the results of ``batch``."""
         return self.batch(slice(n), k)
 
 

@@ -1,4 +1,4 @@
-"""The project's exact search over MiniLM's vectors: from questions, and from query vectors that are ready."""
+"""The project's exact search over MiniLM's vectors: from questions, and from ready query vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EncodingEngine:
         self._questions: list[str] = []
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the questions as they are."""
+        """Store the questions unchanged."""
         self._questions = list(questions)
 
     def batch(self, which: slice, k: int) -> Hits:
@@ -35,7 +35,7 @@ class EncodingEngine:
         return self._retriever.retrieve([self._questions[number]], k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` does."""
+        """Return the results of ``batch``."""
         return self.batch(slice(n), k)
 
 
@@ -47,7 +47,7 @@ class ExactEngine:
         self._vectors = question_vectors(folder)
 
     def ask(self, _questions: Sequence[str]) -> None:
-        """Do nothing: their vectors are there."""
+        """Do nothing: their vectors are already there."""
 
     def batch(self, which: slice, k: int) -> Hits:
         """Search for some vectors at once."""
@@ -58,7 +58,7 @@ class ExactEngine:
         return self._index.search(self._vectors[number : number + 1], k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` does."""
+        """Return the results of ``batch``."""
         return self.batch(slice(n), k)
 
 

@@ -41,20 +41,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Questions a second in each round, of batches of n questions."""
+    """Questions per second in each round, in batches of n questions."""
 
     n: int
     per_second: list[float]
 
     @property
     def median(self) -> float:
-        """Of the rounds."""
+        """Median over the rounds."""
         return statistics.median(self.per_second)
 
 
 @dataclass(frozen=True, slots=True)
 class Singles:
-    """Seconds that one of n questions takes alone: the median and the 95th percentile of each round."""
+    """Seconds for one of n questions alone: the median and the 95th percentile of each round."""
 
     n: int
     p50: list[float]
@@ -67,7 +67,7 @@ Workers = Mapping[tuple[str, int], Worker]  # by engine and threads
 def batches(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Batches]:
     """Measure batches with each worker."""
     found: dict[Setting, Batches] = {}
-    n_of: dict[tuple[str, int], int] = {}  # the same for all numbers of threads
+    n_of: dict[tuple[str, int], int] = {}  # shared by all numbers of threads
     for (engine, threads), worker in workers.items():
         for k in ks:
             if (engine, k) not in n_of:
@@ -83,7 +83,7 @@ def batches(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Ba
 
 
 def by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) -> dict[tuple[str, int], Batches]:
-    """Measure batches of several sizes with each worker, all of which have the same number of threads; by engine and size."""
+    """Measure batches of several sizes with each worker, all with the same number of threads; by engine and size."""
     found: dict[tuple[str, int], Batches] = {}
     for (engine, _), worker in workers.items():
         for size in sizes:
@@ -99,7 +99,7 @@ def by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) -> dict[
 
 
 def singles(workers: Workers, ks: Sequence[int], plan: Plan, threads: int) -> dict[Setting, Singles]:
-    """Measure questions asked alone, with the workers of so many threads."""
+    """Measure single questions, with the workers of this many threads."""
     asked = {Setting(engine, n, k): worker for k in ks for (engine, n), worker in workers.items() if n == threads}
     found = {setting: Singles(_n_alone(worker, setting.k, plan), [], []) for setting, worker in asked.items()}
     for _ in range(plan.rounds):

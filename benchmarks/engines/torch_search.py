@@ -1,7 +1,7 @@
-"""sentence-transformers: ``encode`` with MiniLM and ``util.semantic_search``, and the latter alone with query vectors that are ready.
+"""sentence-transformers: ``encode`` with MiniLM and ``util.semantic_search``, and the latter alone with ready query vectors.
 
-The vectors have length 1, so that inner products are asked for in place of the default, cosines, which would be normalised again. The batch
-size of ``encode`` and how many queries ``semantic_search`` takes at once are the fastest of those tried on the first questions.
+The vectors have length 1, so that inner products replace the default, cosines, which would normalise again. The batch
+size of ``encode`` and the query chunk of ``semantic_search`` are the fastest of those tried on the first questions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SentenceTransformersEngine:
         self._size = 0
 
     def ask(self, questions: Sequence[str]) -> None:
-        """Keep the questions as they are."""
+        """Store the questions unchanged."""
         self._questions = list(questions)
 
     def batch(self, which: slice, k: int) -> Found:
@@ -74,7 +74,7 @@ class SentenceTransformersEngine:
         return self._search(self._encode([self._questions[number]], 1), k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds."""
+        """Return the results of ``batch``."""
         return _hits(self.batch(slice(n), k), k)
 
     def _encode(self, questions: list[str], size: int) -> Any:  # noqa: ANN401 - a tensor
@@ -82,14 +82,14 @@ class SentenceTransformersEngine:
 
 
 class SemanticSearchEngine:
-    """Searches query vectors that are ready."""
+    """Searches ready query vectors."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._search = _Search(folder, threads)
         self._vectors = importlib.import_module("torch").from_numpy(question_vectors(folder))
 
     def ask(self, _questions: Sequence[str]) -> None:
-        """Do nothing: their vectors are there."""
+        """Do nothing: their vectors are already there."""
 
     def batch(self, which: slice, k: int) -> Found:
         """Search for some vectors at once."""
@@ -100,12 +100,12 @@ class SemanticSearchEngine:
         return self._search(self._vectors[number : number + 1], k)
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what ``batch`` finds."""
+        """Return the results of ``batch``."""
         return _hits(self.batch(slice(n), k), k)
 
 
 def fastest(sizes: Sequence[int], work: Callable[[int], object]) -> int:
-    """Return the size with which something takes least time."""
+    """Return the size with the shortest time."""
 
     def seconds(size: int) -> float:
         started = time.perf_counter()
@@ -124,7 +124,7 @@ def _hits(found: Found, k: int) -> Hits:
 
 
 def _vectors_folder(folder: Path, _threads: int) -> Path:
-    """Return where the vectors lie: there is nothing to build beside them."""
+    """Return the folder of the vectors: no other index is built."""
     return folder / VECTORS
 
 

@@ -1,6 +1,6 @@
-"""A process that opens an engine's index and answers questions when it is told to; ``python -m benchmarks.engines.worker`` is that process.
+"""A process that opens an engine's index and answers questions on request; ``python -m benchmarks.engines.worker`` is that process.
 
-It stays there, so that several engines can be asked in turns. Orders and answers are lines of JSON, on standard input and output.
+It stays alive, so that several engines can be measured in turns. Requests and answers are lines of JSON, on standard input and output.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Opening:
 
     @property
     def first_answer_s(self) -> float:
-        """From the start of the process to its first answer."""
+        """Seconds from the start of the process to its first answer."""
         return self.ready_s + self.first_search_s
 
 
@@ -58,7 +58,7 @@ class Worker:
         """Start the process and wait until it has answered one question.
 
         Raises:
-            IdxError: it ended.
+            IdxError: it exited.
         """
         self.engine, self.threads = engine, threads
         command = [sys.executable, "-m", "benchmarks.engines.worker", engine, str(folder), str(questions), "--threads", str(threads)]
@@ -79,28 +79,28 @@ class Worker:
         self._end()
 
     def batch(self, n: int, k: int, size: int = 0) -> float:
-        """Return the seconds that the first n questions take, asked so many at once; 0: all."""
+        """Return the seconds for the first n questions, in batches of the given size; 0: all at once."""
         seconds: float = self._told("batch", n, k, size or n)
         return seconds
 
     def singles(self, n: int, k: int) -> list[float]:
-        """Return the seconds that each of the first n questions takes alone."""
+        """Return the seconds for each of the first n questions alone."""
         seconds: list[float] = self._told("singles", n, k)
         return seconds
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return what the first n questions find in one batch."""
+        """Return the results of the first n questions in one batch."""
         rows, scores = self._told("hits", n, k)
         return Hits(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32))
 
     def peak_bytes(self) -> int:
-        """Return the most memory that the process has held until now."""
+        """Return the peak memory of the process so far."""
         n_bytes: int = self._told("peak")
         return n_bytes
 
     def _told(self, order: str, *numbers: int) -> Any:  # noqa: ANN401 - from JSON
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # there will be no answer
+            with suppress(BrokenPipeError):  # the process is gone and will not answer
                 self._process.stdin.write(json.dumps([order, *numbers]) + "\n")
                 self._process.stdin.flush()
         return self._answer()
@@ -119,7 +119,7 @@ class Worker:
 
 
 def _obey(engine: Engine, order: str, n: int = 0, k: int = 0, size: int = 0) -> object:
-    """Carry out an order."""
+    """Process a request."""
     if order == "peak":
         return peak_bytes()
     if order == "hits":
@@ -131,7 +131,7 @@ def _obey(engine: Engine, order: str, n: int = 0, k: int = 0, size: int = 0) -> 
 
 
 def _seconds(search: Callable[[], object]) -> float:
-    """Return what a search takes; what it takes to free its results is not counted."""
+    """Return the time of a search, without the time to free its results."""
     started = time.perf_counter()
     found = search()
     seconds = time.perf_counter() - started
@@ -140,7 +140,7 @@ def _seconds(search: Callable[[], object]) -> float:
 
 
 def _opened(name: str, folder: Path, threads: int, questions: Path) -> tuple[Engine, Opening]:
-    """Open an engine in this process and ask it one question."""
+    """Open an engine in this process and search for one question."""
     pin(threads)
     enter(folder)
     kind = kind_of(name)
@@ -155,13 +155,13 @@ def _opened(name: str, folder: Path, threads: int, questions: Path) -> tuple[Eng
 
 
 def _process_began() -> float:
-    """Return when this process was started, in seconds since 1970."""
+    """Return the start time of this process, in seconds since 1970."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # since the machine was started
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
-    """Run the process that answers."""
+    """Run the worker process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines.worker")
     parser.add_argument("engine")
     parser.add_argument("folder", type=Path)
@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else is printed is no answer
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps other output out of the answers
         try:
             engine, opening = _opened(options.engine, options.folder, options.threads, options.questions)
             answers.write(json.dumps(asdict(opening)) + "\n")

@@ -1,1 +1,1 @@
-"""This project beside its peers, in one run; see ``__main__``."""
+"""This project compared with its peers, in one run; see ``__main__``."""

@@ -1,22 +1,22 @@
-"""This project beside Pyserini, bm25s, FAISS, sentence-transformers and a server in Search-R1's manner: how fast, how large, how good?
+"""This project compared with Pyserini, bm25s, FAISS, sentence-transformers and a server like Search-R1's: speed, size and quality.
 
     python -m benchmarks.peers                              # everything on dpr_union; tables, and charts in benchmarks/charts
     python -m benchmarks.peers --parts bm25 --rounds 3      # a part; the charts of the other parts stay
     python -m benchmarks.peers --parts --work FOLDER        # no measurement: the charts again, from FOLDER/figures.json
 
-All are given the same passages, questions, processors and k. Every engine is a process pinned to as many processors as it may use threads,
-and told the same number by its own option. Rounds go through all engines of a part in turn. What is measured has been asked once before. A
-slow engine is asked the first of the mixed questions only, as many as it answers in ``--seconds``, but in "vectors" all at once.
+All have the same passages, questions, CPUs and k. Every engine is a process pinned to as many CPUs as it may use threads,
+with the same number in its own option. Rounds go through all engines of a part in turn. Every measured search has been run once before. A
+slow engine gets only the first of the shuffled questions, as many as it answers in ``--seconds``, but in "vectors" all at once.
 
 R@20             share of all questions with an answer in the text of one of the first 20 passages (DPR's has_answer)
 questions/s      all questions at once; best and median round on the most threads, and the best one on the fewest ("on 1")
 p50, p95         a question alone, on the most threads; medians of the rounds
 first answer     from the start of a new process to the answer to its first question, files in the page cache; median of ``--starts``
-peak MB          the most memory that the process held while it was measured, mapped files as far as they were read
-index MB, build  what searching reads, without texts; vectors are made once for all ("embedding" compares that)
+peak MB          peak memory of the process during the measurement, mapped files as far as they were read
+index MB, build  files read by a search, without texts; vectors are embedded once for all ("embedding" compares that)
 
-bm25, dense, vectors   engines; see ``groups`` for what each was given
-server                 single questions through /retrieve, from clients that wait for their answers and run on the same processors
+bm25, dense, vectors   engines; see ``groups`` for the inputs of each
+server                 single questions through /retrieve, from clients that wait for their answers and run on the same CPUs
 embedding              ``benchmarks.embed`` on 500 passages
 """
 
@@ -52,7 +52,7 @@ Tables = dict[str, Rows]  # by title
 
 
 def measure_group(name: str, task: Task, wanted: Container[str]) -> Tables:
-    """Measure those wanted engines of a group that are installed, and name those that are not."""
+    """Measure the requested engines of a group that are installed, and name the others."""
     group = GROUPS[name]
     engines = [engine for engine in group.engines if engine in wanted and _is_installed(engine)]
     if not engines:
@@ -66,7 +66,7 @@ def measure_group(name: str, task: Task, wanted: Container[str]) -> Tables:
 
 
 def measure_servers(task: Task, seconds: float) -> Tables:
-    """Measure servers, for those retrievers whose engines are installed."""
+    """Measure servers, for retrievers whose engines are installed."""
     needed = {"bm25": ("pyserini",), "minilm": ("faiss", "sentence-transformers")}
     retrievers = [retriever for retriever, engines in needed.items() if all(map(_is_installed, engines))]
     for engine in (engine for retriever in retrievers for engine in ("bm25", *needed[retriever])):
@@ -76,7 +76,7 @@ def measure_servers(task: Task, seconds: float) -> Tables:
 
 
 def measure_embedding() -> Tables:
-    """Measure how fast passages are embedded."""
+    """Measure the speed of embedding passages."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "embed.json")
         options = ["--passages", str(_EMBEDDED_PASSAGES), "--rounds", "2", "--json", str(out)]
@@ -102,10 +102,10 @@ def _is_installed(engine: str) -> bool:
 
 
 def _task(options: argparse.Namespace) -> Task:
-    """Build what all parts need: the store, the questions, the vectors."""
+    """Build the inputs of all parts: the store, the questions, the vectors."""
     source: Path = options.passages or data_folder() / "dpr_union" / "passages.jsonl.gz"
     asked = list(read_questions(options.questions or data_folder() / "dpr_union" / "queries.nq_oracle.jsonl.gz"))
-    random.Random(0).shuffle(asked)  # so that the first n are like all
+    random.Random(0).shuffle(asked)  # so that the first n are representative
     corpus = corpus_of(source, options.work)
     questions = corpus.folder / "questions.json"
     questions.write_text(json.dumps([question.text for question in asked]))

@@ -1,6 +1,6 @@
 """Figures of ``benchmarks.peers`` -> the charts of the README, as PNG files.
 
-This project is blue. Rates begin at 0 but where an axis is logarithmic, and says so. The background is white, on dark pages too.
+This project is blue. Rates start at 0, except on logarithmic axes, which are labelled. The background is white, on dark pages too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Line = tuple[Sequence[float], Sequence[float]]
 
 
 def draw(figures: Mapping[str, Part], folder: Path) -> list[Path]:
-    """Draw the charts of those parts that were measured; return the files."""
+    """Draw the charts of the measured parts; return the files."""
     drawers = {"bm25": bm25_chart, "vectors": vectors_chart, "server": server_chart}
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -43,7 +43,7 @@ def draw(figures: Mapping[str, Part], folder: Path) -> list[Path]:
 
 
 def bm25_chart(part: Part) -> Figure:
-    """Draw questions a second of each engine, a panel for each k, with R@20 beside the bars."""
+    """Draw questions per second of each engine, a panel for each k, with R@20 beside the bars."""
     rows = part["tables"][GROUPS["bm25"].title]
     ks = sorted({row["k"] for row in rows})
     figure = _figure("BM25: how many questions a second, and what do they find?", 2.9)
@@ -115,7 +115,7 @@ def _figure(title: str, height: float) -> Figure:
 
 
 def _draw_lines(axes: Axes, lines: Mapping[str, Line], ticks: Sequence[int]) -> None:
-    """Draw lines, this project's first, against what doubles from tick to tick or more."""
+    """Draw lines, this project's first, over an axis with logarithmic ticks."""
     for (xs, ys), color in zip(lines.values(), (OURS, *PEERS), strict=False):
         axes.plot(
             xs, ys, color=color, marker="o", markersize=4.5, linewidth=2.2 if color == OURS else 1.6, zorder=3 if color == OURS else 2
@@ -128,7 +128,7 @@ def _draw_lines(axes: Axes, lines: Mapping[str, Line], ticks: Sequence[int]) -> 
 
 
 def _label_ends(axes: Axes, lines: Mapping[str, Line], between: str, least: float) -> None:
-    """Write the lines' names and last values right of the axes, at their ends or as near as leaves ``least`` of the axis between them."""
+    """Write the lines' names and last values right of the axes, at their ends or at least ``least`` of the axis apart."""
     ends = [(xs[-1], ys[-1]) for xs, ys in lines.values()]
     to_share = (axes.transScale + axes.transLimits).transform
     heights = spread([float(to_share(end)[1]) for end in ends], least)
@@ -140,18 +140,18 @@ def _label_ends(axes: Axes, lines: Mapping[str, Line], between: str, least: floa
 
 
 def _recalls(values: Sequence[float], which: str) -> str:
-    """Return recall in words, one figure where it is one."""
+    """Return recall as text, one figure if all agree."""
     low, high = (f"{end(values):.1f}" for end in (min, max))
     return f"{which}: R@20 {low} %" if low == high else f"R@20 {low} to {high} %"
 
 
 def _rounded(value: float) -> str:
-    """Return a number with three digits that count."""
+    """Return a number with three significant digits."""
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Write a PNG of few colours, which is a small file."""
+    """Write a PNG with a small palette, to keep the file small."""
     from PIL import Image
 
     pixels = io.BytesIO()
@@ -161,9 +161,9 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 def spread(heights: Sequence[float], least: float) -> list[float]:
-    """Return heights for labels at these heights: at least ``least`` apart, in the same order, and as near as that allows.
+    """Return heights for labels at these heights: at least ``least`` apart, in the same order, and as close as that allows.
 
-    Labels too near one another become a pile around their mean; piles that meet are joined.
+    Labels that are too close are stacked around their mean; stacks that meet are merged.
     """
     order = sorted(range(len(heights)), key=lambda place: heights[place])
     piles = list[list[int]]()

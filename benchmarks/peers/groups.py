@@ -14,8 +14,8 @@ class Group:
 
     Attributes:
         title: above their table.
-        engines: what each is called in tables, by its name in ``engines.kinds``; this project's first.
-        sizes: batches whose throughput is measured besides that of all questions at once.
+        engines: name in tables, by name in ``engines.kinds``; this project's first.
+        sizes: batch sizes measured besides all questions at once.
     """
 
     title: str
@@ -54,5 +54,5 @@ _GIVEN = {
 
 
 def given(engine: str) -> str:
-    """Return in words what an engine was given."""
+    """Return a description of an engine's inputs."""
     return _GIVEN[engine].format(stems="PyStemmer's stems" if has_stemmer() else "no stemmer (PyStemmer is not installed)")

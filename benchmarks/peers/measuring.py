@@ -1,4 +1,4 @@
-"""Measures one group of engines: builds, starts, batches, single questions, memory, and what they find."""
+"""Measures one group of engines: builds, starts, batches, single questions, memory, and results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wikidx.corpora.build import open_store
 
 Rows = list[dict[str, Figure]]
 
-_DEPTH = 100  # that R@20 is measured at
+_DEPTH = 100  # depth of the search for R@20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ def table(group: Group, found: Found, task: Task) -> Rows:
 
 
 def size_table(group: Group, found: Found) -> Rows:
-    """Return a row for each batch size: questions a second of each engine, the median of the rounds."""
+    """Return a row for each batch size: questions per second of each engine, the median of the rounds."""
     sizes = sorted({size for _, size in found.sizes})
     engines = list(found.builds)
     return [{"batch": size, **{group.engines[engine]: found.sizes[engine, size].median for engine in engines}} for size in sizes]
 
 
 def _start_again(openings: Mapping[str, list[Opening]], task: Task) -> None:
-    """Start each engine in turn as often as is missing, and end it when it has answered one question."""
+    """Start each engine in turn for the missing measurements, and end it when it has answered one question."""
     for _ in range(task.starts - 1):
         for engine, of_engine in openings.items():
             with Worker(engine, task.folder, max(task.threads), task.questions) as worker:

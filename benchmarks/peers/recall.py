@@ -15,7 +15,7 @@ K = 20
 
 
 def best_rows(hits: Hits) -> list[list[int]]:
-    """Return the first ``K`` rows of each question, best first; fewer if fewer were found."""
+    """Return the first ``K`` rows of each question, best first; fewer if there are fewer results."""
     order = np.argsort(-hits.scores, axis=1, kind="stable")[:, :K]
     rows = np.take_along_axis(hits.rows, order, axis=1)
     return [line[line >= 0].tolist() for line in rows]

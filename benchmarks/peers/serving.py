@@ -1,4 +1,4 @@
-"""``idx serve`` beside a server written as Search-R1's is: requests a second, latency, start, memory, and what both find."""
+"""``idx serve`` compared with a server like Search-R1's: requests per second, latency, start, memory, and agreement of results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def serve(task: Task, retrievers: Sequence[str], seconds: float) -> tuple[Rows, 
 
 
 def _rows_found(server: Server, questions: Sequence[str]) -> list[list[int]]:
-    """Return the rows of what a server finds for questions, through ``/retrieve``."""
+    """Return the rows of a server's results for questions, through ``/retrieve``."""
     found: list[Any] = []
     for first in range(0, len(questions), BATCH):
         body = json.dumps({"queries": questions[first : first + BATCH], "topk": RECALL_K, "return_scores": True}).encode()

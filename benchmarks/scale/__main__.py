@@ -48,7 +48,7 @@ _TABLES = {
 
 
 def report(kept: Kept, options: argparse.Namespace) -> None:
-    """Print the tables of all that is measured."""
+    """Print the tables of all measurements."""
     measured = {n: kept.figures[str(n)] for n in options.sizes if str(n) in kept.figures}
     about = circumstances("faiss-cpu", "numba", "numpy", "torch")
     found: list[Series] = list(series(measured)) if len(measured) > 1 else []

@@ -1,4 +1,4 @@
-"""Figures at some sizes -> how they grow, what they will be at other sizes, and what grows as it should not."""
+"""Figures at several sizes -> their growth, their estimates at other sizes, and figures that grow too fast."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.report import Figure
 
 TARGETS = (21_015_324, 35_600_000)  # wiki2018, wiki2020
-LINEAR = 1.05  # an exponent above grows worse than the corpus
-HELD = 0.1  # of each further byte of text; above, memory holds the corpus
+LINEAR = 1.05  # larger exponents grow faster than the corpus
+HELD = 0.1  # bytes per further byte of text; above, memory grows with the corpus
 
 _UNITS = {"s": ("s", 1.0), "ms": ("ms", 1e3), "MB": ("MB", 1e-6)}
 
@@ -23,11 +23,11 @@ class Series:
 
     Attributes:
         step: the step's name.
-        figure: what it is.
+        figure: the figure's name.
         unit: "s" or "ms", measured in seconds, or "MB", measured in bytes.
         sizes: passages.
         values: in seconds or bytes.
-        held: bytes of it for each further byte of text, if it is memory of a process's own; otherwise None.
+        held: bytes per further byte of text, for a process's own memory; otherwise None.
     """
 
     step: str
@@ -39,18 +39,18 @@ class Series:
 
     @property
     def exponent(self) -> float:
-        """The power of the passages that the figure grows with: the line through the logarithms of all points."""
+        """Exponent of the figure's growth with the number of passages: slope of the line through the logarithms of all points."""
         return _exponent(self.sizes, self.values)
 
     @property
     def last_exponent(self) -> float:
-        """The same of the two largest sizes, where what a process takes for itself weighs least."""
+        """The same for the two largest sizes, where fixed costs of a process weigh least."""
         return _exponent(self.sizes[-2:], self.values[-2:])
 
     def at(self, n: int) -> float:
-        """Return the figure at another size, from the two largest: on the power law or the straight line, whichever gives more.
+        """Return the estimate at another size, from the two largest: on the power law or the straight line, whichever gives more.
 
-        A line is right where a process takes something for itself before it begins; what shrinks is taken to stay.
+        The line is right for a process with fixed costs; decreasing figures are assumed to stay constant.
         """
         (below, above), last = self.sizes[-2:], self.values[-1]
         line = last + (last - self.values[-2]) / (above - below) * (n - above)
@@ -58,13 +58,13 @@ class Series:
         return max(law, line)
 
     def remark(self) -> str:
-        """Return what is wrong with it, empty if nothing is."""
+        """Return a remark on excessive growth, empty if there is none."""
         remarks = ["worse than linear"] if max(self.exponent, self.last_exponent) > LINEAR else []
         remarks += ["holds the corpus"] if self.held is not None and self.held > HELD else []
         return ", ".join(remarks)
 
     def row(self, sizes: Sequence[int]) -> dict[str, Figure]:
-        """Return the row of a table that has columns for so many sizes; a step may not have been measured at every one."""
+        """Return the row of a table with columns for these sizes; a step may lack some."""
         name, factor = _UNITS[self.unit]
         return {
             "step": self.step,
@@ -86,7 +86,7 @@ def _exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 
 def series(measured: Mapping[int, Mapping[str, Mapping[str, float]]]) -> Iterator[Series]:
-    """Yield what was measured, by size, step and key, as one series for each figure of each step that at least two sizes have."""
+    """Yield the measurements, by size, step and key, as one series for each figure of each step with at least two sizes."""
     steps = {step: figures for n in sorted(measured) for step, figures in measured[n].items()}
     for step, figures in steps.items():
         sizes = [n for n in sorted(measured) if step in measured[n]]
@@ -98,7 +98,7 @@ def series(measured: Mapping[int, Mapping[str, Mapping[str, float]]]) -> Iterato
 
 
 def _shown(step: str, key: str) -> tuple[str, str] | None:
-    """Return how a figure is called, and its unit; None for one that says nothing of the step."""
+    """Return the name of a figure, and its unit; None for one that does not describe the step."""
     kind = step.split()[0]
     if kind in ("passages", "make") and key not in ("s", "kept", "text"):
         return None  # not the project's work
@@ -120,13 +120,13 @@ def _shown(step: str, key: str) -> tuple[str, str] | None:
 
 
 def _held(measured: Mapping[int, Mapping[str, Mapping[str, float]]], sizes: Sequence[int], values: Sequence[float]) -> float | None:
-    """Return the bytes of a figure for each further byte of text between the two largest sizes: below, buffers are still filling."""
+    """Return the bytes of a figure per further byte of text between the two largest sizes: below, buffers are still filling."""
     texts = [measured[n].get("passages", {}).get("text", 0.0) for n in sizes[-2:]]
     return (values[-1] - values[-2]) / (texts[1] - texts[0]) if texts[1] > texts[0] > 0 else None
 
 
 def machine(found: Sequence[Series], embedding: Mapping[str, float]) -> list[dict[str, Figure]]:
-    """Return what each target needs of a machine; ``embedding`` are the seconds a passage of each encoder."""
+    """Return the resources of a machine for each target; ``embedding`` are the seconds per passage of each encoder."""
 
     def total(n: int, figure: str, *kinds: str) -> float:
         return sum(one.at(n) for one in found if one.figure == figure and one.step.split()[0] in kinds)

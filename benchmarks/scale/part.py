@@ -30,9 +30,9 @@ from wikidx.retrievers.wire import SEARCH
 
 PASSAGES = "passages.jsonl"
 BATCHES = (32, 512)
-DEPTH = 100  # rows that each retriever gives for a question, as in a search with the options as they come
+DEPTH = 100  # rows of each retriever for a question, as with the default search options
 K = 10
-_MOST_SINGLES, _MOST_BATCHES = 200, 50  # that are timed
+_MOST_SINGLES, _MOST_BATCHES = 200, 50  # timed searches
 
 Figures = dict[str, float]
 
@@ -45,19 +45,19 @@ def passages(options: argparse.Namespace) -> Figures:
 
 
 def store(options: argparse.Namespace) -> Figures:
-    """Build the store as ``idx build`` does, which would build an index as well."""
+    """Build the store as ``idx build`` does, which would also build an index."""
     build_store(custom_corpus(options.folder / PASSAGES, NAME, Reading()), StoreOptions(rebuild=True))
     return {}
 
 
 def vectors(options: argparse.Namespace) -> Figures:
-    """Make vectors that pass for those of an encoder."""
+    """Make synthetic vectors in place of an encoder's."""
     put_vectors(NAME, open_store(NAME), options.retriever, encoder_spec(options.retriever).dim)
     return {}
 
 
 def search(options: argparse.Namespace) -> Figures:
-    """Ask an index in this process, once it has been asked everything before; vectors are asked by made ones, nothing is encoded."""
+    """Search an index in this process after a warm-up; vector indexes get synthetic query vectors, without encoding."""
     ask, n = _asking(options)
     for size in (1, max(BATCHES)):
         ask(0, size)
@@ -71,7 +71,7 @@ def search(options: argparse.Namespace) -> Figures:
 
 
 def _asking(options: argparse.Namespace) -> tuple[Callable[[int, int], object], int]:
-    """Return what searches for some questions from a number on, and how many numbers there are."""
+    """Return a function that searches for some questions from a number on, and the number of questions."""
     opened = open_store(NAME)
     if options.retriever in INDEXES:
         lexical = open_lexical_index(NAME, options.retriever, opened)
@@ -83,7 +83,7 @@ def _asking(options: argparse.Namespace) -> tuple[Callable[[int, int], object], 
 
 
 def _repeated(ask: Callable[[int], object], seconds: float, most: int) -> tuple[list[float], list[float]]:
-    """Return the seconds, and the processor seconds, of calls, for so long, or so many; three at least."""
+    """Return the seconds, and the CPU seconds, of repeated calls, limited by time or number; three at least."""
     times, processors = list[float](), list[float]()
     started = time.perf_counter()
     while len(times) < 3 or (len(times) < most and time.perf_counter() - started < seconds):
@@ -101,7 +101,7 @@ def serve(options: argparse.Namespace) -> Figures:
     with idx_serve(options.folder, NAME, *chosen) as server, Load() as load:
         with Watch(server.process.pid) as watch:
             found = {"health_s": server.seconds_until("/health"), "ready_s": server.seconds_until("/ready")}
-            for n_clients in (1, *options.clients):  # the first maps what is mapped, and is not shown
+            for n_clients in (1, *options.clients):  # the first one maps files, and is not shown
                 report = load.report(Order(server.port, SEARCH, bodies, options.seconds, clients=n_clients))
                 found[f"clients_{n_clients}_s"] = 1 / max(report.per_second, 1e-9)
         server.check_alive()
@@ -109,7 +109,7 @@ def serve(options: argparse.Namespace) -> Figures:
 
 
 def embed(options: argparse.Namespace) -> Figures:
-    """Embed some passages of the corpus by the encoder itself."""
+    """Embed some passages of the corpus with the real encoder."""
     some = list(islice(synthetic(options.n, source=real_passages(options.source)), options.n))
     with built(some):
         run = Ours(encoder_spec(options.retriever), EmbedOptions(device=options.device)).run(NAME, options.n)
@@ -120,7 +120,7 @@ PARTS = {part.__name__: part for part in (passages, store, vectors, search, serv
 
 
 def arguments(part: str, folder: Path, **options: object) -> list[str]:
-    """Return what runs a part with the options that it needs."""
+    """Return the command line of a part."""
     words = [word for name, value in options.items() for word in (f"--{name}", *_words(value))]
     return ["-m", "benchmarks.scale.part", part, str(folder), *words]
 

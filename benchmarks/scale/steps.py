@@ -1,6 +1,6 @@
-"""The steps of a size, in their order, and what carries them out: each a process, measured, its figures kept in a file.
+"""The steps of a size, in order, and their execution: each a process, measured, its figures stored in a file.
 
-A step that has its figures is not repeated, so that a run goes on where it was stopped.
+A step with stored figures is not repeated, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Step:
     """A step of one size.
 
     Attributes:
-        name: its kind, "build", "open", "search" and so on, and mostly of what.
+        name: its kind, "build", "open", "search" and so on, and usually its object.
         arguments: of Python.
         prints: whether it prints figures of its own as JSON.
         is_cold: whether its files are to be read from the disk.
@@ -44,7 +44,7 @@ class Step:
 
 
 class Kept:
-    """The figures of a run in its folder: of each size, those of each step."""
+    """The stored figures of a run in its folder: for each size, those of each step."""
 
     def __init__(self, work: Path) -> None:
         self._path = work / _KEPT
@@ -55,7 +55,7 @@ class Kept:
         return step in self.figures.get(size, {})
 
     def put(self, size: str, step: str, figures: Figures) -> None:
-        """Keep the figures of a step."""
+        """Store the figures of a step."""
         self.figures.setdefault(size, {})[step] = figures
         with replacing(self._path) as file:
             file.write(json.dumps(self.figures, indent=1).encode())
@@ -93,9 +93,9 @@ def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step
 
 
 def carry_out(n: int, kept: Kept, options: argparse.Namespace, is_time: Callable[[], bool]) -> bool:
-    """Carry out the steps of a size that have no figures yet, while there is time; return whether all are done.
+    """Run the steps of a size that have no figures yet, while there is time; return whether all are done.
 
-    What a size has on the disk is removed with the last step.
+    The files of a size are removed with its last step.
     """
     size, folder = str(n), options.work / str(n)
     for step in steps_of(n, folder, options):
@@ -114,10 +114,10 @@ def carry_out(n: int, kept: Kept, options: argparse.Namespace, is_time: Callable
 
 
 def measured(step: Step, folder: Path) -> Figures:
-    """Run a step and return its figures; ``kept`` are the bytes that it leaves in the data home."""
+    """Run a step and return its figures; ``kept`` is the size of its output in the data home."""
     folder.mkdir(parents=True, exist_ok=True)
     enter(folder)
-    for left in folder.rglob(".*.partial"):  # by a step that was stopped: one that went on would not be measured whole
+    for left in folder.rglob(".*.partial"):  # by an interrupted step: a resumed one would not be measured completely
         shutil.rmtree(left)
     before = folder_bytes(folder / "home")
     if step.is_cold:
@@ -128,16 +128,16 @@ def measured(step: Step, folder: Path) -> Figures:
 
 
 def forget(folder: Path) -> None:
-    """Have the system forget the files in a folder, so that whoever reads them reads the disk."""
+    """Drop a folder's files from the page cache, so that they are read from the disk."""
     for file in folder.rglob("*"):
         if file.is_file():
             with file.open("rb") as opened:
-                os.fsync(opened.fileno())  # pages that are not written yet are not forgotten
+                os.fsync(opened.fileno())  # dirty pages are not dropped
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def embedded(kept: Kept, options: argparse.Namespace) -> None:
-    """Measure how fast the encoder embeds, unless that is done."""
+    """Measure the speed of embedding, unless that is done."""
     for encoder in encoders_of(options.retrievers):
         if options.embedded and not kept.has(EMBED, encoder):
             _note(f"{options.embedded:,} passages: embedding by {encoder}")

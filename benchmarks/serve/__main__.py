@@ -41,7 +41,7 @@ Rows = list[dict[str, Figure]]
 
 
 def singles(run: Run) -> Rows:
-    """Single questions beside handlers that search nothing; over the sample the searches are next to nothing, too."""
+    """Measure single questions beside handlers that search nothing; over the sample, searches take almost no time either."""
     rows: Rows = []
     for clients in CLIENTS:
         rates = run.rates(["idx-sample", "idx-bm25", "nothing", "fastapi"], SEARCH, 1, clients)
@@ -62,7 +62,7 @@ def singles(run: Run) -> Rows:
 
 
 def peers(run: Run) -> Rows:
-    """Single questions beside Search-R1's way."""
+    """Measure single questions, compared with Search-R1's server."""
     rows: Rows = []
     for retriever in run.retrievers:
         for clients in CLIENTS:
@@ -73,7 +73,7 @@ def peers(run: Run) -> Rows:
 
 
 def batches(run: Run) -> Rows:
-    """Requests of 32 questions beside the library."""
+    """Measure requests of 32 questions, compared with the library."""
     rows: Rows = []
     for retriever in run.retrievers:
         with library("bm25" if retriever == "bm25" else DENSE, run.folder) as alone:
@@ -97,7 +97,7 @@ def batches(run: Run) -> Rows:
 
 
 def half(run: Run) -> Rows:
-    """Latencies at half of the highest rate."""
+    """Measure latencies at half of the highest rate."""
     rows: Rows = []
     for retriever in run.retrievers:
         kind = f"idx-{retriever}"
@@ -134,7 +134,7 @@ def overload(run: Run) -> Rows:
 
 
 def long(run: Run) -> Rows:
-    """Many questions in a request, and a long answer."""
+    """Measure many questions in a request, and a long answer."""
     rows: Rows = []
     server = run.server("idx-bm25")
     for size, k in ((1000, K), (1000, 20), (200, 100)):
@@ -155,7 +155,7 @@ def long(run: Run) -> Rows:
 
 
 def start(run: Run) -> Rows:
-    """Until a new server answers."""
+    """Measure the time until a new server answers."""
     seconds = []
     for _ in range(max(3, run.rounds)):
         with idx_serve(run.folder, NAME) as server:
@@ -172,7 +172,7 @@ def start(run: Run) -> Rows:
 
 
 def _highest(run: Run, kind: str, size: int) -> float:
-    """Return the most requests a second that a server answers, measured now."""
+    """Return a server's highest rate of requests per second, measured now."""
     return max(run.sent(kind, SEARCH, size, clients=clients).per_second for clients in (64, 256))
 
 

@@ -1,4 +1,4 @@
-"""Asks servers in turn; they and the process that sends the requests are started when they are first needed."""
+"""Measures servers in turn; they and the load process are started on first use."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Run:
 
     Args:
         folder: of the corpus.
-        rounds: how often servers are asked in turn.
+        rounds: number of rounds over the servers.
         seconds: of each measurement.
         running: ends the processes.
-        retrievers: that are measured.
+        retrievers: retrievers to measure.
     """
 
     def __init__(self, folder: Path, rounds: int, seconds: float, running: ExitStack, *, retrievers: Sequence[str]) -> None:
@@ -37,18 +37,18 @@ class Run:
         self._servers: dict[str, Server] = {}
 
     def server(self, kind: str) -> Server:
-        """Return a server; it is started when it is first asked for."""
+        """Return a server, started on first use."""
         if kind not in self._servers:
             self._servers[kind] = server = host(kind, self.folder)
             self._running.callback(server.__exit__, None, None, None)
             path = RETRIEVE if "search-r1" in kind else SEARCH
             self._until_it_answers(server, path)
-            self.sent(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # what maps files has to be asked for them once
+            self.sent(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # warms up mapped files
             self.sent(kind, path, 1, seconds=self.seconds, clients=8)
         return self._servers[kind]
 
     def first_answer_s(self, kind: str, path: str) -> float:
-        """Start one more server, and end it; return how long after its start it has answered a search."""
+        """Start one more server, and end it; return the time from its start to its first answer to a search."""
         with host(kind, self.folder) as server:
             return self._until_it_answers(server, path)
 
@@ -60,7 +60,7 @@ class Run:
         return time.perf_counter() - server.started
 
     def bodies(self, path: str, size: int) -> list[str]:
-        """Return requests of so many questions each, all different."""
+        """Return distinct requests of this many questions each."""
         groups = [self.questions[first : first + size] for first in range(0, len(self.questions) - size, size)]
         more = {"topk": K, "return_scores": True} if path == RETRIEVE else {"k": K, "depth": K}
         return [json.dumps({"queries": group, **more}) for group in groups]
@@ -75,7 +75,7 @@ class Run:
         return self._load.report(Order(server.port, SEARCH, [body], 0.001, clients=1))
 
     def in_turn(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, list[Report]]:
-        """Return what each server makes of the same requests, in rounds in turn."""
+        """Return each server's reports for the same requests, in rounds in turn."""
         found: dict[str, list[Report]] = {kind: [] for kind in kinds}
         for kind in kinds:
             self.server(kind)
@@ -85,6 +85,6 @@ class Run:
         return found
 
     def rates(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, float]:
-        """Return the requests a second that each server answers, the median of rounds in turn."""
+        """Return the requests per second that each server answers, the median of rounds in turn."""
         found = self.in_turn(kinds, path, size, clients)
         return {kind: statistics.median(report.per_second for report in reports) for kind, reports in found.items()}

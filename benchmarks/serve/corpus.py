@@ -31,14 +31,14 @@ from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
 from wikidx.retrievers.opening import open_retriever
 
-DENSE = "minilm"  # whose vectors the random ones pass for
+DENSE = "minilm"  # the encoder whose vectors are replaced by random ones
 DIM = 384
 _FLAT = "random.faiss"
 _QUESTIONS = "questions.json"
 
 
 class RandomEncoder:
-    """Gives every text a vector of its own, of length 1, that follows from the text alone."""
+    """Maps every text deterministically to a random vector of length 1."""
 
     dim = DIM
 
@@ -61,7 +61,7 @@ class RandomEncoder:
 
 
 def prepare(work: Path, passages: Path | None, questions: Path | None, *, dense: bool, peers: bool) -> Path:
-    """Build what is not there yet, of wiki_intro unless other passages are given; return the folder with the data home."""
+    """Build what is missing, of wiki_intro unless other passages are given; return the folder with the data home."""
     corpus = real_corpus(work) if passages is None else corpus_of(passages, work)
     enter(corpus.folder)
     store = open_store(NAME)
@@ -94,7 +94,7 @@ def flat_index(folder: Path) -> Any:  # noqa: ANN401 - FAISS has no types
 
 
 def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-    """Open a first stage as the server does, but for the encoder."""
+    """Open a retriever as the server does, except for the encoder."""
     if name != DENSE:
         return open_retriever(corpus, name, store, device=device)
     return DenseRetriever(RandomEncoder(), open_vector_index(corpus, name, store))

@@ -1,12 +1,12 @@
-"""The servers that are measured, each a process: ``python -m benchmarks.serve.hosts KIND FOLDER`` prints where it listens.
+"""The measured servers, each a process: ``python -m benchmarks.serve.hosts KIND FOLDER`` prints its address.
 
 ``idx-bm25`` and ``idx-dense`` are this project's server, ``idx-sample`` is that over the 784 passages of the sample, where searches are
-short. ``nothing`` is Starlette without a search: it takes the same requests, checks them, and sends the same 10 passages
-ready. ``fastapi`` is a FastAPI handler that takes such a request and returns an empty object.
+short. ``nothing`` is Starlette without a search: it accepts the same requests, validates them, and sends the same 10 encoded
+passages. ``fastapi`` is a FastAPI handler that accepts such a request and returns an empty object.
 ``search-r1-bm25`` and ``search-r1-dense`` are written the way Search-R1's server is: FastAPI, a synchronous handler in its pool of threads,
-one request one search, BM25 by Pyserini query by query, FAISS's flat index as it comes, passages from memory.
+one request one search, BM25 by Pyserini query by query, FAISS's flat index with its defaults, passages from memory.
 
-Dense vectors and the questions' are random, but those of ``idx-minilm`` and ``search-r1-minilm``, which encode every question by MiniLM.
+Passage and query vectors are random, except in ``idx-minilm`` and ``search-r1-minilm``, which encode every question by MiniLM.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def fastapi(folder: Path, listening: socket.socket) -> None:
 
 
 def search_r1(find: Callable[[Sequence[str], int], Found], listening: socket.socket) -> None:
-    """Serve as Search-R1's server does."""
+    """Serve like Search-R1's server."""
     api = FastAPI()
 
     @api.post("/retrieve")

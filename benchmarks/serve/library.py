@@ -1,6 +1,6 @@
 """A process that searches without a server, for comparison; ``python -m benchmarks.serve.library RETRIEVER FOLDER`` is that process.
 
-Orders are lines of JSON, ``[queries at once, k, seconds]``; the answer is how many queries a second were searched.
+Requests are lines of JSON, ``[queries at once, k, seconds]``; the answer is the rate in queries per second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wikidx.retrievers.searcher import LocalSearcher
 
 
 def per_second(searcher: LocalSearcher, questions: list[str], size: int, k: int, seconds: float) -> float:
-    """Return how many queries a second are searched, so many at once, one batch after the other."""
+    """Return the rate in queries per second, in consecutive batches of this size."""
     options, n = SearchOptions(k=k, depth=k), 0
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:
@@ -38,7 +38,7 @@ def main() -> int:
     enter(options.folder)
     store, questions = open_store(NAME), read_questions(options.folder)
     searcher = LocalSearcher(store, {options.retriever: open_stage(NAME, options.retriever, store, device="cpu")})
-    searcher.search(questions)  # what maps files has to be asked for them once
+    searcher.search(questions)  # warms up mapped files
     print("ready", flush=True)
     for line in sys.stdin:
         size, k, seconds = json.loads(line)

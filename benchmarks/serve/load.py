@@ -1,6 +1,6 @@
 """A process that sends requests as fast as they are answered, or at a rate; ``python -m benchmarks.serve.load`` is that process.
 
-It looks at the status and the length of an answer only, so that it takes as little as possible of the processors it shares with the server.
+It reads only the status and the length of an answer, to take as little as possible of the CPUs that it shares with the server.
 Orders and reports are lines of JSON, on standard input and output.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 PERCENTS = (50, 95, 99)
-_MAX_CONNECTIONS = 2_000  # the server keeps 1,024 requests waiting, and refuses others within milliseconds
+_MAX_CONNECTIONS = 2_000  # the server queues 1,024 requests, and refuses others within milliseconds
 _BURST_S = 0.002
 _AT_ONCE = 32
 _DRAIN_S = 120.0
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def per_second(self) -> float:
-        """Good answers a second."""
+        """Successful answers per second."""
         return self.statuses.get("200", 0) / self.seconds
 
 
@@ -73,7 +73,7 @@ def _percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; ``answered`` is called when an answer is whole."""
+    """One connection; ``answered`` is called when an answer is complete."""
 
     def __init__(self, load: _Load) -> None:
         self._load = load
@@ -158,7 +158,7 @@ class _Load:
         return Report(seconds, dict(self._statuses), _percentiles_ms(self._latencies), self.n_bytes)
 
     def answered(self, connection: _Connection) -> None:
-        """Take note of an answer; as long as there is time, a client sends its next request."""
+        """Record an answer; while there is time, a client sends its next request."""
         now = time.perf_counter()
         self._n_open -= 1
         self._statuses[connection.status] += 1
@@ -171,7 +171,7 @@ class _Load:
             self._end_if_done()
 
     def lost(self, connection: _Connection) -> None:
-        """Take note of a connection that the server closed; a request that it did not answer is lost."""
+        """Record a connection closed by the server; an unanswered request is lost."""
         if connection in self._idle:
             self._idle.remove(connection)
         if connection.is_waiting:
@@ -194,7 +194,7 @@ class _Load:
         connection.send(self._requests[self._n_sent % len(self._requests)])
 
     async def _send_at_rate(self, started: float) -> None:
-        """Send what is due, every few milliseconds; what is due while no connection is free is not sent."""
+        """Send the requests that are due, every few milliseconds; those due while no connection is free are not sent."""
         n_due = 0
         while (now := time.perf_counter()) < self._end:
             n_now = int((now - started) * self._order.rate) + 1 - n_due

@@ -1,4 +1,4 @@
-"""The processes of a run: servers, the library, and the one that sends requests."""
+"""Processes of a run: servers, the library, and the load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Process:
-    """A process of Python that is ended with the block."""
+    """A Python process that ends with the block."""
 
     def __init__(self, arguments: Sequence[str], *, stdout: int = subprocess.PIPE, stderr: int | None = None) -> None:
         self.started = time.perf_counter()
@@ -39,7 +39,7 @@ class Process:
         self.process.communicate()
 
     def told(self, order: object) -> str:
-        """Write an order and return the line that answers it."""
+        """Write a request and return the line that answers it."""
         if self.process.stdin is not None:
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
@@ -54,7 +54,7 @@ class Process:
 
 
 class Server(Process):
-    """A server; it says where it listens on standard error."""
+    """A server; it prints its address on standard error."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         super().__init__(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -66,7 +66,7 @@ class Server(Process):
         self.port = urlsplit(self.url).port or 0
 
     def get(self, path: str) -> str | None:
-        """Return a page; None if it is not there, or nobody is."""
+        """Return a page; None if it does not exist, or the server is not up."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=60) as answer:
                 text: str = answer.read().decode()
@@ -80,14 +80,14 @@ class Server(Process):
             raise IdxError(f"{self.process.args!r} has ended: {self.process.stderr.read() if self.process.stderr else ''}")
 
     def seconds_until(self, path: str) -> float:
-        """Return how long after its start the process has answered with a page."""
+        """Return the time from the start of the process to its first answer with a page."""
         while self.get(path) is None:
             self.check_alive()
             time.sleep(0.01)
         return time.perf_counter() - self.started
 
     def peak_bytes(self, *, forget: bool = False) -> int:
-        """Return the most memory of its own, without mapped files, that the process has had, or has now after forgetting that."""
+        """Return the peak of the process's own memory, without mapped files, or its current value after resetting the peak."""
         status = Path(f"/proc/{self.process.pid}/status")
         if forget:
             Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
@@ -102,7 +102,7 @@ class Load(Process):
         super().__init__(["-m", "benchmarks.serve.load"])
 
     def report(self, order: Order) -> Report:
-        """Carry out an order."""
+        """Carry out an order and return its report."""
         return Report(**json.loads(self.told(asdict(order))))
 
 
@@ -112,7 +112,7 @@ def host(kind: str, folder: Path) -> Server:
 
 
 def library(retriever: str, folder: Path) -> Process:
-    """Start a process that searches without a server, and wait until it can."""
+    """Start a process that searches without a server, and wait until it is ready."""
     process = Process(["-m", "benchmarks.serve.library", retriever, str(folder)])
     process.line()
     return process
