@@ -137,6 +137,11 @@ def built_indexes(corpus: str) -> list[str]:
     return [name for name in index_names() if index_ref(corpus, name).is_built]
 
 
+def index_folders(corpus: str) -> list[str]:
+    """Return the names of the indexes of a corpus that have a folder, even one that lost its manifest."""
+    return [name for name in index_names() if index_ref(corpus, name).path.exists()]
+
+
 class IndexIdentity(NamedTuple):
     """Identity of an index, distinct from any other index built at the same path.
 

@@ -119,8 +119,9 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
     """
     try:
         manifest = manifest_from_json((path / MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise ArtifactMissing(f"nothing is built at {path}: run '{rebuild}'") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        absent = f"{path} has no file {MANIFEST}" if path.is_dir() else f"nothing is built at {path}"
+        raise ArtifactMissing(f"{absent}: run '{rebuild}'") from None
     except ValueError as error:
         raise ArtifactDamaged(f"{path / MANIFEST} cannot be read ({error}): run '{rebuild} --force'") from error
     found = (manifest.recipe.kind, manifest.recipe.format_version)

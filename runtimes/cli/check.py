@@ -61,12 +61,12 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
     from wikidx.corpora.build import open_store, store_manifest, store_path
     from wikidx.corpora.errors import ArtifactError, MissingExtraError
     from wikidx.indexer.build import open_index
-    from wikidx.indexer.catalog import built_indexes, index_ref
+    from wikidx.indexer.catalog import index_folders, index_ref
 
     problems: dict[str, list[str]] = {}
     fingerprint: str | None = None  # of the store, if it is readable
     with steps() as step:
-        for name in ("passages", *built_indexes(corpus)):
+        for name in ("passages", *index_folders(corpus)):
             is_store = name == "passages"
             try:
                 manifest = store_manifest(corpus) if is_store else index_ref(corpus, name).manifest(fingerprint)

@@ -309,6 +309,20 @@ def test_remove_asks_on_standard_error(animals: Path) -> None:
     assert json.loads(ran.stdout)["deleted"] == [str(store_path("animals").parent)]
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_check_finds_an_index_without_its_manifest(animals: Path, is_folder: bool) -> None:
+    idx("build", animals)
+    index = index_ref("animals", "bm25").path
+    (index / "manifest.json").unlink()
+    if is_folder:
+        (index / "manifest.json").mkdir()
+    expected = f"{index} has no file manifest.json: run 'idx build animals --bm25'"
+    assert idx("check", "animals", status=1).out.splitlines() == ["passages: as built", f"bm25: {expected}"]
+    assert expected in error("search", "animals", "cat")
+    idx("build", "animals")
+    assert idx("check", "animals").out.splitlines() == ["passages: as built", "bm25: as built"]
+
+
 def test_check_finds_a_flipped_bit_and_exits_with_1(animals: Path) -> None:
     idx("build", animals)
     file = store_path("animals") / "passages.lmdb"
