@@ -285,3 +285,12 @@ def test_the_lengths_and_new_terms_of_a_piece_are_merged_once(
     monkeypatch.setattr("wikidx.indexer.indexes.bm25.merging.RANGE_POSTINGS", 100)
     assert build_index("made", "bm25", store, force=True).files == whole.files
     assert len(opened) <= 3  # whether it is there, to write it, and to read it
+
+
+@pytest.mark.parametrize(("n_rows", "n_threads", "seconds"), [(21_000_000, 2, 1_365), (21_000_000, 16, 242), (65_536, 16, 8.3)])
+def test_an_estimate_of_time_goes_by_the_cores_that_can_be_used(
+    n_rows: int, n_threads: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inversion, "available_bytes", lambda: 16 << 30)
+    monkeypatch.setattr(inversion, "n_threads", lambda: n_threads)
+    assert KIND.cost(Size(n_rows, 0, 650)).time_s == pytest.approx(seconds, rel=0.01)
