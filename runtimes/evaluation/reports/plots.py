@@ -41,7 +41,7 @@ STYLE: dict[Any, Any] = {  # of rcParams
     "text.parse_math": False,  # dollar signs are literal
     "svg.hashsalt": "idx",  # the same figure is the same file
 }
-_ROW = 0.34  # inches a bar
+_ROW = 0.34  # inches per bar
 _LONGEST = 36  # characters of a label
 _FOUR = 4  # panels make a square
 _MUCH = 8  # times: costs that differ more are drawn on a logarithmic axis

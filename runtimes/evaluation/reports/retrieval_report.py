@@ -25,10 +25,10 @@ QUESTION, GROUP, RUN = (
 
 
 class Scored(NamedTuple):
-    """A retriever and the values of its figures, one a question.
+    """A retriever and its metrics' values, one per question.
 
     Attributes:
-        speed: questions a second, and CPU seconds of this process a question; None: not measured.
+        speed: questions per second, and CPU seconds of this process per question; None: not measured.
     """
 
     retriever: str
