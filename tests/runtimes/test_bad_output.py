@@ -1,4 +1,4 @@
-"""Whatever a model says and however little is found, every method comes to an end, and its prediction can be written down."""
+"""With any model output and without any passages, every method terminates, and its prediction can be written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EmptySearcher(StandInSearcher):
 
 
 def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:
-    """Ask a method whose model says one thing only, gives no logprobs, and sees neither yes nor no."""
+    """Run a method whose model always gives one output, without logprobs and with neither yes nor no among its tokens."""
 
     def answer(call: Call) -> Scripted:
         if isinstance(call, AskYesNo):

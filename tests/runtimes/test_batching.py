@@ -1,4 +1,4 @@
-"""Batches: how few there are, how little comes on top of them, and what their prompts share."""
+"""Batches: their number, the executor's overhead, and shared prefixes of their prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many questions at once: what they come to, in how many batches, at what cost."""
+"""Many questions at once: their results, number of batches and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a model is waited for."""
+"""Ctrl-C while waiting for a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def interrupt(endpoint: Endpoint, *command: str) -> None:
 
 
 def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
-    """And the run can be gone on with."""
+    """The run can be resumed afterwards."""
     endpoint, out = Endpoint(ScriptedLLM(lambda call: "x")), tmp_path / "out"
     asked = ["direct", "--questions", str(questions(tmp_path, "one?", "two?")), "--in-flight", "1", "--out", str(out)]
     with serving(endpoint) as url:

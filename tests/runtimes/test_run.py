@@ -1,4 +1,4 @@
-"""``idx run``: what is written, kills and resuming, failures, what is refused."""
+"""``idx run``: its files, kills and resuming, failures, refusals."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_failed_question_is_recorded_and_the_run_goes_on(idx: Command, tmp_pat
     report = json.loads(idx_process(*asked, "--json", status=1).out)
     assert (report["questions"], report["answered"], [one["questions"] for one in report["failed"]]) == (4, 2, [2])
     assert report["failed"][0]["error"] == failed[0]
-    assert len(lines(out)) == 4  # they are not asked again unless that is wanted
+    assert len(lines(out)) == 4  # they are asked again only on request
 
 
 @pytest.mark.usefixtures("sample_home")

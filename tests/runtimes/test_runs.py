@@ -1,4 +1,4 @@
-"""Runs on disk: what is written, what survives, what is refused."""
+"""Runs on disk: their files, survival of interruptions, refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_line_is_there_as_soon_as_it_is_appended(tmp_path: Path) -> None:
 
 
 def test_it_goes_on_behind_whatever_bytes_a_kill_left(tmp_path: Path) -> None:
-    """Every length of the file that can be: what is whole counts, what is not is cut off and written again."""
+    """For every possible length of the file, complete lines count, and an incomplete one is cut off and written again."""
     with open_run(tmp_path, SETTINGS, {}) as log:
         for name in ("a", "b"):
             log.append(record(name))

@@ -1,4 +1,4 @@
-"""``idx serve`` as a process of its own: what it says, how fast it is there, signals, several processes, files that are replaced."""
+"""``idx serve`` as a separate process: output, start-up time, signals, several processes, replaced files."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
 
 @pytest.mark.parametrize(("workers", "n_clients", "n_queries"), [(1, 8, 1), (2, 8, 1), (1, 60, 64)])
 def test_sigterm_under_load_loses_no_request(made: Path, workers: int, n_clients: int, n_queries: int) -> None:
-    """Threads ask one search after the other; whatever was sent on an open connection is answered, until nobody listens any more."""
+    """Threads ask one search after the other; every request on an open connection is answered until the server stops listening."""
     expected = {word: [hit.row for hit in open_searcher("made").search([word])[0]] for word in ("fox", "whale")}
     answered, lost = Counter[int](), list[str]()
 

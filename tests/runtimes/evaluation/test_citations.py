@@ -28,7 +28,7 @@ HAND = ROOT / "tests" / "data" / "golden_metrics" / "alce_citations.jsonl"
 
 
 class Told:
-    """An NLI model that knows the verdicts of some pairs, fails on any other, and remembers what it was asked."""
+    """An NLI model that knows the verdicts of some pairs, fails on any other, and records its calls."""
 
     def __init__(self, verdicts: dict[tuple[str, str], bool]) -> None:
         self.verdicts = verdicts

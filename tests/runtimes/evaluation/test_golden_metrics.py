@@ -1,4 +1,4 @@
-"""Every answer metric against the golden cases: what the original evaluators gave, to the last digit."""
+"""Every answer metric against the golden cases: the output of the original evaluators, to the last digit."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ NOT_COMPARED: dict[str, Callable[[Inputs], set[str]]] = {
     "strategyqa": lambda inputs: {"recall"},  # of paragraphs
     "kilt_downstream": lambda inputs: {"KILT-accuracy", "KILT-em", "KILT-f1", "KILT-rougel"},  # where the pages are right as well
 }
-"""File -> which figures of a case are none of ours."""
+"""File -> figures of a case that we do not have."""
 
 REFUSED = {"kilt_downstream"}
 """Where the original fails on files that we read otherwise; elsewhere such a case has a figure that says so."""

@@ -1,4 +1,4 @@
-"""Predictions in every form that is read, and everything that can be odd about them."""
+"""Predictions in every supported form, and all their data issues."""
 
 from __future__ import annotations
 

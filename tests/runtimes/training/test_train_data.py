@@ -1,4 +1,4 @@
-"""``idx train-data``: files and manifest, resuming, leaks, what is refused."""
+"""``idx train-data``: files and manifest, resuming, leaks, refusals."""
 
 from __future__ import annotations
 
