@@ -1,7 +1,7 @@
-"""Our BM25 against Lucene's: the same rows in the same order with the same bits of scores, whatever is asked.
+"""Our BM25 against Lucene's: the same rows in the same order with bit-identical scores, for any query.
 
-``LuceneIndex`` hands on the scores of Lucene's raw ``IndexSearcher``, which one test here asks with nothing of ours between. Its documents
-are in the order of the rows, so rows that tie at rank k must be the same as well: no tolerance is needed, and none is given.
+``LuceneIndex`` returns the scores of Lucene's raw ``IndexSearcher``, which one test here calls directly. Its documents are in the order of
+the rows, so rows that tie at rank k must be the same as well: no tolerance is needed.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def test_repeated_terms(asked: Asked, k: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 5, 10, 100, 1000, 5000])
 def test_terms_that_weigh_next_to_nothing_beside_others(asked: Asked, k: int) -> None:
-    """Whatever a term is repeated, rows that have only the others come in their order behind those that have it."""
+    """However often a term is repeated, rows with only the other terms follow, in their own order, those that have it."""
     for trio in ((40, 400, -1), (60, 90, -7), (70, 1500, 3000)):
         queries = [
             " ".join(itertools.chain.from_iterable([asked.words[place]] * n for place, n in zip(trio, counts, strict=True)))

@@ -1,4 +1,4 @@
-"""Figures that others publish for BM25 with Lucene (k1 0.9, b 0.4), reached by both indexes and measured by trec_eval's own code.
+"""Published figures of BM25 with Lucene (k1 0.9, b 0.4), reached by both indexes and measured by trec_eval's own code.
 
 The figures are those of Anserini's regressions ``cacm`` and ``beir-v1.0.0-nfcorpus.flat``, which also say how many terms were indexed.
 """

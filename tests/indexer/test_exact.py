@@ -30,7 +30,7 @@ def devices(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 def brute_force(vectors: NDArray[Any], queries: Vectors, k: int, missing: Rows = NONE) -> Hits:
-    """Sort all float64 products; what is missing, -inf or NaN is not found; pad to k."""
+    """Sort all float64 products; missing, -inf and NaN ones are not found; pad to k."""
     with np.errstate(all="ignore"):
         products = (queries.astype(np.float64) @ vectors.astype(np.float64).T).astype(np.float32)
     products[:, missing] = -np.inf

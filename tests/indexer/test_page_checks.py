@@ -1,4 +1,4 @@
-"""Checksums of pages: that they tell damage, that only what is read is compared, and that vectors and indexes ask before they read."""
+"""Page checksums: they detect damage, only pages that are read are checked, and vectors and indexes check before they read."""
 
 from __future__ import annotations
 

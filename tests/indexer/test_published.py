@@ -1,4 +1,4 @@
-"""Published embeddings become a corpus's vectors only if it is sure whose they are."""
+"""Published embeddings become a corpus's vectors only if they are certain to match its passages."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def passages(n: int) -> list[Passage]:
 
 
 def search(index: VectorIndex, queries: Vectors, k: int, params: SearchParams | None = None) -> Hits:
-    """Search, with the parameters that the index has, and check what holds for all hits."""
+    """Search with the parameters of the index, and check invariants of the hits."""
     hits = index.search(queries, k, params or DEFAULT_PARAMS)
     assert hits.rows.shape == hits.scores.shape == (len(queries), k)
     assert hits.rows.dtype == np.int64
@@ -357,7 +357,7 @@ def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], na
     put_vectors(store, vectors)
 
     def stopped_at(row: int) -> tuple[dict[str, int], list[int]]:
-        """Stop the build once that many rows are done; return what it leaves, with the times of writing, and what it reported."""
+        """Stop the build once this many rows are done; return the files left, with their times, and the progress reports."""
         reports = list[int]()
 
         def stop(done: int, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Work ahead, and processes that end when they should."""
+"""Prefetching, and worker processes that end when they should."""
 
 from __future__ import annotations
 

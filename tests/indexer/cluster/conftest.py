@@ -1,4 +1,4 @@
-"""A Ray cluster for the tests of this folder, and what is embedded on it."""
+"""A Ray cluster for the tests of this folder, and the passages to embed on it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> P
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Have this machine embed as a node does, whose encoder has one processor: with more threads sums are rounded differently."""
+    """Embed on this machine with one CPU, as on a node: with more threads sums are rounded differently."""
     torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)

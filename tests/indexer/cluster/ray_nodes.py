@@ -19,10 +19,10 @@ _STARTED_S = 120.0  # in which all nodes must have come; Ray's own 30 s are too 
 
 @contextmanager
 def environment_of_nodes() -> Iterator[None]:
-    """Set what the nodes' processes inherit from this one; at the end all is as it was."""
+    """Set the environment that the nodes' processes inherit; it is restored at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_worker_niceness", "0")  # otherwise other tests beside these leave them no time
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise other tests running in parallel starve them
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # of which Ray warns otherwise
         patch.setenv("PYTHONPATH", str(ROOT))  # they find this checkout
         yield
@@ -30,7 +30,7 @@ def environment_of_nodes() -> Iterator[None]:
 
 @contextmanager
 def cluster_of(n_nodes: int) -> Iterator[Any]:  # noqa: ANN401 - Ray's own type
-    """Start a head, where no work is done, and nodes of one processor each; end them all."""
+    """Start a head without work and nodes of one CPU each; stop them at the end."""
     with environment_of_nodes():
         from ray.cluster_utils import Cluster
 

@@ -1,4 +1,4 @@
-"""Passages embedded on a Ray cluster: the bytes of one machine, whatever is lost."""
+"""Passages embedded on a Ray cluster yield the bytes of a single machine, despite any losses."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def alone(corpus: str, spec: EncoderSpec, store: PassageStore) -> Manifest:
 
 
 def assert_same(found: Manifest, expected: Manifest) -> None:
-    """Compare everything but when it was made."""
+    """Compare everything except creation times."""
     assert len(expected.files) > 1
     assert dataclasses.replace(found, created="") == dataclasses.replace(expected, created="")
 
 
 class Killer:
-    """Ends a node and all its processes when half of the passages are encoded: the one that has encoded the fewest, and is at work."""
+    """Kills a node and all its processes when half of the passages are encoded: the busy node that has encoded the fewest."""
 
     def __init__(self, cluster: Any, n_passages: int) -> None:  # noqa: ANN401 - Ray's own type
         self.cluster, self.n_passages, self.n_before = cluster, n_passages, 0

@@ -74,7 +74,7 @@ def node_of_this() -> str:
 
 
 class Other:
-    """Somebody else's work."""
+    """An actor of another program."""
 
     def node(self) -> str:
         """Return where it is."""
