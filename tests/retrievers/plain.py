@@ -1,4 +1,4 @@
-"""Merging and fusing over lists and dictionaries, as the definitions read: what the kernels are compared with."""
+"""Merging and fusion over lists and dictionaries, by their definitions: the reference for the kernels."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ QUERIES = [f"subject {n}" for n in range(13)] + ["", "xyzzy", "subject 3"]
 
 
 class Recorder:
-    """Hands queries on, and remembers them."""
+    """A retriever that forwards queries and records them."""
 
     parameters: Mapping[str, SearchParam] = {}
 

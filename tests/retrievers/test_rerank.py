@@ -23,7 +23,7 @@ GROUPS = [
     ["passage about subject 7", "naïve café 3", "quoted"],
     ["subject 12", "passage about subject 7"],
     ["title 40 number", "number 2899", "subject 5", "title 40 number"],
-    ["xyzzy", "subject 2"],  # BM25 finds nothing for the root
+    ["xyzzy", "subject 2"],  # BM25 finds nothing for the primary query
     ["xyzzy"],
 ]
 
@@ -47,7 +47,7 @@ def plain_fuse(lists: list[Pairs], names: Sequence[str], options: SearchOptions)
 
 
 def plain_search(retrievers: dict[str, Retriever], store: PassageStore, group: Sequence[str], options: SearchOptions) -> Pairs:
-    """The definition: one query at a time, dictionaries, and for the root query a search of full depth."""
+    """The definition: one query at a time, dictionaries, and for the primary query a search of full depth."""
     names = list(retrievers)
     depth = max(options.depth, options.k)
     fused = [
@@ -111,7 +111,7 @@ def test_reranking_by_the_root_query_searches_and_encodes_nothing_twice(store: P
 
 
 def test_a_single_query_keeps_its_ranking_and_scores(store: PassageStore) -> None:
-    """Every candidate was found with the root query: to rank them by it again changes nothing."""
+    """Every candidate was found with the primary query, so reranking by it changes nothing."""
     searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)})
     plain, reranked = (searcher.search(["subject 7"], SearchOptions(rerank=rerank)) for rerank in ("none", "root"))
     assert plain == reranked

@@ -1,4 +1,4 @@
-"""One suite for every Searcher: what is in this process and what is on the other side of a connection answer alike."""
+"""One suite for every Searcher: local and remote ones answer alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server over shards, and threads that ask it one search after the other."""
+"""A server over shards, and threads that send it one search after the other."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_running(process: int) -> bool:
 
 @contextmanager
 def stopped(process: int) -> Iterator[None]:
-    """Let a process hang."""
+    """Suspend a process."""
     os.kill(process, signal.SIGSTOP)
     try:
         yield
@@ -91,7 +91,7 @@ def found_by(searcher: Searcher) -> Found:
 
 
 class Load:
-    """Threads that ask one search after the other and note what comes back, until the end of a with block."""
+    """Threads that send one search after the other and record the responses, until the end of a with block."""
 
     def __init__(self, url: str, check: Callable[[Found], bool]) -> None:
         self._url, self._check = url, check

@@ -1,4 +1,4 @@
-"""A server in a thread of the test's process, and requests that no client of ours would send."""
+"""A server in a thread of the test's process, and requests that the client would never send."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def send_raw(url: str, *pieces: bytes, pause_s: float = 0.0, timeout_s: float = 
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 300.0) -> None:
-    """Wait until something is so, with time for kernels to be compiled; fail if it does not come to be."""
+    """Wait until a condition holds, with time for compiling kernels; fail on a time-out."""
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not come to be"
@@ -82,7 +82,7 @@ def serving(settings: Settings, open_stage: OpenRetriever | None = None, *, unti
 
 
 class Gated:
-    """A first stage over another one, which the test holds up, lets go, and makes fail."""
+    """A retriever around another one, which the test can block, release, and make fail."""
 
     parameters: Mapping[str, SearchParam] = {}
 
@@ -105,14 +105,14 @@ class Gated:
         return self._stage.rescore(queries, rows)
 
     def close_gate(self) -> None:
-        """Hold up the next search."""
+        """Block the next search."""
         self.batches.clear()
         self.is_busy.clear()
         self.gate.clear()
 
 
 def gated_stages(opened: dict[str, Gated]) -> OpenRetriever:
-    """Return an opener of first stages that can be held up; what it opens is put into ``opened``."""
+    """Return an opener of retrievers that can be blocked; the retrievers are put into ``opened``."""
 
     def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         from wikidx.retrievers.opening import open_retriever

@@ -1,4 +1,4 @@
-"""The log of requests when nobody reads it, and when nobody can."""
+"""The access log when it is not read, and when it cannot be read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_who_stops_reading_the_log_stops_nothing_else(monkeypatch: pytest.Monkey
 
 
 def test_nobody_reads_the_log_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of the server waits for a reader of its log, but not for ever."""
+    """Shutdown waits for a reader of the log, but not for ever."""
     monkeypatch.setattr(access_log, "_END_S", 0.1)
     reading, writing = os.pipe()
     with open(writing, "w") as output, open(reading, "rb") as unread:

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a client's error with a reason, never a fault of the server, and the server goes on."""
+"""Any input is answered with a client error and a reason, never a server error, and the server keeps running."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_the_document_knows_that_a_search_has_either_queries_or_groups(url: str,
 
 
 def test_answers_are_what_the_document_says(document: dict[str, Any], url: str) -> None:
-    """schemathesis makes requests from the document, right ones and wrong ones, and compares the answers with it."""
+    """schemathesis generates valid and invalid requests from the OpenAPI document, and checks the responses against it."""
     schema = schemathesis.openapi.from_dict(document)
     checks = [
         schemathesis.checks.not_a_server_error,

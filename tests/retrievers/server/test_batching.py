@@ -68,7 +68,7 @@ def test_no_more_queries_join_than_allowed_but_one_request_may_have_more(loop: a
 
 
 class Held(Found):
-    """A searcher whose next search the test lets go; it ends early if nobody waits for it."""
+    """A searcher whose next search the test releases; it ends early if no client waits for it."""
 
     def __init__(self) -> None:
         self.is_busy, self.gate, self.was_stopped = threading.Event(), threading.Event(), threading.Event()
@@ -89,7 +89,7 @@ Submit = Callable[[int], Search]
 
 
 def in_a_batcher(body: Callable[[Submit, Held], Awaitable[None]]) -> None:
-    """Run a test in a loop with a batcher; what it is given hands a search over."""
+    """Run a test in an event loop with a batcher; its argument submits a search."""
 
     async def run() -> None:
         batcher, searcher = Batcher(Limits(), Metrics()), Held()

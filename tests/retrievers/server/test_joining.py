@@ -1,4 +1,4 @@
-"""Searches join while the thread is busy, keep their own answers, fail for themselves only, and are dropped when nobody waits for them."""
+"""Searches are batched while the thread is busy, get their own answers and errors, and are dropped when no client waits for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def opened() -> dict[str, Gated]:
 
 @pytest.fixture(scope="module")
 def url(built_home: Path, opened: dict[str, Gated]) -> Iterator[str]:
-    """A server whose only first stage can be held up."""
+    """A server whose only retriever can be blocked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built_home))
         with serving(Settings(corpora=("made",), port=0, limits=LIMITS), gated_stages(opened)) as where:

@@ -1,4 +1,4 @@
-"""At several times the load that can be borne: what is more is refused, what can be searched still is, and then all is as before."""
+"""At several times the sustainable load, excess searches are refused, the others answered, and the server recovers afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BODIES = [json.dumps({"queries": [f"fox number {n}"], "k": 3}) for n in range(50
 
 
 class Slow:
-    """A first stage that takes its time for each query, and nothing of the processor: a GPU, say."""
+    """A retriever that takes time for each query but no CPU, like one on a GPU."""
 
     parameters: Mapping[str, SearchParam] = {}
 
@@ -48,7 +48,7 @@ def open_slow(corpus: str, name: str, store: PassageStore, *, device: str) -> Re
 
 
 def sent(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float = 0.0) -> Report:
-    """Return what came back of searches for one query each."""
+    """Return the responses to searches for one query each."""
     return load.report(Order(int(url.rpartition(":")[2]), "/v1/search", BODIES, seconds, clients, rate))
 
 

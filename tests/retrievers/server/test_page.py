@@ -77,7 +77,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, url: str) -> Iterator[Page]:
-    """A page that asks nobody but the server and has no mistake in it."""
+    """A page that requests nothing but the server and has no errors."""
     page = context.new_page()
     asked, mistakes = list[str](), list[str]()
     page.on("request", lambda request: asked.append(request.url))

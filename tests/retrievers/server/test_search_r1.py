@@ -1,4 +1,4 @@
-"""``/retrieve`` as Search-R1's and verl's clients use it: what they send, and how they take the answer apart."""
+"""``/retrieve`` as Search-R1's and verl's clients use it: their requests, and their parsing of the response."""
 
 from __future__ import annotations
 
