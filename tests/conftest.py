@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a data home of their own, a small corpus, and the shared test data where it is there."""
+"""Fixtures for all tests: a data home per test, a small corpus, and the shared test data if available."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shared_data() -> Path:
 
 
 def with_checksum(manifest: dict[str, Any]) -> str:
-    """Return the content of a ``manifest.json`` that says this, and is undamaged."""
+    """Return the content of an intact ``manifest.json`` with these values."""
     sha256 = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     return json.dumps({**manifest, "sha256": sha256})
 

@@ -13,9 +13,9 @@ from wikidx.runtimes.cli.commands import app
 
 
 def complaint(arguments: Sequence[str]) -> str:
-    """Return what the parser has against a line, "" if nothing: every argument is parsed and its value converted.
+    """Return the parser's error on a line, "" if there is none: every argument is parsed and its value converted.
 
-    ``--install-completion`` is not for it: the parser itself does what that says, and changes the files of the user's shell.
+    Do not pass ``--install-completion``: the parser itself carries it out, and changes the files of the user's shell.
     """
     assert "--install-completion" not in arguments
     command: Any = get_command(app)
@@ -37,6 +37,6 @@ def complaint(arguments: Sequence[str]) -> str:
 
 
 def parse(arguments: Sequence[str]) -> None:
-    """Raise ``AssertionError`` with what the parser has against a line."""
+    """Raise ``AssertionError`` with the parser's error on a line, if any."""
     said = complaint(arguments)
     assert not said, said

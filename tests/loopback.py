@@ -15,7 +15,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
     def end_headers(self) -> None:
-        """Add what Hugging Face's hub says of a file in a repository, or of one that it has not."""
+        """Add the headers of the Hugging Face hub for a file in a repository, or for a missing one."""
         if "/resolve/" in self.path:
             for name, value in (("X-Repo-Commit", "0" * 40), ("ETag", '"as served"'), ("X-Error-Code", "EntryNotFound")):
                 self.send_header(name, value)

@@ -37,7 +37,7 @@ class Block(NamedTuple):
     Attributes:
         kind: behind its first fence.
         text: between the fences.
-        file: the file that it stands for, or is a line of; "" for what runs.
+        file: the file that it shows, fully or one line of; "" for a block that runs.
         table: the table that it is a line of; "" for a whole file.
     """
 
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A command of a console, and what is shown behind it, line by line."""
+    """A command of a console, and its output as shown, line by line."""
 
     command: str
     output: list[str]
@@ -97,6 +97,6 @@ def links(readme: Path) -> list[str]:
 
 
 def anchors(readme: Path) -> set[str]:
-    """Return what GitHub makes of the headings."""
+    """Return GitHub's anchors of the headings."""
     headings = re.findall(r"^#+ (.+)$", prose(readme), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""Somebody who types what a README says, in a folder and a data home of their own.
+"""A reader who types the commands of a README, in a folder and data home of their own.
 
 ``idx serve`` is started in the background on a free port, which stands for port 8000 from then on. ``vllm serve`` starts a stand-in that
 answers as an OpenAI-compatible server does. Commands that install or change the shell are looked at, not run; of ``make`` the
@@ -46,7 +46,7 @@ class Reader:
         self._running.close()
 
     def follow(self, block: Block) -> None:
-        """Do what a block of a console or of Python shows."""
+        """Run a block of a console or of Python."""
         if block.kind == "python":
             exec(compile(self._addressed(block.text), "README", "exec"), {"__name__": "__main__"})
             return
@@ -75,7 +75,7 @@ class Reader:
         return self._in_a_shell(command)
 
     def _addressed(self, text: str) -> str:
-        """Put in where servers really are."""
+        """Substitute the actual addresses of servers."""
         for address, real in self._addresses.items():
             text = text.replace(address, real)
         assert SERVER not in text, f"no server has been started yet: {text}"

@@ -1,4 +1,4 @@
-"""Gates that no linter holds: on size, on names, on what a package says that it holds, and on what is private to one."""
+"""Checks that no linter provides: sizes, names, maps of packages, and use of private names."""
 
 from __future__ import annotations
 

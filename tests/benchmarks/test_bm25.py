@@ -1,4 +1,4 @@
-"""The side-by-side measurement of BM25: it runs with all engines on something tiny, and what it says of agreement and growth is right."""
+"""The side-by-side measurement of BM25: it runs with all engines on tiny data, and its figures of agreement and growth are right."""
 
 from __future__ import annotations
 

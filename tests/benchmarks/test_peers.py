@@ -1,4 +1,4 @@
-"""The measurement beside the peers: it runs with all of them on something tiny, and what it says of recall is right."""
+"""The measurement beside the peers: it runs with all of them on tiny data, and its recall is right."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_own_engines_and_faiss(files: list[str], tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_all_peers(files: list[str], tmp_path: Path) -> None:
-    """Lasts two minutes: every peer is imported and compiled several times."""
+    """Takes two minutes: every peer is imported and compiled several times."""
     for package, extra in (("bm25s", "bench"), ("sentence_transformers", "bench"), ("pyserini", "lucene"), ("faiss", "dense")):
         pytest.importorskip(package, reason=f"needs the extra '{extra}'")
     ran = run(*files, "--parts", "bm25", "dense", "vectors", "server")

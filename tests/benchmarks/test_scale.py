@@ -1,4 +1,4 @@
-"""The growth of figures against known laws, the watching of processes, and a run that is stopped and goes on."""
+"""Growth of figures against known laws, monitoring of processes, and a run that is interrupted and resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every benchmark runs, on something tiny, so that none can rot."""
+"""Every benchmark runs on tiny data, so that none can rot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server under a mixed load for less than a minute: no memory for each answer, no descriptor, no thread is left behind."""
+"""The server under a mixed load for less than a minute leaks no memory, descriptors or threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_growth_is_that_of_the_line() -> None:
 @pytest.mark.slow  # a minute
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, which Linux has")
 def test_memory_stays_flat(tmp_path: Path) -> None:
-    """Of BM25, which answers thousands of requests meanwhile: a kilobyte kept of each would be many megabytes."""
+    """BM25 answers thousands of requests meanwhile: a leak of a kilobyte per request would be many megabytes."""
     out = tmp_path / "out.json"
     options = ["--minutes", "0.8", "--warm-up", "0.3", "--retriever", "bm25", "--clients", "4", "--rate", "0", "--every", "0.5"]
     command = [sys.executable, "-m", "benchmarks.soak", *options, "--rebuilds", "4", "--limit", "100", "--json", str(out)]

@@ -29,7 +29,7 @@ def rows(n: int) -> bytes:
 
 
 def ids_and_damage(path: Path) -> tuple[list[str], str]:
-    """Read a damaged file as ``--on-error skip`` does: the ids before the damage, and what is said of it."""
+    """Read a damaged file as ``--on-error skip`` does: the ids before the damage, and the message on it."""
     ids: list[str] = []
     with pytest.raises(InputError) as damage:
         ids.extend(found.passage.id for found in read(path, "jsonl", lambda bad: None))

@@ -1,4 +1,4 @@
-"""A build that goes on over pieces which the disk has damaged since, and one whose input is damaged while its pieces are whole."""
+"""A build resumed over pieces that were corrupted meanwhile, and one whose input is corrupt while its pieces are intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wikidx.corpora.fetching.download`` against a real server on this machine, which misbehaves as each test tells it to."""
+"""``wikidx.corpora.fetching.download`` against a real local server, which misbehaves as configured by each test."""
 
 import contextlib
 import hashlib
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass
 class Site:
-    """One file on a server, the answers to the next requests (then ``always``), and the requests that came."""
+    """One file on a server, the answers to the next requests (then ``always``), and the requests received."""
 
     content: bytes = CONTENT
     etag: str | None = '"v1"'

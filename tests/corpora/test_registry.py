@@ -1,4 +1,4 @@
-"""Unknown names are shown with near ones, whatever they are."""
+"""Errors on unknown names suggest similar ones."""
 
 from __future__ import annotations
 

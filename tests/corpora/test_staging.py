@@ -21,7 +21,7 @@ def target(home: Path) -> Path:
 
 
 class FakeWriter:
-    """Writes a piece and a file; remembers what it found; may be stopped after the piece."""
+    """A writer of a piece and a file that records existing pieces; may be stopped after the piece."""
 
     def __init__(self, stop: BaseException | None = None) -> None:
         self.found: list[str] = []

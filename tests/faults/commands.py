@@ -1,6 +1,6 @@
-"""``idx`` in processes of its own that begin within milliseconds: forked from one that has imported what commands need.
+"""``idx`` in processes of its own that start within milliseconds, forked from one with all imports done.
 
-A kill at a random moment then meets work, and not seconds of imports. Work is done in small pieces there, so that a small corpus has many.
+A kill at a random moment then hits work rather than seconds of imports. Units of work are small there, so that a small corpus has many.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The one line that a refused command ends with."""
+        """The one-line error of a refused command."""
         assert self.status == 2, self
         assert "Traceback" not in self.err, self.err
         last = self.err.splitlines()[-1]
@@ -48,7 +48,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class Running:
-    """A command that runs, or ran."""
+    """A running or finished command."""
 
     process: BaseProcess
     output: Path
@@ -60,16 +60,16 @@ class Running:
         return Ended(self.process.exitcode, *((self.output / name).read_text() for name in ("out", "err")))
 
     def kill(self) -> int:
-        """End it with SIGKILL; return its exit status, which is another one if it had ended by itself."""
+        """Kill it with SIGKILL; return its exit status, which differs if it had already ended."""
         self.process.kill()
         return self.wait().status
 
 
 @contextmanager
 def started(work: Callable[..., object], *arguments: object) -> Iterator[Running]:
-    """Begin some work in a process of its own, with this test's environment and folder; it is killed if the test does not wait for it."""
+    """Start work in a process of its own, with this test's environment and folder; it is killed if the test does not wait for it."""
     output = Path(tempfile.mkdtemp(prefix="idx-"))
-    for name in ("out", "err"):  # for a process that is killed before it has said anything
+    for name in ("out", "err"):  # for a process that is killed before it prints anything
         (output / name).touch()
     process = _context.Process(target=_run, args=(work, arguments, dict(os.environ), Path.cwd(), output))
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +91,7 @@ def command(*arguments: object) -> None:
 
 
 def ended(work: Callable[..., object], *arguments: object) -> Ended:
-    """Do some work to its end, whatever that is."""
+    """Run work to its end and return the outcome."""
     with started(work, *arguments) as running:
         return running.wait()
 

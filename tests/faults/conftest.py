@@ -62,7 +62,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def empty_home(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home that has nothing but a tiny checkpoint, for two encoders."""
+    """A home with only a tiny checkpoint, for two encoders."""
     home = tmp_path_factory.mktemp("checkpoint")
     for checkpoint in (SPEC.passage_checkpoint, BASE.passage_checkpoint):
         assert isinstance(checkpoint, HubCheckpoint)
@@ -83,7 +83,7 @@ def home(empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 @pytest.fixture(scope="session")
 def whole_home(empty_home: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which everything is built, undisturbed, and vectors that lack some passages are imported; not to be changed."""
+    """A home in which everything was built without faults, with imported vectors that lack some passages; read-only."""
     home = tmp_path_factory.mktemp("whole") / "home"
     shutil.copytree(empty_home, home)
     published = home.with_name("passages_00")

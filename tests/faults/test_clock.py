@@ -1,4 +1,4 @@
-"""Clocks that jump by hours, and files from other times: nothing that idx decides depends on the time of day."""
+"""Clocks that jump by hours, and files with arbitrary times: no decision of idx depends on the time of day."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HOURS = 3600.0
 
 
 def under_a_jumping_clock(work: Callable[..., object], *arguments: object) -> None:
-    """Do some work while the clock says another hour of the day, earlier or later, each time it is asked."""
+    """Run work while every reading of the clock gives another hour, earlier or later."""
     chance, real = random.Random(1), time.time
     time.time = lambda: real() + chance.uniform(-12, 12) * HOURS
     work(*arguments)
 
 
 def scatter_times(home: Path) -> None:
-    """Have all files come from other times: from 1970 to tomorrow."""
+    """Set the times of all files at random: from 1970 to tomorrow."""
     chance = random.Random(2)
     for file in home.rglob("*"):
         at = chance.choice((0.0, time.time() - 5 * HOURS, time.time() + 20 * HOURS))

@@ -29,7 +29,7 @@ EACH = [pytest.param(part, marks=() if part in SAMPLED else pytest.mark.exhausti
 
 
 def build_part(part: str, source: Path, largest_file: int | None = None) -> None:
-    """Build one part over what it needs, without the forecast of the command line, which refuses what would fill a disk."""
+    """Build one part from its inputs, without the command line's estimate, which refuses a build that would fill the disk."""
     if largest_file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     if part == "passages":
@@ -39,7 +39,7 @@ def build_part(part: str, source: Path, largest_file: int | None = None) -> None
 
 
 def put_what_it_needs(part: str, whole_home: Path) -> int:
-    """Copy from a whole corpus what a part is made of; return the bytes that the part takes."""
+    """Copy the inputs of a part from a complete corpus; return the size of the part in bytes."""
     needed = {"passages": (), "bm25": ("passages",), ENCODER: ("passages",)}.get(part, ("passages", ENCODER))
     home = Path(os.environ["IDX_HOME"])
     for name in needed:
@@ -48,7 +48,7 @@ def put_what_it_needs(part: str, whole_home: Path) -> int:
 
 
 def check_refused(refused: Ended, part: str, number: int) -> None:
-    """The error names what cannot be written, and says what to do; nothing that could be taken for finished is there."""
+    """Check that the error names the file and a remedy, and that nothing is left that could pass for finished."""
     assert f"work on {path_of(part)} has stopped: " in refused.error or str(staging_path(path_of(part))) in refused.error
     assert os.strerror(number).lower() in refused.error.lower()
     assert "mend it and run the same command again" in refused.error
@@ -56,7 +56,7 @@ def check_refused(refused: Ended, part: str, number: int) -> None:
 
 
 def check_whole(part: str, whole_home: Path) -> None:
-    """The part is what it is where nothing went wrong, and nothing else is there."""
+    """Check that the part equals that of a build without faults, and that no other files remain."""
     home = Path(os.environ["IDX_HOME"])
     ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
     assert (ours.recipe, ours.counts) == (theirs.recipe, theirs.counts)

@@ -25,7 +25,7 @@ QUERIES = ("red whale in the deep ocean", "king of the mountain", "naïve fox", 
 
 
 def look_up_everything() -> None:
-    """Print what a store has by row, id and title, and its text keys."""
+    """Print a store's passages by row, id and title, and its text keys."""
     store = open_store("mine")
     passages = store.get_many(range(N_PASSAGES))
     rows = store.rows_of([*(f"p{n}" for n in range(N_PASSAGES)), "none"])
@@ -34,7 +34,7 @@ def look_up_everything() -> None:
 
 
 def read(part: str) -> Ended:
-    """Read all of a part that can be read."""
+    """Read all readable data of a part."""
     if part == "passages":
         return ended(look_up_everything)
     return idx("search", "mine", *QUERIES, "--json", "--retriever", part, "-k", 300, "--depth", 300)

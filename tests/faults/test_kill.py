@@ -1,4 +1,4 @@
-"""``idx build`` of a whole corpus, killed with SIGKILL at random moments and around the boundaries of its steps, and given again."""
+"""``idx build`` of a whole corpus, killed with SIGKILL at random moments and around the boundaries of its steps, and repeated."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def answers(whole_home: Path) -> dict[str, str]:
 
 
 def says_that_it_is_not_built(error: str) -> bool:
-    """A build that was killed before it had made a folder has left nothing by which the corpus is known."""
+    """Return whether an error says that something is not built; a build killed before it created a folder leaves the corpus unknown."""
     return "idx build" in error or ("unknown corpus 'mine'" in error and not corpus_path("mine").exists())
 
 
 def check_nothing_half_made_counts(answers: dict[str, str]) -> None:
-    """Each part is finished and answers as it should, or is not there; ``list``, ``check`` and ``search`` say which."""
+    """Check that each part is either finished and correct or absent, according to ``list``, ``check`` and ``search``."""
     finished = [part for part in PARTS if is_finished(path_of(part))]
     listed = {corpus["name"]: corpus["built"] for corpus in json.loads(idx("list", "--json").out)["corpora"]}
     assert {part["name"]: part["problem"] for part in listed.get("mine", ())} == dict.fromkeys(finished)
@@ -116,7 +116,7 @@ def check_as_promised(whole_home: Path, home: Path, monkeypatch: pytest.MonkeyPa
 def killed_and_resumed(
     n_kills: int, source: Path, homes: tuple[Path, Path], answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Build again and again, killed so many times in all: by turns at a boundary, and at moments spread over the whole duration."""
+    """Build repeatedly, killed this many times: alternately at a boundary and at moments spread over the whole duration."""
     chance = random.Random(11)
     whole_home, home = homes
     building = build_command(source, *KINDS)
@@ -141,7 +141,7 @@ def killed_and_resumed(
             assert status == 0
             check_as_promised(whole_home, home, monkeypatch)
             shutil.rmtree(home / "mine")
-            delays[n_killed] *= chance.random()  # what is left of a build takes less
+            delays[n_killed] *= chance.random()  # the rest of a build takes less
     assert idx(*building).status == 0
     check_as_promised(whole_home, home, monkeypatch)
 
@@ -162,7 +162,7 @@ def test_a_build_that_is_killed_forty_times_goes_on(
 def test_an_index_is_served_until_its_replacement_is_whole(
     whole_home: Path, home: Path, answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed while it replaces an index: before, during or after the exchange of names there is one that answers."""
+    """Killed while replacing an index: before, during and after the exchange of names, one index answers."""
     others = [f"{ENCODER}-{kind}" for kind in conftest.KINDS if kind not in KINDS] + [f"{PARTIAL}*"]
     shutil.copytree(whole_home / "mine", home / "mine", ignore=shutil.ignore_patterns(*others))
     chance = random.Random(3)

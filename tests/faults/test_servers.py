@@ -1,4 +1,4 @@
-"""Servers over a home that others build in, and a server that is killed."""
+"""Servers over a home in which builds run, and a server that is killed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def served(*options: object, port: int = 0, work: Sequence[Callable[..., object]
 
 
 class Asking:
-    """Threads that ask one search after the other, and again if nobody is there to answer."""
+    """Threads that send one search after the other, with retries if no server answers."""
 
     def __init__(self, url: str, expected: dict[str, Ranking], *, again: tuple[type[Exception], ...] = ()) -> None:
         self._url, self._expected, self._again = url, expected, again
@@ -114,7 +114,7 @@ def test_two_servers_answer_while_a_third_process_builds_and_replaces(mine: Path
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_is_killed_and_started_again_has_lost_nothing(mine: Path, expected: dict[str, Ranking], workers: int) -> None:
-    """Searches that were under way fail as what may be sent again, and are answered by the new server as they would have been."""
+    """Interrupted searches fail with a retryable error, and the new server answers them identically."""
     with served("--workers", workers) as (running, url), Asking(url, expected, again=(Unreachable, NotReady)) as asking:
         asking.goes_on()
         running.kill()

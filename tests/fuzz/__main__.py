@@ -1,7 +1,7 @@
 """Runs all tests with made-up input, round after round, each with a seed of its own: ``python -m tests.fuzz --minutes 10``.
 
-A round gives every test ten times the examples of ``make test`` and takes some minutes; none is begun when the time is over. What fails is
-told with the input that does it, and the rounds end with 1.
+A round gives every test ten times the examples of ``make test`` and takes some minutes; none starts after the time limit. A failure is
+reported with its input and ends the rounds with exit status 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file for each module, written anew by every example."""
+"""A file per module, rewritten by every example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files for all readers: what hypothesis makes of a valid one, and what every refusal of it must be."""
+"""Corrupt files for all readers: mutations of valid ones by hypothesis, and checks of every refusal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _edited(content: bytes, edits: list[tuple[int, int, int, bytes]]) -> bytes:
 
 
 def damaged(*contents: bytes) -> st.SearchStrategy[bytes]:
-    """Contents with up to four edits, none included, and now and then bytes of any kind."""
+    """Contents with zero to four edits, and sometimes arbitrary bytes."""
     new = st.sampled_from(_TOKENS) | st.binary(max_size=4) | st.integers(0, 255).map(lambda byte: bytes([byte]))
     edit = st.tuples(st.integers(0, 4), st.integers(0, 1 << 16), st.sampled_from([0, 1, 1, 2, 8, 60]), new)
     edited = st.builds(_edited, st.sampled_from(contents), st.lists(edit, max_size=4))
@@ -60,7 +60,7 @@ def damaged(*contents: bytes) -> st.SearchStrategy[bytes]:
 
 
 def packed(*contents: bytes) -> st.SearchStrategy[bytes]:
-    """The same compressed in any way or not, and compressed files that were damaged themselves."""
+    """The same contents plain or in any compression, and corrupt compressed files."""
     kinds = [COMPRESSIONS[name] for name in ("none", "none", "gzip", "bzip2", "zstd")]
     whole = st.builds(lambda pack, content: pack(content), st.sampled_from(kinds), damaged(*contents))
     return whole | damaged(*(pack(content) for pack in COMPRESSIONS.values() for content in contents))
@@ -77,7 +77,7 @@ def check_refusal(error: IdxError, named: Path | str | None = None, most: int = 
 
 @contextmanager
 def in_memory_of(n_bytes: int) -> Iterator[None]:
-    """Fail if what is done allocates more than some bytes at a time."""
+    """Fail if the block allocates more than this many bytes at a time."""
     tracemalloc.start()
     try:
         yield
@@ -88,7 +88,7 @@ def in_memory_of(n_bytes: int) -> Iterator[None]:
 
 
 def found_or_refused(read: Callable[[], Found], named: Path | str | None = None, most: int = 2_000) -> Found | None:
-    """Return what is read; None if that is refused as it should be. Any other exception fails the test."""
+    """Return the value read; None if the reading is properly refused. Any other exception fails the test."""
     try:
         return read()
     except IdxError as error:
@@ -97,5 +97,5 @@ def found_or_refused(read: Callable[[], Found], named: Path | str | None = None,
 
 
 def examples(share: float = 0.3) -> settings:
-    """Return how many examples a test is given: a share of what the profile says, 100 in ``make test`` and 1,000 in ``make fuzz``."""
+    """Return the number of examples of a test: a share of the profile's, which is 100 in ``make test`` and 1,000 in ``make fuzz``."""
     return settings(max_examples=max(1, round(share * settings().max_examples)))

@@ -1,4 +1,4 @@
-"""Artefacts with damaged files: what they held, or an error that says what to build again."""
+"""Artefacts with corrupt files yield their original content, or an error that says what to rebuild."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def made(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def used(manifest: Path) -> None:
-    """Use whatever reads a manifest: opening, and listing, which shows what cannot be opened."""
+    """Use all readers of manifests: opening, and listing, which shows artefacts that cannot be opened."""
     found = found_or_refused(lambda: store_manifest("made"), manifest.parent)
     if found is not None:
         assert manifest_from_json(found.to_json()) == found
@@ -98,7 +98,7 @@ def searched(home: Path) -> list[Any]:
 @examples()
 @given(data=st.data())
 def test_damaged_postings(built: Path, data: st.DataObject) -> None:
-    """Whichever byte of whichever file of BM25 differs, a search finds what it found, or says which index to build again."""
+    """With any byte of any BM25 file changed, a search has the same results, or names the index to rebuild."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built))
         folder = index_ref("made", "bm25").path

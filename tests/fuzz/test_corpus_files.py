@@ -1,4 +1,4 @@
-"""Dumps: each reader gives the records that a plain reading of the whole file gives, and refuses exactly what that cannot read."""
+"""Dumps: each reader yields the records of a plain reading of the whole file, and refuses exactly the files that it cannot read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ PLAIN = {"tsv": tsv_rows, "jsonl": json_rows(plain_record), "beir": json_rows(be
 
 
 def read_whole(content: bytes, file_format: str) -> list[Passage] | None:
-    """Return what a plain reading gives; None if it cannot read the file."""
+    """Return the records of a plain reading; None if it cannot read the file."""
     try:
         return PLAIN[file_format](content.decode().removeprefix("\ufeff"))
     except (ValueError, KeyError, RecursionError, csv.Error):
@@ -106,7 +106,7 @@ def test_records_are_those_of_a_plain_reading(file: Path, file_format: str, data
 @examples()
 @given(data=st.data())
 def test_damage_is_refused_or_counted(file: Path, file_format: str, data: st.DataObject) -> None:
-    """With bad records left out, what is left are lines of the file, in order, and nothing is both good and bad."""
+    """With bad records skipped, the rest are lines of the file, in order, and no line is both good and bad."""
     content = data.draw(packed(SEEDS[file_format]))
     file.write_bytes(content)
     bad = list[BadRecord]()

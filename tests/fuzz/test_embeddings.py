@@ -1,4 +1,4 @@
-"""Published embeddings, damaged: the ids and vectors that a plain reading gives, or a refusal; never much memory."""
+"""Corrupt published embeddings: the ids and vectors of a plain reading, or a refusal; bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rankings, judgements, groups, predictions and scripts: what a plain reading of the lines gives, or a refusal that names the place."""
+"""Rankings, judgements, groups, predictions and scripts: the result of a plain reading of the lines, or a refusal that names the place."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_groups(file: Path, content: bytes) -> None:
 
 
 def check_predictions(path: Path, named: Path | str) -> predictions.Predictions | None:
-    """Read predictions; what is there can be written down as JSON."""
+    """Read predictions and check that they can be written as JSON."""
     found = found_or_refused(lambda: predictions.read(path), named)
     if found is not None:
         assert found.rows

@@ -1,4 +1,4 @@
-"""Bytes from strangers: the server answers or closes, and goes on; clients name what answers them and is no server of ours."""
+"""Arbitrary bytes: the server answers or closes the connection, and keeps running; clients report an answer of another kind of server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def url(built_home: Path) -> Iterator[str]:  # noqa: F811 - the fixture
 
 
 def exchanged(url: str, request: bytes) -> bytes:
-    """Send bytes and no more, and return what comes back."""
+    """Send bytes, end the request, and return the response."""
     where = urlsplit(url)
     with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
         try:

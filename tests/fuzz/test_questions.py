@@ -1,4 +1,4 @@
-"""Sets of questions in all formats, damaged: the same questions, or a refusal on one line."""
+"""Corrupt question sets in all formats: the same questions, or a one-line refusal."""
 
 from __future__ import annotations
 
