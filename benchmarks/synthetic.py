@@ -3,7 +3,7 @@
 Every passage joins the first sentences of one real passage to sentences of another one, cut to the first one's length.
 
 Natural: words and sentences; the lengths, which are those of the source's distinct passages of ten words or more; document frequencies, as
-shares of the corpus, of all words that are not rare in the source; the vocabulary, which beyond the source's size goes on growing by Heaps'
+shares of the corpus, of all words that are not rare in the source; the vocabulary, which beyond the source's size keeps growing by Heaps'
 law as fitted to the source, by one invented word in some passages (5.9 million terms at the size of the DPR Wikipedia, 21,015,324 passages,
 whose Lucene index has 5.35 million: Pyserini, prebuilt index wikipedia-dpr).
 

@@ -1,9 +1,9 @@
 """Exact search on one GPU, as a share of its bandwidth and throughput (``python -m benchmarks.vectors --device cuda``).
 
-Vectors of 768 components in float16 are made on the card. "of bandwidth" is the bytes of all vectors over the time, as a share of what a
-copy on the card moves, "of matrix rate" the multiplications over the time, as a share of the rate of large square products; both are
-measured in the same run. Queries of float32 are multiplied in two halves, those that are float16 already at once. "top-k" is the share of
-the time beyond that of the products alone. "difference" is the largest one from float32 products, of the scores found and of the best of
+Vectors of 768 components in float16 are made on the card. "of bandwidth" is the bytes of all vectors per second, as a share of a
+copy's rate on the card, "of matrix rate" the multiplications per second, as a share of the rate of large square products; both are
+measured in the same run. float32 queries are multiplied in two halves, float16 ones in one product. "top-k" is the share of
+the time beyond that of the products alone. "difference" is the largest one from float32 products, of the returned scores and of the best of
 100,000 sampled rows, relative to the best score. "faiss" is ``GpuIndexFlat`` in float16 over the same vectors, where it is installed.
 """
 

@@ -33,7 +33,7 @@ class StoreOptions:
 
     Attributes:
         source: a local copy to use instead of downloading; for a corpus of several files the folder that holds them.
-        limit: only the first so many records, as the corpus ``<name>@<limit>``; the source is then not verified.
+        limit: only this many records from the start, as the corpus ``<name>@<limit>``; the source is then not verified.
         skip_bad: leave out unusable records and list them in ``skipped.jsonl``, instead of failing at the first.
         replace: replace a store of the same name that differs or is corrupt.
         rebuild: build again even if the same store exists.
@@ -80,7 +80,7 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
     """Build the store of a corpus, unless the same one exists already; an interrupted build resumes.
 
     Args:
-        corpus: what to build.
+        corpus: the corpus.
         options: see ``StoreOptions``.
         fetching: called with (bytes, all bytes) of the file being downloaded or verified.
         storing: called with (passages stored, expected number of passages, if known).

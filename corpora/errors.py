@@ -63,7 +63,7 @@ class MissingExtraError(IdxError, ImportError):
 
 
 def _to_install(extra: str) -> str:
-    """Return what pip is told to install, so that an extra comes from where the package itself came from."""
+    """Return pip's argument for an extra, from the same origin as the installed package."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

@@ -132,7 +132,7 @@ def _saved(terms: Any, folder: Path) -> Path:  # noqa: ANN401 - as ``_Index.retr
 def _numbered() -> tuple[list[list[int]], dict[str, int]]:
     """Return the numbers of every passage's terms, and each term's number.
 
-    Equal numbers are one object, as in what the package's own tokenizer makes: otherwise they would take five times the memory.
+    Equal numbers are one object, as in the package's own tokenizer: otherwise they would take five times the memory.
     """
     numbering = TermNumbers()
     passages = open_store(NAME).read()

@@ -63,7 +63,7 @@ class ExactEngine:
 
 
 def _shards(_folder: Path, _threads: int) -> Path:
-    """Return where the shards lie: there is nothing to build beside them."""
+    """Return the folder of the shards: no other index is built."""
     return index_ref(NAME, ENCODER).path
 
 

@@ -22,7 +22,7 @@ OURS = COLORS[0]
 PEERS = (COLORS[1], COLORS[2], COLORS[3])
 _BAR = "0.5"  # a peer's
 _TEXT = "0.25"
-_DPI = 200  # twice what GitHub shows
+_DPI = 200  # twice GitHub's resolution
 _COLORS_IN_FILE = 64
 
 Part = Mapping[str, Any]

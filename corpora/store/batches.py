@@ -19,7 +19,7 @@ from .layout import DICTIONARY, ROW, Database, Decompress, Frames, damage_named,
 
 _PLACE = struct.Struct("<I")
 _FRAME = struct.Struct("<II")
-_LARGEST = 1 << 40  # size; what is damaged may claim more
+_LARGEST = 1 << 40  # size; corrupt data may claim more
 
 
 def join(frames: Sequence[bytes]) -> bytes:
@@ -61,7 +61,7 @@ class Batches:
             return list(map(unpack, decompress(self._frames(rows)), rows.tolist()))
 
     def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many bytes each of the rows has when it is decompressed; raises ``ArtifactDamaged``."""
+        """Return the decompressed size of each of the rows in bytes; raises ``ArtifactDamaged``."""
         with damage_named(self.database.path):
             sizes = map(zstandard.frame_content_size, self._frames(rows))
             return np.array([min(size, _LARGEST) for size in sizes], dtype=np.int64)

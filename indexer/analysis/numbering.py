@@ -30,7 +30,7 @@ class Table(NamedTuple):
     slots: NDArray[np.int32]  # a power of two of them: a number, or _FREE
     starts: NDArray[np.int64]  # UTF-8 of term i is pool[starts[i]:starts[i + 1]]
     pool: NDArray[np.uint8]
-    size: NDArray[np.int64]  # (1,): how many terms there are
+    size: NDArray[np.int64]  # (1,): number of terms
     recent_tokens: NDArray[np.int64]
     recent_numbers: NDArray[np.int32]
 

@@ -109,12 +109,12 @@ def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  
 
     Args:
         network: as loaded by ``from_pretrained``; missing weights are random.
-        report: what ``output_loading_info`` gives.
+        report: the result of ``output_loading_info``.
         path: of the weights, for the message.
     """
     modules, is_bare = {name for name, _ in network.named_children()}, network.base_model is network
     missing = [name for name in report["missing_keys"] if not (is_bare and _UNUSED & {*name.split(".")})]
-    # What lies outside of the modules is a head of another task.
+    # Weights outside of the modules are a head of another task.
     unknown = [name for name in report["unexpected_keys"] if name.split(".")[0] in modules and not _UNUSED & {*name.split(".")}]
     resized = [f"{name} is {tuple(found)}, not {tuple(wanted)}" for name, found, wanted in sorted(report["mismatched_keys"])]
     if missing or unknown or resized:

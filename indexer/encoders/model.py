@@ -136,7 +136,7 @@ class Model:
         return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
-        """Return the width of a batch in tokens; a GPU's attention wants the mask aligned, within the number of positions."""
+        """Return the width of a batch in tokens; a GPU's attention needs the mask aligned, within the number of positions."""
         longest = int(lengths.max())
         if self._device.type != "cuda" or lengths.min() == longest:
             return longest

@@ -12,7 +12,7 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 
 def working_nodes() -> list[Node]:
-    """Return the nodes that offer a processor or a GPU; one with neither, such as a head node without workers, gets no shard.
+    """Return the nodes that offer a CPU or a GPU; one with neither, such as a head node without workers, gets no shard.
 
     Raises:
         InputError: there is none.

@@ -133,7 +133,7 @@ class Catalog:
         return self._opened.corpora.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
-        """Return what is open, and the state of the rest."""
+        """Return the open corpora and retrievers, and the state of the others."""
         n_ready, shards = self._metrics.n_ready(), self.cluster.describe() if self.cluster else []
         found = {
             "ready": n_ready >= self._settings.workers and all(shard["ready"] for shard in shards),

@@ -89,7 +89,7 @@ class Front:
         if response is not None:
             await response(scope, receive, send)
         elif self.pages is not None:
-            # What answers GET answers HEAD: uvicorn leaves out the body.
+            # GET paths also answer HEAD: uvicorn leaves out the body.
             await self.pages({**scope, "method": "GET"} if scope["method"] == "HEAD" else scope, receive, send)
 
     def _at_once(self, path: str, scope: Message) -> Response | None:

@@ -44,7 +44,7 @@ class FirstOpened:
     """Record of the files opened first, in memory shared by the processes: a process that starts later must not serve other files.
 
     Args:
-        settings: of the server; they determine what is served, so that all processes have the same places.
+        settings: of the server; they determine the order of the records in all processes.
     """
 
     def __init__(self, settings: Settings) -> None:

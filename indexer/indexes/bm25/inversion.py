@@ -86,7 +86,7 @@ def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
 
 
 def blocks_at_once(text_bytes: float) -> int:
-    """Return how many blocks of so much text are inverted at once: one in each thread, if half of the memory that is free holds them."""
+    """Return the number of blocks of this much text to invert at once: one in each thread, if half of the free memory holds them."""
     return max(1, min(n_threads(), int(available_bytes() / 2 / (BYTES_PER_TEXT_BYTE * max(1, text_bytes)))))
 
 

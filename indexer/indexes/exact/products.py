@@ -98,7 +98,7 @@ def widen(half_bits: NDArray[np.uint16], wide: Vectors) -> None:
 
 
 def _scorer(n_queries: int) -> _Llvm:
-    """Return the machine code of ``score_rows`` for panels of so many queries, which no loop of Python compiles to."""
+    """Return the machine code of ``score_rows`` for panels of this many queries, which no Python loop compiles to."""
     vector = ir.VectorType(_FLOAT, n_queries)
     no_vector, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * n_queries)
     to_all = ir.Constant(ir.VectorType(_INT32, n_queries), [0] * n_queries)
