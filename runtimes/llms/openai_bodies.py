@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Set
 from typing import Any, Literal, NamedTuple
 
 from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
-from .text import FREE_TEXT, by_likeliest, cut_at, whole_characters, without_thinking
+from .text import FREE_TEXT, NO_THINKING, by_likeliest, cut_at, whole_characters, without_thinking
 
 Body = dict[str, Any]
 
@@ -165,7 +165,7 @@ def gen_of(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...])
         degraded = (*degraded, "no logprobs")
     text, has_thought = without_thinking(whole_characters(text or ""))
     if has_thought:
-        degraded = (*degraded, "the model's thinking is left out: it costs tokens, and logprobs include it")
+        degraded = (*degraded, NO_THINKING)
     text, is_cut = cut_at(text, call.decoding.stop)
     ended: Literal["stop", "length"] = "length" if finish == "length" and not is_cut else "stop"
     return Gen(text=text, finish=ended, logprobs=logprobs, degraded=degraded)

@@ -11,6 +11,7 @@ from .base import YesNo
 BY_WORD = "no logprobs: yes/no is the first word generated, scored 1 or 0"
 NO_TEMPLATE = "no chat template: the turns are one text"
 FREE_TEXT = "no structured output: the text is free"
+NO_THINKING = "the model's thinking is left out: it costs tokens, and logprobs include it"
 
 
 def whole_characters(text: str) -> str:
@@ -25,11 +26,10 @@ def cut_at(text: str, stop: Iterable[str]) -> tuple[str, bool]:
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
-    """Return a text without a leading ``<think>…</think>``, and whether it had one."""
-    said = text.lstrip()
-    if not said.startswith("<think>"):
-        return text, False
-    return said.partition("</think>")[2].lstrip(), True
+    """Return a text without a leading ``<think>…</think>``, whose beginning may stand in the prompt, and whether it had one."""
+    before, end, after = text.partition("</think>")
+    is_thought = before.lstrip().startswith("<think>") or (end and "<think>" not in before)
+    return (after.lstrip(), True) if is_thought else (text, False)
 
 
 def variants(words: Iterable[str]) -> frozenset[str]:

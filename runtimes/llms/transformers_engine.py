@@ -24,7 +24,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 from .base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, Prepared, padding_id
 from .options import EngineOptions
-from .text import FREE_TEXT, cut_at, variants
+from .text import FREE_TEXT, NO_THINKING, cut_at, variants, without_thinking
 
 if TYPE_CHECKING:
     from .transformers_decoding import Model, Row
@@ -104,14 +104,14 @@ class TransformersEngine(CheckpointLLM):
 
     def _gen(self, one: Prepared, row: Row) -> Gen:
         call: Generate = one.call
-        text, _ = cut_at(self._tokenizer.decode(row.generated, skip_special_tokens=True), call.decoding.stop)
+        text, has_thought = without_thinking(self._tokenizer.decode(row.generated, skip_special_tokens=True))
         degraded = one.degraded if call.schema is None or isinstance(call.schema, Choice) else (*one.degraded, FREE_TEXT)
         return Gen(
-            text=text,
+            text=cut_at(text, call.decoding.stop)[0],
             finish=row.finish or "length",
             logprobs=tuple(row.logprobs) if call.logprobs else None,
             token_ids=tuple(row.generated),
-            degraded=degraded,
+            degraded=(*degraded, NO_THINKING) if has_thought else degraded,
         )
 
     def _yes_no(self, asked: list[Prepared]) -> list[Reply]:

@@ -17,7 +17,7 @@ from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply
 from .checkpoint import CheckpointLLM, Prepared
-from .text import by_likeliest
+from .text import NO_THINKING, by_likeliest, without_thinking
 
 _TOP = 20  # the engine's default maximum
 
@@ -112,13 +112,14 @@ def _reply(one: Prepared, output: Any) -> Reply:  # noqa: ANN401 - vLLM's Reques
 
 def _gen(output: Any, degraded: tuple[str, ...]) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput
     ids = tuple(output.token_ids)
+    text, has_thought = without_thinking(output.text)
     logprobs = None
     if output.logprobs is not None:
         logprobs = tuple(entries[token].logprob for token, entries in zip(ids, output.logprobs, strict=True))
     return Gen(
-        text=output.text,
+        text=text,
         finish="length" if output.finish_reason == "length" else "stop",
         logprobs=logprobs,
         token_ids=ids,
-        degraded=degraded,
+        degraded=(*degraded, NO_THINKING) if has_thought else degraded,
     )

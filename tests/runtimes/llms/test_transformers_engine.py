@@ -189,6 +189,13 @@ def test_stop_texts_cut_and_end(tiny: TransformersEngine) -> None:
     assert whole.finish == "length"
 
 
+@pytest.mark.parametrize("before", ["<think>Paris? No.</think>\n", "Paris? No.</think>\n"])
+def test_thinking_is_no_answer(tiny: TransformersEngine, before: str) -> None:
+    call = Generate(prompt="The river", decoding=Decoding(max_tokens=60, stop=("Nile",)), schema=Choice((f"{before}Rome",)))
+    (gen,) = gens(tiny.run([call])[0])
+    assert (gen.text, gen.degraded[-1]) == ("Rome", "the model's thinking is left out: it costs tokens, and logprobs include it")
+
+
 def test_a_choice_is_held_to_and_a_schema_is_not(tiny: TransformersEngine) -> None:
     choice = Choice(("relevant", "relevance", "irrelevant"))
     for prompt in PROMPTS:
