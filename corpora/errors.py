@@ -68,7 +68,7 @@ def _to_install(extra: str) -> str:
 
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # on the path, and not installed
+    except PackageNotFoundError:  # importable, but not installed
         origin = {}
     if "dir_info" in origin:
         folder = Path(url2pathname(urlsplit(origin["url"]).path))

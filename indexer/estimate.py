@@ -25,10 +25,10 @@ from .vectors.file import RANGE_ROWS
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # share of a passage's bytes after compression, and bytes of arrays per passage
 _IMPORT_BYTES_PER_S = 150e6  # read and written
-_TOKENIZING_BYTES = 0.4e9  # of each process that tokenises for a GPU
+_TOKENIZING_BYTES = 0.4e9  # memory of each process that tokenises for a GPU
 _RANGES_HELD = 2  # the vectors being computed, and a copy being written
 
-SAMPLE_PASSAGES = 200  # to time an encoder on
+SAMPLE_PASSAGES = 200  # number of passages to time an encoder on
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def check_groups(groups: Sequence[Sequence[str]]) -> None:
         for query in group:
             try:
                 query.encode()
-            except UnicodeEncodeError:  # which breaks tokenizers
+            except UnicodeEncodeError:  # a lone surrogate, which breaks tokenizers
                 raise ValueError(f"a query of group {number} contains a lone surrogate, half a character: {query!a:.80}") from None
 
 

@@ -35,7 +35,7 @@ class DenseRetriever:
         self._encoder = encoder
         self._index = index
         self._exact = exact
-        self._kept: Mapping[str, Vectors] = {}  # of the latest search: rescored queries were mostly just searched for
+        self._kept: Mapping[str, Vectors] = {}  # vectors of the latest search: rescored queries were mostly just searched for
         self.parameters: Mapping[str, SearchParam] = index.parameters
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:

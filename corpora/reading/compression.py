@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 64 << 20
 
 _READ_BYTES = 1 << 20
 _ZSTD_BYTES = 512  # compressed bytes per step: zstd can write 128 KiB in 4 bytes, and so 16 MiB in this many
-_MAX_WHOLE_BYTES = 256 << 20  # of a decompressed file held in memory, unless it is at most this many times its compressed size:
+_MAX_WHOLE_BYTES = 256 << 20  # limit of a decompressed file in memory, unless it is at most this many times its compressed size:
 _MAX_WHOLE_TIMES = 100
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}

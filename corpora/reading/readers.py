@@ -132,7 +132,7 @@ def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
 
     A bad row costs only its first line, however many lines an unclosed quote took. A row that contains a bad line is left out.
     """
-    csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers in this process; 131,072 characters unless it is set
+    csv.field_size_limit(MAX_RECORD_BYTES)  # applies to all csv readers of this process; the default is 131,072 characters
     lines = _RowLines(_lines(path, on_bad))
     rows = csv.reader(lines, delimiter="\t")
     while True:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE_ROWS = 1024  # of a range, that one process tokenises at a time
+PIECE_ROWS = 1024  # rows of a range that one process tokenises at a time
 
 
 def pieces(rows: range) -> Iterator[range]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Ids = list[int]
 
 _SPARE_ROWS = 1024  # embedding rows without a token, as padding to a round number: T5 has 28, others some hundreds
-_SLICE_TEXTS = 256  # that are tokenised at a time: the tokenizer's output takes many times the memory of the token ids
+_SLICE_TEXTS = 256  # texts tokenised at a time: the tokenizer's output takes many times the memory of the token ids
 _SLICE_CHARACTERS = 1 << 20
 
 

@@ -37,7 +37,7 @@ from .formats import Block, Embeddings, hashed
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia with it (conf/ctx_sources/default_sources.yaml)
-_SAME = 0.05  # of a vector's length: half precision and library versions differ by less, other passages by more
+_SAME = 0.05  # share of a vector's length: half precision and library versions differ by less, other passages by more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from wikidx.indexer.page_checks import build_checked
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared
-_TOLERATED = 20  # of them may differ: the separator of title and text, and quotes, vary
+_TOLERATED = 20  # sampled lengths that may differ: the separator of title and text, and quotes, vary
 
 
 def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:

@@ -25,8 +25,8 @@ from .shard import Answer, Holding, Rescore, Search, State, Timed
 
 _LOG = logging.getLogger("idx.server")
 
-_SILENT_S = 5.0  # without a health report, after which a process counts as lost
-_STATE_S = 0.5  # in which most report
+_SILENT_S = 5.0  # time without a health report after which a process counts as lost
+_STATE_S = 0.5  # time in which most processes report
 _RETRY_AFTER_S = 2
 _MARGIN_S = 1.0  # before the deadline a shard is given up, so that an answer without its rows is in time, ...
 _MARGIN_SHARE = 0.25  # ... or this share of the remaining time, if that is less

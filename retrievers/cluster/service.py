@@ -127,7 +127,7 @@ class ShardService:
         self.n_shards = layout.n_shards()
         self._on_gpus: bool | None = None  # decided once, so that later generations are no slower
         self._served: Generation | None = None
-        self._before: list[Generation] = []  # which run until all their searches are answered
+        self._before: list[Generation] = []  # old generations, which run until all their searches are answered
         self._changing = threading.Lock()
         self._is_ending = threading.Event()
         self._watching: threading.Thread | None = None
@@ -237,7 +237,7 @@ class ShardService:
                 continue
             try:
                 watch(served.shards)
-            except ray.exceptions.RayError as error:  # of the cluster itself, which may recover
+            except ray.exceptions.RayError as error:  # an error of the cluster itself, which may recover
                 _LOG.error("the cluster does not say how the shards are: %s", error)
             for shard in served.shards:
                 resident = [replica.state.resident_bytes for replica in shard.replicas if replica.state is not None]

@@ -1,4 +1,4 @@
-"""The names under which a server without a key may be reached: a web page elsewhere must not read it through a browser on this machine."""
+"""Names under which a server without a key may be reached: a web page elsewhere must not read it through a browser on this machine."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 TRIES = 3  # lost encoders before a range is given up
 
 _AHEAD = 2  # pending ranges per encoder: one is tokenised or transferred while the other is encoded
-_LOOK_S = 10.0  # without an answer, before checking whether nodes have room for an encoder
-_TIMED_S = 300.0  # for a node to become free, and to load and time an encoder
+_LOOK_S = 10.0  # wait for an answer before checking whether nodes have room for an encoder
+_TIMED_S = 300.0  # limit for a node to become free, and to load and time an encoder
 _OUT_OF_MEMORY = ("OutOfMemory", "low on memory", "(OOM)")
 
 _checked = set[frozenset[str]]()  # sets of nodes with equal versions, by Ray's unique ids

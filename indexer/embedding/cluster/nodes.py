@@ -27,7 +27,7 @@ CODE = "code"
 """Stands beside them for what idx itself is made of: two checkouts of one version may differ."""
 
 _REACHED_S = 5.0
-_NODE_S = 120.0  # for a node to start a process and answer
+_NODE_S = 120.0  # limit for a node to start a process and answer
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
 

@@ -18,7 +18,7 @@ from wikidx.indexer.machine.compiled import kernel
 from .files import BLOCK_ROWS, Postings
 
 _CHUNK = 64  # rows that share one block maximum
-_GROUPS = 4096  # of rows in a block; their maxima give a first threshold
+_GROUPS = 4096  # groups of rows in a block; their maxima give a first threshold
 _FEW_CHUNKS = 1 / 4  # share of a block's chunks up to which looking up dense impacts row by row is faster than adding all
 
 

@@ -15,7 +15,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.indexer.machine.compiled import kernel
 
 _SLOTS_PER_TERM = 2  # at least; a growing table has up to twice as many
-_MOST_BYTES, _MOST_TERMS = 2**32 - 1, 2**31 - 1  # of a table
+_MOST_BYTES, _MOST_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits
 
 

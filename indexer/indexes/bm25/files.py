@@ -62,7 +62,7 @@ class Postings(NamedTuple):
     totals: NDArray[np.int64]
 
 
-DTYPES = {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in get_type_hints(Postings).items()}  # of each file
+DTYPES = {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in get_type_hints(Postings).items()}  # dtype of each file
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")  # read only for a query's terms: a term's segments, ...
 _OF_POSTINGS = ("rows", "impacts")  # ... its postings, ...
 _DENSE = "dense_impacts"  # ... and, if it is dense, its impacts; all other files are read whole

@@ -38,7 +38,7 @@ _TEXT_BYTES_PER_S = 10e6  # indexing speed on two cores (2026)
 _SERIAL = 0.06  # share of that time which more cores do not shorten
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
-_POSTINGS_WORTH_THREADS = 4_000_000  # of all terms of a batch; a few milliseconds of work, about the time to start threads
+_POSTINGS_WORTH_THREADS = 4_000_000  # sum over all terms of a batch; a few milliseconds of work, about the time to start threads
 
 
 class BM25Index:

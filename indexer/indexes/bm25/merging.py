@@ -18,7 +18,7 @@ from .files import BLOCK_ROWS
 from .inversion import n_pieces, read_lists, read_piece
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
-DENSE_ABOVE = 1 / 8  # of all rows; above, adding to every row of a block costs no more than adding to its postings
+DENSE_ABOVE = 1 / 8  # share of all rows; above, adding to every row of a block costs no more than adding to its postings
 RANGE_POSTINGS = 1 << 24
 
 

@@ -18,9 +18,9 @@ from wikidx.indexer.page_checks import ReadableArray
 from .best_keys import Candidates, Keys, Scored, best_hits, collect, no_candidates, no_thresholds, taken
 from .products import ROWS, Ahead, panels_of, score_rows, widen
 
-_TILE_ROWS = 48  # of a tile, a multiple of ROWS; two tiles and the panels fit into a core's own cache
+_TILE_ROWS = 48  # rows of a tile, a multiple of ROWS; two tiles and the panels fit into a core's own cache
 _TILE_PANELS = 8
-_BLOCK_ROWS = 2_064  # of a thread's unit of work, a multiple of _TILE_ROWS
+_BLOCK_ROWS = 2_064  # rows of a thread's unit of work, a multiple of _TILE_ROWS
 _SMALL = 4_000_000  # multiplications below which a second thread costs more than it saves
 _SPARE_PLACES = 64  # places for candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20

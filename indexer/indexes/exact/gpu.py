@@ -24,10 +24,10 @@ from .best_keys import Keys, best_hits
 from .gpu_best import BLOCK, Best
 
 _MAX_QUERIES = 1_024
-_MAX_KEYS = 4 << 20  # of all queries of a batch
+_MAX_KEYS = 4 << 20  # limit on the keys of all queries of a batch
 _TILE_SCORES = 128 << 20
 _FIRST_TILE_SCORES = 1 << 20  # scores of the first tile, all examined individually
-_GROWTH = 8  # of tiles: most scores of a tile are skipped only if there are not much fewer rows before it
+_GROWTH = 8  # growth of tiles: most scores of a tile are skipped only if there are not much fewer rows before it
 _QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: in float16's range, with the low term well above its smallest number
 _LEAST_EXPONENT = -100
 _COPIED_ROWS = 16_384  # copied to a device at a time

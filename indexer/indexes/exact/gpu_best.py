@@ -28,7 +28,7 @@ class Best:
         """
         self._k, self._scales = k, scales
         self._best = torch.full((len(scales), k), NO_KEY, dtype=torch.int64, device=scales.device)
-        self._thresholds = torch.full_like(scales, -torch.inf)  # before scaling
+        self._thresholds = torch.full_like(scales, -torch.inf)  # thresholds of unscaled scores
         self._pending: list[tuple[torch.Tensor, torch.Tensor]] = []  # lines and keys
         self._n_pending = 0
 

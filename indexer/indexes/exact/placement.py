@@ -11,7 +11,7 @@ from wikidx.corpora.progress import amount
 from wikidx.indexer.base import Placement
 from wikidx.indexer.machine import devices
 
-WORK_BYTES = 3 << 30  # on each GPU besides the vectors: scores, candidates, and workspace of the matrix product
+WORK_BYTES = 3 << 30  # memory on each GPU besides the vectors: scores, candidates, and workspace of the matrix product
 
 _SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # drivers of NVIDIA, WSL and AMD
 

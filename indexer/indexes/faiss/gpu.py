@@ -33,9 +33,9 @@ from .index import FaissIndex, contents_of
 from .library import INDEX_FILE, load_faiss, reason
 from .row_range import without_lists
 
-LARGEST_K = 2_048  # of FAISS's selection kernels, for nprobe as well
+LARGEST_K = 2_048  # limit of FAISS's selection kernels, also for nprobe
 _PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time: one block of a flat index
-_WORK_BYTES = _PAGE_BYTES + 2.2e9  # on each GPU: that block, FAISS's temporary memory (1.5 GB) and CUDA's own
+_WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU: that block, FAISS's temporary memory (1.5 GB) and CUDA's own
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors
 
 Search = Callable[[Vectors, int, Mapping[str, int]], Hits]

@@ -14,7 +14,7 @@ from wikidx.indexer.machine.memory import available_bytes
 
 from .library import damage_named, load_faiss
 
-ID_BYTES = 8  # of a row number, besides its code in a list
+ID_BYTES = 8  # size of a row number, stored besides its code in a list
 
 
 def places_of(rows: range, missing: Rows) -> range:

@@ -39,7 +39,7 @@ DIRECTORY = "index"
 ROWS = "rows.i32"
 PIECE_ROWS = 131_072
 
-PROGRAM_HEAP_BYTES = 1 << 30  # of the process that indexes one piece
+PROGRAM_HEAP_BYTES = 1 << 30  # heap of the process that indexes one piece
 _BUFFER_MB = 512  # fits a piece of 100-word passages, which makes it one segment
 _IDS_PER_CALL = 1 << 16
 _NO_SPACE = "No space left on device"
