@@ -34,7 +34,7 @@ COMMANDS = {
     "eval retrieval": ("eval_retrieval:retrieval", "Measure retrievers."),
     "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
 }
-"""Name -> the function in this folder, and what the list of commands says of it."""
+"""Name -> the function in this folder, and its line in the list of commands."""
 
 EXAMPLES = {
     "list": ("idx list",),

@@ -1,4 +1,4 @@
-"""``idx eval retrieval``: how often retrievers find what the questions ask for, several of them side by side."""
+"""``idx eval retrieval``: recall of retrievers on questions, several of them side by side."""
 
 from __future__ import annotations
 
