@@ -2,14 +2,14 @@
 
 string     DPR's (facebookresearch/DPR, dpr/data/qa_validation.py): the answer's tokens are contiguous in the text's; an answer
            without tokens is in every text
-regex      DPR's for CuratedTREC: the answer is a pattern, searched in the text whatever the case, both NFD-normalised; so "é" is two
+regex      DPR's for CuratedTREC: the answer is a pattern, searched in the text ignoring case, both NFD-normalised; so "é" is two
            characters in both; a pattern that cannot be compiled is in no text
 kilt       DPR's ``has_answer_kilt``: a substring after DPR's normalisation
 flashrag   FlashRAG's retrieval recall and precision: a substring after SQuAD's normalisation
 
 Tokens are those of DPR's SimpleTokenizer (dpr/utils/tokenizers.py): a text is NFD-normalised; runs of letters, digits and marks are tokens,
-and every other visible character by itself; each is lower-cased on its own. A row of tokens is a text with a space before and after each
-token. No token holds a space, so tokens that stand in a row in a text are a substring there.
+and every other visible character by itself; each is lower-cased on its own. A token row is a text with a space before and after each
+token. No token contains a space, so contiguous tokens of a text are a substring of its row.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def read_run(path: Path) -> dict[str, dict[str, float]]:
     """Read a run, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty; a line has not six columns, its score is no finite number, or its passage stands
-            for this question before.
+        InputError: the file cannot be read or is empty; a line does not have six columns, its score is not finite, or its passage is
+            repeated for the question.
     """
     run: dict[str, dict[str, float]] = {}
     for where, (question, _, passage, _, score, _) in _lines(path, _RUN_COLUMNS):
@@ -45,8 +45,8 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Read qrels, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty; a line has not four columns, its relevance is no whole number, or its passage
-            stands for this question before.
+        InputError: the file cannot be read or is empty; a line does not have four columns, its relevance is not a whole number, or its
+            passage is repeated for the question.
     """
     qrels: dict[str, dict[str, int]] = {}
     for where, (question, _, passage, relevance) in _lines(path, _QRELS_COLUMNS):
