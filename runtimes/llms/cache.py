@@ -1,7 +1,7 @@
 """An on-disk cache of replies, so that no call is paid for twice: keyed by model, prompt and parameters.
 
-Sampling calls without a seed are never cached, nor are failures. Several processes may share the file. A reply that is not as it
-was kept counts as absent.
+Sampling calls without a seed are never cached, nor are failures. Several processes may share the file. A corrupt reply counts as
+absent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReplyCache:
         except (OSError, sqlite3.Error) as error:
             raise self._refusal(error) from error
         try:
-            self._database.text_factory = bytes  # whatever a damaged row has
+            self._database.text_factory = bytes  # a corrupt row may hold any type
             self._execute("PRAGMA journal_mode = WAL")
             self._execute("PRAGMA synchronous = NORMAL")
             self._execute(
@@ -66,7 +66,7 @@ class ReplyCache:
             raise
 
     def get(self, model: str, call: Call) -> Reply | None:
-        """Return what is kept for a call to a model, which is named with its address; None: nothing."""
+        """Return the cached reply to a call, given the model's name with its address; None: there is none."""
         if not is_repeatable(call):
             return None
         key = key_of(model, call)
@@ -81,7 +81,7 @@ class ReplyCache:
         return None
 
     def put(self, model: str, call: Call, reply: Reply) -> None:
-        """Keep the reply to a call; what is kept already stays."""
+        """Store the reply to a call; an existing one is kept."""
         if is_repeatable(call):
             key, content = key_of(model, call), _REPLY.dump_json(reply)
             self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", key, content, hashlib.sha256(key + content).digest())

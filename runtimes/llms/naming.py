@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
     Attributes:
         connection: options of endpoints.
-        cache: of their replies; None: replies are not kept.
+        cache: of their replies; None: replies are not cached.
         device: where local checkpoints run.
     """
 

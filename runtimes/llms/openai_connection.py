@@ -136,7 +136,7 @@ class Connection:
         """Return an answer and its content.
 
         Raises:
-            HTTPError: there is none, or it is not whole in time.
+            HTTPError: there is no answer, or it is incomplete at the time-out.
             ValueError: it is too long.
         """
         deadline, content = time.monotonic() + timeout_s, bytearray()
