@@ -1,7 +1,7 @@
 """The training sets of RA-ISF's three sub-models (the paper's appendix A): self-knowledge, passage relevance, question decomposition.
 
-The prompts are those of the roles "know", "relevance" and "decompose" of the method ``ra_isf``, the targets what it parses: a trained
-sub-model is used as that role's model.
+The prompts are those of the roles "know", "relevance" and "decompose" of the method ``ra_isf``, the targets are in the form that it parses:
+a trained sub-model is used as that role's model.
 """
 
 from __future__ import annotations
