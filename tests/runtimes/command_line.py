@@ -16,7 +16,7 @@ class Command:
         self._monkeypatch, self._capsys = monkeypatch, capsys
 
     def __call__(self, *arguments: object, status: int = 0) -> str:
-        """Return what it printed or, where it must fail, the error."""
+        """Return the output or, for a command that must fail, the error."""
         self._monkeypatch.setattr(sys, "argv", ["idx", *map(str, arguments)])
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:

@@ -8,7 +8,7 @@ _FEW = {"k": 2, "shots": 0, "samples": 2, "max_rounds": 2, "rounds": 2, "max_sen
 
 
 def short_switches(name: str, n_tokens: int = 8) -> dict[str, int]:
-    """Return a method's switches with few passages, rounds and tokens."""
+    """Return a method's options with few passages, rounds and tokens."""
     fields = find_method(name).options.__dataclass_fields__
     bounds = [field for field in fields if field.endswith("_tokens") and field != "max_query_tokens"]
     return {**dict.fromkeys(bounds, n_tokens), **{field: value for field, value in _FEW.items() if field in fields}}

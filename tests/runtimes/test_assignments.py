@@ -1,4 +1,4 @@
-"""``NAME=VALUE`` -> switches and search options."""
+"""``NAME=VALUE`` -> options of methods and searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The golden cases: inputs, and what the original evaluators gave for them (tests/data/golden_metrics/README.md)."""
+"""The golden cases: inputs, and the original evaluators' output (tests/data/golden_metrics/README.md)."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def alias_question(name: str, inputs: Mapping[str, Any]) -> Question:
 
 
 def read_aggregate(folder: Path, name: str) -> Any:  # noqa: ANN401
-    """Return what the original gives for all cases of a file together."""
+    """Return the original's result for all cases of a file together."""
     return json.loads((folder / f"{name}.header.json").read_text())["aggregate"]

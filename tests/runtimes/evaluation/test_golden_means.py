@@ -1,4 +1,4 @@
-"""Means over all golden cases of a file, missing answers included, against what the original evaluators give for them together."""
+"""Means over all golden cases of a file, missing answers included, against the original evaluators' results."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Mean(NamedTuple):
     Attributes:
         file: of the cases.
         metric: ours.
-        figure: where it stands in the aggregate.
+        figure: its key in the aggregate.
         read: a case to answer and question.
         unit: what ours is multiplied by.
         digits: the original rounds to so many; None: not.
         missing: whether the answers that the aggregate names are taken away first.
         kind: of the cases; None: all.
-        undefined: what the original counts an empty answer as where ours has no figure for want of golds; None: nothing.
+        undefined: the original's value of an empty answer where ours is undefined for lack of golds; None: undefined too.
     """
 
     file: str

@@ -23,7 +23,7 @@ def shown(metric: str, value: float) -> float:
 
 
 def named(model: str) -> str:
-    """Return a language model's name without what is said about it behind."""
+    """Return a language model's name without the remarks after it."""
     return re.split(r" \(|; ", model)[0]
 
 

@@ -1,4 +1,4 @@
-"""Reports and their plots: what they hold, that they need nothing else, and that labels do not cover one another."""
+"""Reports and their plots: contents, self-containedness, and labels that do not overlap."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_no_answer_is_never_right_although_an_empty_text_would_be() -> None:
 
 
 def told(**asked: str) -> Predictions:
-    """Predictions "Paris" that tell what was asked under each id."""
+    """Predictions "Paris" with the question of each id."""
     return Predictions(Path("run"), {name[1:]: PredictionRow(name[1:], "Paris", question=text) for name, text in asked.items()}, {})
 
 

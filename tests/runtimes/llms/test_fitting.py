@@ -44,7 +44,7 @@ def test_the_last_passage_is_cut_first_and_the_question_never(budget: int) -> No
     assert f"{LONG}\n\n{LONG}".startswith(shown)
     assert all(word in LONG.split() for word in shown.split())  # cut between words
     assert fitted.cut == 2 * len(LONG) + 2 - len(shown)
-    # the most that fits: 6 words stand beside the passages, and of each no less than 40 characters stay: 9 words, or 8 and a blank line
+    # the most that fits: 6 words besides the passages, and of each at least 40 characters: 9 words, or 8 and a blank line
     room = budget - 6
     assert len(shown.split()) == min(24, room if room >= 20 or 9 <= room <= 12 else 12 if room > 12 else 0)
 

@@ -258,7 +258,7 @@ def test_without_logprobs_yes_no_is_a_word(tiny: TransformersEngine, refuses: bo
 
 
 def test_an_answer_that_is_withheld_does_not_tell_that_there_are_no_logprobs(opened: Open, endpoint: Endpoint) -> None:
-    """Its text and logprobs are null; what is asked next is asked for logprobs all the same."""
+    """Its text and logprobs are null; the next call still requests logprobs."""
     endpoint.faults.extend(["null", "null"])
     model = opened(ConnectionOptions(concurrency=1))
     silent, asked, again = model.run(

@@ -37,7 +37,7 @@ class Driven:
 
     @property
     def outline(self) -> list[list[str]]:
-        """For each wave what was asked: "retrieve", "look up", or the role, with "?" for yes/no and "nll" for scorings."""
+        """For each wave the kinds of its requests: "retrieve", "look up", or the role, with "?" for yes/no and "nll" for scorings."""
         return [[kind(request) for request in wave] for wave in self.waves]
 
     def prompts(self, role: str) -> list[str]:
@@ -109,7 +109,7 @@ def _at_once(request: Note | Truncate) -> str | None:
 
 
 def as_result(request: Request, given: Canned) -> Result:
-    """Make a result of what a test gives for short."""
+    """Expand a test's shorthand into a result."""
     match request:
         case Generate():
             texts: Iterable[Canned] = [given] if isinstance(given, str | Gen) else given

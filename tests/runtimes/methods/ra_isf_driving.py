@@ -1,4 +1,4 @@
-"""Drives RA-ISF by hand, and looks into what it returns."""
+"""Drives RA-ISF by hand, and inspects its results."""
 
 from __future__ import annotations
 

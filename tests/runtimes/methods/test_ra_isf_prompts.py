@@ -1,4 +1,4 @@
-"""RA-ISF's prompts, the form of its answers, and what it does with whatever a model says."""
+"""RA-ISF's prompts, the form of its answers, and its handling of arbitrary model output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReFeed's choice between initial and refined answer, its prompts, and what it does with whatever a model says."""
+"""ReFeed's choice between initial and refined answer, its prompts, and its handling of arbitrary model output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that a method may not have are refused before anything is asked, whoever made them."""
+"""Invalid options of a method are refused before any call, whatever their origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files: whatever is broken, the error is one a user can mend, on one line."""
+"""Corrupt files: any damage yields a one-line error that a user can act on."""
 
 from __future__ import annotations
 

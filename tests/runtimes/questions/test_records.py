@@ -28,7 +28,7 @@ JSON = st.recursive(
 
 
 def piecemeal(data: bytes, sizes: random.Random) -> JsonText:
-    """Return a text whose pieces are of one to nine bytes, whatever is asked for."""
+    """Return a text read in pieces of one to nine bytes, for any requested size."""
     file = io.BytesIO(data)
     return JsonText(lambda size: file.read(sizes.randint(1, 9)), "made")
 

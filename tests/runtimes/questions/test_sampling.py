@@ -1,4 +1,4 @@
-"""Samples and protocols: which questions are drawn, whatever their order; sizes that do not fit are refused."""
+"""Samples and protocols: selection independent of the order of questions; sizes that do not fit are refused."""
 
 from __future__ import annotations
 
