@@ -91,7 +91,7 @@ def corpus_texts(data: Path) -> Iterator[str]:
 
 
 class Strings:
-    """Seeded strings of what is hard: characters of all classes mixed, emoji, apostrophes, numbers, endings, words of any length."""
+    """Seeded strings of hard cases: characters of all classes mixed, emoji, apostrophes, numbers, endings, words of any length."""
 
     SUFFIXES = (
         "s es ies sses eed ed ing ational tional enci anci izer bli abli alli entli eli ousli ization ation ator alism iveness fulness "

@@ -40,7 +40,7 @@ def passages() -> list[Passage]:
 
 
 def coded(length: int) -> int:
-    """The length that Lucene's one byte keeps of a length: exact to 40, then the four highest bits of what is above 24."""
+    """The length that Lucene's one byte keeps of a length: exact to 40, then the four highest bits of the excess over 24."""
     rest = length - 24
     if rest < 16:
         return length

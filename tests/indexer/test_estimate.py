@@ -48,7 +48,7 @@ def test_a_sample_is_timed_and_its_rate_goes_by_bytes() -> None:
     assert (need.step, need.disk_bytes) == ("minilm", 1_000_000 * 384 * 4)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     assert need.memory_bytes == pytest.approx(peak + 2 * 16_384 * 384 * 4, rel=0.1)
-    # A passage here has 2 + 100 bytes and a number; 2 ms to 2 s each are what a machine of today can take.
+    # A passage here has 2 + 100 bytes and a number; 2 ms to 2 s each is the range of today's machines.
     assert 0.002 < need.time_s / 1_000_000 / 500 * 103 < 2
     assert vectors_need(1_000, 500, passages, encoder_spec("minilm"), options).time_s < need.time_s / 20
 

@@ -1,4 +1,4 @@
-"""The kernels of exact search beside numpy, and beside themselves in plain Python."""
+"""The kernels of exact search compared with numpy, and with themselves in plain Python."""
 
 from __future__ import annotations
 

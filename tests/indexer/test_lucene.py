@@ -88,7 +88,7 @@ def copied(union: Built, home: Path) -> PassageStore:
 
 
 def analyzed(texts: Sequence[str]) -> list[list[str]]:
-    """Return the terms of each text; the analyzer is Lucene's and not what is tested here."""
+    """Return the terms of each text; the analyzer is Lucene's and not under test here."""
 
     def analyze() -> Iterator[list[str]]:
         analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newStemmingInstance("porter")

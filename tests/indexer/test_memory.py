@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files that tell a container's memory; none of them is there yet."""
+    """The files that report a container's memory, none of which exists yet."""
     monkeypatch.setattr("wikidx.indexer.machine.memory._CGROUP", tmp_path)
     monkeypatch.setattr("wikidx.indexer.machine.memory._MEMINFO", tmp_path / "meminfo")
     return tmp_path

@@ -44,7 +44,7 @@ def flip(path: Path, place: int, bit: int = 3) -> None:
 
 
 def place_of_row(row: int) -> tuple[Path, int]:
-    """Return where the vector of a row lies."""
+    """Return the offset of a row's vector in the file."""
     path = index_ref("made", ENCODER).path / VECTORS
     return path, path.stat().st_size + (row - N) * DIM * 4
 

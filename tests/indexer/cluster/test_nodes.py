@@ -14,7 +14,7 @@ pytest.importorskip("ray", reason="needs the extra 'ray'")
 
 
 def handler_of(number: int) -> int | None:
-    """Return the address of what a signal calls, with which C's struct sigaction begins."""
+    """Return the address of a signal's handler, the first field of C's struct sigaction."""
     action = ctypes.create_string_buffer(1_024)
     assert ctypes.CDLL(None).sigaction(number, None, action) == 0
     return ctypes.c_void_p.from_buffer(action).value

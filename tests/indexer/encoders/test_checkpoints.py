@@ -38,7 +38,7 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A server that has what is put into this folder."""
+    """A server of the files in this folder."""
     (tmp_path / "hub").mkdir()
     with serving(tmp_path / "hub") as address:
         monkeypatch.setenv("IDX_MIRROR", address)

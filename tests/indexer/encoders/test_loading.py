@@ -1,4 +1,4 @@
-"""Checkpoints that are not what they should be, and the forms that a sound one can have."""
+"""Invalid checkpoints, and the forms of valid ones."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_what_is_no_weights_is_named_in_our_own_words(content: object, bert: Pat
         ArtifactDamaged, match=r"/pytorch_model\.bin cannot be read \(it .*get the checkpoint of 'contriever' again$"
     ) as raised:
         load(contriever.SPEC, bert)
-    assert "weights_only" not in str(raised.value)  # torch's advice to run what the file asks for
+    assert "weights_only" not in str(raised.value)  # torch's advice to run code from the file
     assert len(str(raised.value).splitlines()) == 1
 
 

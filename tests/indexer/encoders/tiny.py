@@ -94,7 +94,7 @@ def save_t5(folder: Path) -> Path:
 
 
 def add_modules(folder: Path, pooling: str, *, dim: int | None = None) -> Path:
-    """Add the files by which sentence-transformers pools ("mean" or "cls"), multiplies by a matrix (if ``dim`` is given) and normalises."""
+    """Add sentence-transformers' files for pooling ("mean" or "cls"), a linear projection (if ``dim`` is given) and normalisation."""
     hidden = json.loads((folder / "config.json").read_text())
     width = hidden.get("hidden_size") or hidden["d_model"]
     names = ["Transformer", "Pooling", *(["Dense"] if dim else []), "Normalize"]
