@@ -54,7 +54,7 @@ def plain_merge(lists: Sequence[Pairs], rule: str, factors: Sequence[float] | No
 
 
 def plain_weighted(lists: Sequence[Pairs], weights: Sequence[float], *, normalize: bool) -> Pairs:
-    """Interpolate: every row of any list gets from each list its score there, or what the list's lowest gets, times the weight."""
+    """Interpolate: every row of any list gets from each list its score there, or the list's lowest score, times the weight."""
     scaled: list[dict[int, float]] = []
     missing: list[float] = []
     for line in lists:

@@ -118,7 +118,7 @@ def test_scores_are_those_of_sentence_transformers(tmp_path: Path, kind: str) ->
 
 
 def test_simlms_reranker_is_read_as_its_authors_do(tmp_path: Path, home: Path) -> None:
-    """Query, then "title: text" with "-" for no title, 192 tokens; found where its files are put for want of a network."""
+    """Query, then "title: text" with "-" for no title, 192 tokens; loaded from local files, without a network."""
     folder = save_electra(home / "checkpoints" / "intfloat" / "simlm-msmarco-reranker" / "main")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)

@@ -144,7 +144,7 @@ def test_a_groups_ranking_depends_on_nothing_else(store: PassageStore, n_retriev
 
 
 class Reader:
-    """Prefers passages with high ids; remembers the pairs that it read."""
+    """A reranker that prefers passages with high ids and records the pairs that it read."""
 
     def __init__(self) -> None:
         self.read: list[tuple[str, int]] = []

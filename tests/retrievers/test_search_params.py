@@ -39,7 +39,7 @@ class Plain:
 
 
 class Approximate(Plain):
-    """An index that remembers the parameters it was given."""
+    """An index that records the parameters of its searches."""
 
     def __init__(self, *names: str) -> None:
         self.parameters = {name: SearchParam(1, 10) for name in names}

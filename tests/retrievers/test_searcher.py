@@ -27,7 +27,7 @@ TEXTS = [
 
 
 class FakeRetriever:
-    """Finds, for a query of digits, those rows in that order; remembers what it was asked."""
+    """A retriever that finds, for a query of digits, those rows in that order, and records its calls."""
 
     parameters: Mapping[str, SearchParam] = {}
 

@@ -1,4 +1,4 @@
-"""An index over vectors in this process, cut into ranges of rows, beside the whole one."""
+"""An index over vectors in this process, split into ranges of rows, and the whole one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wikidx.retrievers.errors import ShardUnavailable
 
 
 class LocalCall(Generic[Answer]):
-    """A ``sharded.Call`` that is answered when it is asked for, unless it is lost."""
+    """A ``sharded.Call`` that is answered when its result is requested, unless it is lost."""
 
     def __init__(self, answer: Callable[[], Answer], *, is_lost: bool) -> None:
         self._answer, self._is_lost = answer, is_lost

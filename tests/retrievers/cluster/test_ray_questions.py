@@ -1,4 +1,4 @@
-"""Real questions through three shards, beside one searcher: BM25 to the bit, vectors and fused lists up to rounding."""
+"""Real questions through three shards, compared with one searcher: BM25 to the bit, vectors and fused lists up to rounding."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def alike(found: list[Ranking], expected: list[Ranking]) -> None:
 
 
 def test_the_samples_questions_find_the_same_by_vectors_and_fused() -> None:
-    """784 passages, because embedding more takes too long here: exact search is per row the same arithmetic whatever their number."""
+    """784 passages, because embedding more takes too long here: exact search has the same arithmetic per row for any number of rows."""
     build_store(sample.CORPUS, StoreOptions())
     for name in ("bm25", "minilm"):
         build_index("sample", name, open_store("sample"))

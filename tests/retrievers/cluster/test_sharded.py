@@ -89,7 +89,7 @@ def test_vectors_are_the_whole_index_to_the_bit(
 @pytest.mark.parametrize("name", ["minilm-sq8", "minilm-ivfpq"])
 @pytest.mark.parametrize("refine", [None, 1, 3])
 def test_candidates_are_those_of_the_whole_index(store: PassageStore, vectors: np.ndarray, name: str, refine: int | None) -> None:
-    """They are its best by what it stores of vectors, ties by row, then ranked by the vectors; not the best of each range."""
+    """They are its best by stored codes, ties by row, then ranked by the vectors; not the best of each range."""
     whole, sharded, exact = (
         open_vector_index("made", name, store),
         sharded_vectors(name, (40, 41, 100)),

@@ -16,7 +16,7 @@ SETTING = {"fuse": "rrf", "merge": "max", "dedup": "row", "rerank": "none"}
 
 
 def link_to(url: str, queries: list[str], setting: dict[str, str], *, corpus: str = "made", k: int = 10) -> str:
-    """Return the link to a search, made here from what the page's address looks like."""
+    """Return the link to a search, built here in the form of the page's address."""
     pairs = [*(("q", query) for query in queries), ("corpus", corpus), ("k", str(k)), ("depth", "100"), *(SETTING | setting).items()]
     return f"{url}/#{urlencode(pairs)}"
 
@@ -53,7 +53,7 @@ def searched(page: Page) -> list[dict[str, Any]]:
 
 
 def answered(url: str, queries: list[str], setting: dict[str, Any], corpus: str = "made", k: int = 10) -> list[dict[str, Any]]:
-    """Return what the API answers to the same search."""
+    """Return the API's response to the same search."""
     fields = SETTING | setting
     if fields["fuse"] == "weighted-normalized":
         fields = {**fields, "fuse": "weighted", "normalize": True}

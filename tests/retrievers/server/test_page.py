@@ -1,4 +1,4 @@
-"""The search page in headless Chromium: it shows what the API answers, as text, and asks nobody else."""
+"""The search page in headless Chromium: it shows the API's response as text, and requests nothing else."""
 
 from __future__ import annotations
 
