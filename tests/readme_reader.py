@@ -122,7 +122,7 @@ class Reader:
 
 
 def _lines_of_idx(target: str) -> list[str]:
-    """Return the lines of ``idx`` that a target runs, after what it installs."""
+    """Return the lines of ``idx`` that a target runs, after its installation steps."""
     (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     return re.findall(r"^\t\$\(BIN\)/(idx .*)$", recipe, flags=re.MULTILINE)
 

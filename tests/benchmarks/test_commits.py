@@ -1,4 +1,4 @@
-"""Two commits side by side: the table, and a whole round of a checkout beside itself."""
+"""Comparison of two commits: the table, and a whole round of a checkout against itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurement beside the peers: it runs with all of them on tiny data, and its recall is right."""
+"""The measurement of peers: it runs with all of them on tiny data, and its recall is right."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
 
 
 def run(work: Path, *arguments: object) -> str:
-    """Measure two tiny corpora of articles made here; return what is printed."""
+    """Measure two tiny corpora of generated articles; return the output."""
     articles, questions = work / "articles.jsonl", work / "questions.jsonl"
     if not articles.exists():
         words = [f"word{n}" for n in range(400)]

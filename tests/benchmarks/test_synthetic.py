@@ -1,4 +1,4 @@
-"""The synthetic corpus, from a made-up source and (where the test data is there) from the real one."""
+"""The synthetic corpus, from a made-up source and, if the test data is available, from the real one."""
 
 import gzip
 import json

@@ -33,7 +33,7 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def _edited(content: bytes, edits: list[tuple[int, int, int, bytes]]) -> bytes:
-    """Return a content with some edits made: (which, where, how many bytes, what is put there)."""
+    """Return a content after edits, each (kind, position, number of bytes, replacement)."""
     for which, place, n_bytes, new in edits:
         at = place % (len(content) + 1)
         lines = content.splitlines(keepends=True)

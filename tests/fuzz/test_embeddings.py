@@ -57,7 +57,7 @@ def read(path: Path) -> Found | None:
     return found_or_refused(everything, path.parent)
 
 
-class _Arrays(pickle._Unpickler):  # Python's own, which holds no memory for what is only announced
+class _Arrays(pickle._Unpickler):  # Python's own, which allocates no memory for a size that is only announced
     """Reads what numpy's arrays are made of and calls nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401

@@ -44,7 +44,7 @@ LONG = b'{"id": ' + b"9" * 5_000 + b"}"
 
 
 def tables(content: bytes, n_columns: int, value: Callable[[str], float]) -> dict[str, dict[str, float]] | None:
-    """Return what a TREC file says; None if it is none."""
+    """Return the content of a TREC file; None if it is invalid."""
     found: dict[str, dict[str, float]] = {}
     try:
         for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):

@@ -23,7 +23,7 @@ from wikidx.runtimes.methods import METHODS, find_method
 VALUES = (b"3", b"true", b"none", b"0.5", b'{"bm25": 0.5}', b'["a", "b"]', b"max", b"1e999", b"-1", b"")
 KINDS: dict[str, Any] = {name: find_method(name).options for name in METHODS} | {"search": SearchOptions}
 DEEP = "[" * 50_000
-LONG = 200_000  # a refusal may repeat what was written
+LONG = 200_000  # a refusal may repeat the input
 
 
 def texts(*seeds: bytes) -> st.SearchStrategy[str]:
