@@ -72,6 +72,7 @@ class OpenAIHttp:
         options = options or ConnectionOptions()
         self.name = f"openai:{model}@{url}"
         self._model, self._options, self._cache = model, options, cache
+        self._cached_as = f"{self.name} context {options.context}" if options.context else self.name  # prompts are cut to it
         self._connection = Connection(self.name, url, options)
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="llm")
         self._asked_of_itself = threading.Lock()
@@ -131,7 +132,7 @@ class OpenAIHttp:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, call: Call, down: threading.Event) -> Reply | LLMError:
-        if self._cache is not None and (kept := self._cache.get(self.name, call)):
+        if self._cache is not None and (kept := self._cache.get(self._cached_as, call)):
             return kept
         if down.is_set():
             return Unreachable(f"{self.name} was not asked: nobody listens there, as other calls found")
@@ -143,7 +144,7 @@ class OpenAIHttp:
                 down.set()
             return error
         if self._cache is not None:
-            self._cache.put(self.name, call, reply)
+            self._cache.put(self._cached_as, call, reply)
         return reply
 
     def _learn_of_itself(self) -> None:

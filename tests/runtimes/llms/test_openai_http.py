@@ -388,6 +388,14 @@ def test_replies_are_kept_and_paid_for_once(opened: Open, endpoint: Endpoint, tm
     cache.close()
 
 
+def test_a_reply_is_kept_for_the_context_that_its_prompt_was_cut_to(opened: Open, endpoint: Endpoint, tmp_path: Path) -> None:
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    for n_asked, context in ((1, 200), (2, 300), (2, 200), (3, None)):
+        assert gens(opened(ConnectionOptions(context=context), cache=cache).run([ASK])[0])
+        assert len(endpoint.bodies) == n_asked
+    cache.close()
+
+
 def test_two_endpoints_that_name_a_model_alike_are_two_models(opened: Open, endpoint: Endpoint, tmp_path: Path) -> None:
     """Many servers call whatever they run "default"."""
     other = Endpoint(ScriptedLLM(lambda call: "another"))
