@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from .build import StoreOptions
 from .corpus import Corpus
 from .fetching.sources import local_paths, missing_bytes
 from .passage import Passage
-from .reading.compression import is_compressed
+from .reading.compression import measured
 from .store import PassageStore
 
 _SAMPLE_PASSAGES = 2_000
@@ -51,18 +49,15 @@ def forecast_corpus(corpus: Corpus, options: StoreOptions) -> Forecast:
         n_passages, n_bytes = corpus.about
         return Forecast(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
     records = corpus.read(paths or [], lambda bad: None)  # the build itself will report bad records
-    sample = [passage for passage, _, _ in islice(records, _SAMPLE_PASSAGES)]
+    located = list(islice(records, _SAMPLE_PASSAGES))
+    sample = [passage for passage, _, _ in located]
     n_passages = corpus.n_passages or len(sample)
     if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
-        n_passages = round(sum(_text_bytes(path, sample) for path in paths) / _mean_bytes(sample))
+        last_lines = {file: line for _, file, line in located}
+        n_sampled, n_all = (sum(sizes) for sizes in zip(*(measured(path, last_lines.get(str(path), 0)) for path in paths), strict=True))
+        n_passages = round(n_all / n_sampled * len(sample))
     return Forecast(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample)
 
 
 def _mean_bytes(passages: list[Passage]) -> float:
     return sum(len(field.encode(errors="replace")) for passage in passages for field in passage) / max(1, len(passages))
-
-
-def _text_bytes(path: Path, sample: list[Passage]) -> float:
-    """Return the estimated bytes of text in a file; a compressed one is assumed to be as compressible as the sample."""
-    text = "".join(field for passage in sample for field in passage).encode(errors="replace")
-    return path.stat().st_size * (len(text) / len(zlib.compress(text)) if is_compressed(path) else 1)

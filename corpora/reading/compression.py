@@ -6,6 +6,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ MAX_LINE_BYTES = 64 << 20
 
 _READ_BYTES = 1 << 20
 _ZSTD_BYTES = 512  # compressed bytes per step: zstd can write 128 KiB in 4 bytes, and so 16 MiB in this many
+_MEASURED_BYTES = 32 << 20
 _MAX_WHOLE_BYTES = 256 << 20  # limit of a decompressed file in memory, unless it is at most this many times its compressed size:
 _MAX_WHOLE_TIMES = 100
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
@@ -66,10 +68,19 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
             raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
 
 
-def is_compressed(path: Path) -> bool:
-    """Return whether a file is in a compression format of ``open_bytes``."""
-    with path.open("rb") as file:
-        return file.read(4).startswith((_GZIP, _BZIP2, _ZSTD))
+def measured(path: Path, n_lines: int) -> tuple[int, float]:
+    """Return the decompressed bytes of a file's first lines, and an estimate of those of the whole file from its first 32 MiB."""
+    n_bytes = n_of_lines = n_found = 0
+    with open_bytes(path) as file:
+        with contextlib.suppress(*BROKEN_FILE):  # whoever reads the file says where it is corrupt
+            while (n_bytes < _MEASURED_BYTES or n_found < n_lines) and (chunk := file.read(_READ_BYTES)):
+                n_bytes += len(chunk)
+                if n_found < n_lines:
+                    *lines, rest = chunk.split(b"\n", n_lines - n_found)
+                    n_found += len(lines)
+                    n_of_lines += len(chunk) - (len(rest) if n_found == n_lines else 0)
+        n_read = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+    return n_of_lines, n_bytes * path.stat().st_size / n_read
 
 
 def lines_of(file: IO[bytes], name: str, begun: bytes = b"") -> Iterator[bytes]:
@@ -122,6 +133,9 @@ class _AsItComes(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        return self._file.fileno()
+
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
         return self._file.readinto1(buffer)
 
@@ -144,6 +158,9 @@ class _ZstdFrames(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
         while not self._ready:
