@@ -80,6 +80,7 @@ class OpenAIHttp:
         self._refused: set[str] = set(bodies.VLLM_ONLY)
         self._top = bodies.TOP_LOGPROBS[0]
         self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
+        self._gave_logprobs = False  # once it has, a reply without is only odd
 
     @property
     def capabilities(self) -> Capabilities:
@@ -171,7 +172,9 @@ class OpenAIHttp:
     def _generate(self, call: Generate) -> Reply:
         answer = self._send(call)
         gens = [bodies.gen_of(choice, call, answer.degraded) for choice in answer.choices[: call.n]]
-        if call.logprobs and any(gen.text and gen.logprobs is None for gen in gens):
+        if any(gen.logprobs is not None for gen in gens):
+            self._gave_logprobs = True
+        elif call.logprobs and not self._gave_logprobs and any(gen.text for gen in gens):
             self._has_logprobs = False
         read, written = answer.tokens
         while len(gens) < call.n:
@@ -187,8 +190,11 @@ class OpenAIHttp:
             answer = self._send(call)
             read, written = answer.tokens
             if found := bodies.yes_no_of(answer.choices[0], call, answer.degraded):
+                self._gave_logprobs = True
                 return Reply(found, read, written)
-            if bodies.has_text(answer.choices[0]):  # a withheld answer has no logprobs either, which proves nothing
+            if not self._gave_logprobs and bodies.has_text(
+                answer.choices[0]
+            ):  # a withheld answer has no logprobs either, which proves nothing
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
         answer = self._send(word)

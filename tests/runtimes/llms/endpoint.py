@@ -159,6 +159,7 @@ _FAULTS: Mapping[str, Callable[[dict[str, Any]], tuple[bytes, str]]] = {
     "half": lambda answer: (_json(answer)[0][:40], "application/json"),
     "text/plain": lambda answer: (_json(answer)[0], "text/plain"),
     "null": _with_choice(finish_reason="content_filter", message={"role": "assistant", "content": None}, logprobs=None),
+    "no logprobs": _with_choice(logprobs=None),
     "thinking": _with_choice(message={"role": "assistant", "content": "<think>\nParis? No.</think>\n\nRome"}),
     "thinking on": _with_choice(message={"role": "assistant", "content": "Paris? No.</think>\n\nRome"}),  # begun by the template
     "endless thinking": _with_choice(message={"role": "assistant", "content": "<think>\nParis? No."}, finish_reason="length"),

@@ -327,6 +327,22 @@ def test_odd_answers(opened: Open, endpoint: Endpoint) -> None:
     assert gens(plain)[0].degraded == ()
 
 
+def test_one_reply_without_logprobs_does_not_end_them(opened: Open, endpoint: Endpoint) -> None:
+    call = AskYesNo(prompt=TURNS)
+    model = opened(ConnectionOptions(concurrency=1))
+    replies = []
+    for fault in ([], ["no logprobs"], []):
+        endpoint.faults.extend(fault)
+        (reply,) = model.run([call])
+        assert isinstance(reply, Reply)
+        replies.append(reply.result)
+    before, odd, after = replies
+    assert isinstance(odd, YesNo)
+    assert BY_WORD in odd.degraded
+    assert before == after
+    assert model.capabilities.logprobs
+
+
 def test_thinking_is_no_answer(opened: Open, endpoint: Endpoint) -> None:
     endpoint.faults.extend(["thinking", "thinking on", "endless thinking"])
     model = opened(ConnectionOptions(concurrency=1))
