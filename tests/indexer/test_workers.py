@@ -183,9 +183,7 @@ def test_a_device_that_was_killed_while_it_took_a_range_keeps_no_other_one_waiti
         Resources(("cpu",), Precision("float32", "float32"), 1, 0),
     )
     share = _Share(job, [range(5)], context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
-    holding = threading.Thread(target=share.next_range.get_lock().acquire)  # it ends without giving the lock back
-    holding.start()
-    holding.join()
+    share.next_range.get_lock().acquire()  # nobody gives it back
     taken = list[range]()
     waiting = threading.Thread(target=lambda: taken.extend(share.ranges()), daemon=True)
     waiting.start()
