@@ -134,7 +134,9 @@ class ServerClient:
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids that the corpus has; raises as ``search`` does."""
         path = f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}"
-        return self._ask("GET", path, "passages", _read_passages)
+        return self._ask(
+            "GET", path, "passages", lambda answer: {one["id"]: Passage(one["id"], one["title"], one["text"]) for one in answer["passages"]}
+        )
 
     def corpora(self) -> dict[str, ServedCorpus]:
         """Return the served corpora by name, the default first; raises as ``search`` does."""
@@ -284,10 +286,6 @@ def _is_closed(error: HTTPError) -> bool:
 def _read_rankings(answer: Any) -> PartialAnswer:  # noqa: ANN401 - any JSON
     rankings = [ranking_from_json(passages) for passages in answer["rankings"]]
     return PartialAnswer(rankings, not_searched_from_json(answer.get("not_searched", ())))
-
-
-def _read_passages(answer: Any) -> dict[str, Passage]:  # noqa: ANN401 - any JSON
-    return {about["id"]: Passage(about["id"], about["title"], about["text"]) for about in answer["passages"]}
 
 
 def _read_corpora(answer: Any) -> dict[str, ServedCorpus]:  # noqa: ANN401 - any JSON

@@ -100,7 +100,7 @@ def _lines(step: Step, *, with_prompts: bool) -> Iterator[tuple[str, str]]:
         yield "red", f"failed: {step.error}"
         return
     for said in _results(step.result):
-        yield "green", said if with_prompts else _beginning(said)
+        yield "green", said if with_prompts or len(said) <= 2 * _SHOWN_CHARACTERS else f"{said[: 2 * _SHOWN_CHARACTERS]} …"
 
 
 def _results(result: Result) -> Iterator[str]:
@@ -138,7 +138,3 @@ def _turns(prompt: Prompt) -> str:
 def _end(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"… {text[-_SHOWN_CHARACTERS:]}"
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= 2 * _SHOWN_CHARACTERS else f"{text[: 2 * _SHOWN_CHARACTERS]} …"

@@ -61,8 +61,8 @@ def sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
         raise InputError(
             f"a sample of {n:,} of {len(questions):,} questions cannot be drawn: give --sample a number from 1 to {len(questions)}"
         )
-    ranked = sorted(range(len(questions)), key=lambda at: (_lot(seed, questions[at].text), questions[at].id))
-    return [questions[at] for at in sorted(ranked[:n])]
+    lots = [(hashlib.sha256(f"{seed}\n{question.text}".encode()).digest(), question.id) for question in questions]
+    return [questions[at] for at in sorted(sorted(range(len(questions)), key=lots.__getitem__)[:n])]
 
 
 def follow(protocol: Protocol, questions: Sequence[Question]) -> list[Question]:
@@ -96,7 +96,3 @@ def follow(protocol: Protocol, questions: Sequence[Question]) -> list[Question]:
             f"the protocol '{protocol.name}' asks {wanted} questions, and this file has {len(chosen):,} of them: {protocol.file} is meant"
         )
     return chosen
-
-
-def _lot(seed: int, text: str) -> bytes:
-    return hashlib.sha256(f"{seed}\n{text}".encode()).digest()

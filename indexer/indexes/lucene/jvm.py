@@ -171,10 +171,6 @@ def check_installed() -> None:
     java_home()
 
 
-def _libjvm(home: Path) -> Path:
-    return home / "lib" / "server" / ("libjvm.dylib" if sys.platform == "darwin" else "libjvm.so")
-
-
 def _pyjnius() -> Any:  # noqa: ANN401 - a module without types
     return importlib.import_module("jnius")
 
@@ -209,7 +205,8 @@ def _start() -> None:
             *(option for option in config.get_options() if option != _VECTOR_MODULE),
         )
         config.add_classpath(str(jar))
-        with _environment(JAVA_HOME=str(home), JVM_PATH=str(_libjvm(home))):
+        library = home / "lib" / "server" / ("libjvm.dylib" if sys.platform == "darwin" else "libjvm.so")
+        with _environment(JAVA_HOME=str(home), JVM_PATH=str(library)):
             try:
                 _pyjnius()  # its import starts the JVM
             except (SystemError, RuntimeError, ImportError) as error:

@@ -25,10 +25,6 @@ def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float
     return scored
 
 
-def _f1(answer: str, gold: str) -> float:
-    return overlap(normalizing.squad(answer).split(), normalizing.squad(gold).split()).f1
-
-
 _RULE = (
     "An empty answer scores 0; empty golds are dropped, and without any it is not defined: KILT gives an empty answer 0 there and fails on "
     "any other; KILT refuses a file that lacks answers."
@@ -48,7 +44,7 @@ METRICS = (
     Metric(
         "kilt_f1",
         f"KILT's f1, Wizard of Wikipedia's too. {_RULE}",
-        _best(_f1),
+        _best(lambda answer, gold: overlap(normalizing.squad(answer).split(), normalizing.squad(gold).split()).f1),
     ),
     Metric(
         "kilt_rouge_l",

@@ -34,7 +34,8 @@ def page_figures(evidence: Sequence[Sequence[str]], ranking: Sequence[str], cuts
         ranking: pages, best first, each once.
         cuts: the k.
     """
-    figures = {"Rprec": max((_r_precision(pages, ranking) for pages in evidence), default=0.0)}
+    r_precisions = (sum(page in pages for page in ranking[: len(pages)]) / len(pages) for pages in evidence if pages)
+    figures = {"Rprec": max(r_precisions, default=0.0)}
     distinct = set(map(frozenset, evidence))
     places, n_sets = _places(distinct, ranking), len(distinct)
     for k in cuts:
@@ -43,10 +44,6 @@ def page_figures(evidence: Sequence[Sequence[str]], ranking: Sequence[str], cuts
         figures[f"recall@{k}"] = n_hits / n_sets if n_sets else 0.0
         figures[f"success_rate@{k}"] = float(n_hits > 0)
     return figures
-
-
-def _r_precision(pages: Sequence[str], ranking: Sequence[str]) -> float:
-    return sum(page in pages for page in ranking[: len(pages)]) / len(pages) if pages else 0.0
 
 
 def _places(sets: Iterable[frozenset[str]], ranking: Sequence[str]) -> list[str | int]:
