@@ -262,9 +262,6 @@ def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
     encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call includes initialisation
     started = time.perf_counter()
     vectors = encoder.encode(passages)
-    return Measured((time.perf_counter() - started) / n_bytes, vectors.shape[1], _peak_bytes())
-
-
-def _peak_bytes() -> int:
-    """Return the peak memory of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    seconds_per_byte = (time.perf_counter() - started) / n_bytes
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Measured(seconds_per_byte, vectors.shape[1], peak_bytes)

@@ -90,8 +90,9 @@ class Tokenizer:
         """Return the tokens of texts without special tokens."""
         try:
             encodings = self._splitter.encode_batch_fast(texts, add_special_tokens=False)
-        except TypeError:  # Rust's strings cannot hold surrogates
-            encodings = self._splitter.encode_batch_fast([_without_surrogates(text) for text in texts], add_special_tokens=False)
+        except TypeError:  # Rust's strings cannot hold surrogates: pairs are combined, lone ones replaced
+            texts = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
+            encodings = self._splitter.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
 
@@ -203,8 +204,3 @@ def _special_tokens(splitter: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, 
     if len(text) != 2 * n_first or len(text) == len(pair.ids):
         raise ArtifactMismatch(f"the tokenizer in {folder} gives texts no special tokens: it belongs to another kind of network")
     return pair.ids[: text[0]], pair.ids[text[n_first - 1] + 1 : text[n_first]], pair.ids[text[-1] + 1 :]
-
-
-def _without_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs combined, and lone surrogates replaced."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

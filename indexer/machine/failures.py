@@ -31,11 +31,7 @@ def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if _is_want_of_memory(error):
+        # torch's ``OutOfMemoryError`` is recognised by its name: this file is also used without torch
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _NO_MEMORY):
             raise IdxError(f"{device} has too little memory for {task}: {advice}{aftermath}") from error
         raise IdxError(f"{device} failed: {first_line(error)}{aftermath}") from error
-
-
-def _is_want_of_memory(error: Exception) -> bool:
-    """Recognise torch's ``OutOfMemoryError`` by its name: this file is also used without torch."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _NO_MEMORY)

@@ -179,7 +179,15 @@ class ShardService:
     def describe(self) -> list[dict[str, Any]]:
         """Return the state of each shard, with each replica's node, process, and bytes of memory."""
         generation = self._served
-        return [] if generation is None else [_shard_to_json(shard) for shard in generation.shards]
+        return [
+            {
+                "shard": shard.number,
+                "ready": any(replica.is_ready for replica in shard.replicas),
+                "rows": {key: [rows.start, rows.stop] for key, rows in shard.ranges.items()},
+                "replicas": [_replica_to_json(replica) for replica in shard.replicas],
+            }
+            for shard in (generation.shards if generation else ())
+        ]
 
     def observe(self, slowest_s: float, beyond_s: float) -> None:
         """Count a search; see ``sharded.Observe``."""
@@ -276,21 +284,9 @@ def describe(number: int, replica: Replica, is_ending: Callable[[], bool] = lamb
     return found
 
 
-def _shard_to_json(shard: ReplicatedShard) -> dict[str, Any]:
-    return {
-        "shard": shard.number,
-        "ready": any(replica.is_ready for replica in shard.replicas),
-        "rows": {key: [rows.start, rows.stop] for key, rows in shard.ranges.items()},
-        "replicas": [_replica_to_json(replica) for replica in shard.replicas],
-    }
-
-
 def _replica_to_json(replica: Replica) -> dict[str, Any]:
-    found = {"replica": replica.number, "node": replica.node.address, "state": "ready" if replica.is_ready else "lost"}
-    state = replica.state
-    if state is None:
-        return found
-    return {**found, "process": state.pid, "bytes": state.resident_bytes}
+    process = {} if replica.state is None else {"process": replica.state.pid, "bytes": replica.state.resident_bytes}
+    return {"replica": replica.number, "node": replica.node.address, "state": "ready" if replica.is_ready else "lost", **process}
 
 
 def serve(settings: Settings, listening: socket.socket, address: str | None, layout: Layout) -> None:

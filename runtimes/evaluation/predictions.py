@@ -146,7 +146,8 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
     """Return the row of a record, and the data issue of its answer."""
     answer, kind = _answer(record)
     several = SEVERAL_FIELDS if sum(field in record for field in ANSWERS) > 1 else None
-    passages = tuple(_mappings(record.get("passages", record.get("docs"))))
+    documents = record.get("passages", record.get("docs"))
+    passages = tuple(one for one in documents if isinstance(one, dict)) if isinstance(documents, list) else ()
     question = next((record[field] for field in _ASKED if isinstance(record.get(field), str)), None)
     cost, timing = _mapping(record.get("cost")), _mapping(record.get("timing"))
     return PredictionRow(name, answer, passages, cost, timing, question), [one for one in (several, kind) if one]
@@ -177,7 +178,3 @@ def _has_gold(record: Mapping[str, Any]) -> bool:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else _NOTHING
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    yield from (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
