@@ -162,7 +162,7 @@ def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> No
 
 def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"wikidx\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"needs the extra 'ray': pip install .*\[ray\]'"):
         resources(CLUSTER, tiny)
 
 
