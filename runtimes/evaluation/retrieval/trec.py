@@ -117,7 +117,7 @@ def _score(text: str, where: str) -> float:
 def _add(table: dict[str, dict[str, Any]], question: str, passage: str, value: float, where: str) -> None:
     of_question = table.setdefault(question, {})
     if passage in of_question:
-        raise InputError(f"{where}: the passage '{passage}' stands for the question '{question}' before: trec_eval takes it once only")
+        raise InputError(f"{where}: the passage '{passage:.80}' stands for the question '{question:.80}' before: trec_eval takes it once")
     of_question[passage] = value
 
 

@@ -63,6 +63,7 @@ def test_compressed_files_tabs_and_empty_lines_are_read(tmp_path: Path) -> None:
         ("q Q0 a 1 nan t\n", "line 1: the score is nan, which cannot be ordered"),
         ("q Q0 a 1 -inf t\n", "line 1: the score is -inf, which cannot be ordered"),
         ("q Q0 a 1 1.0 t\n\nq Q0 a 2 0.5 t\n", "line 3: the passage 'a' stands for the question 'q' before"),
+        (f"{'q' * 999} Q0 a 1 1.0 t\n" * 2, f"line 2: the passage 'a' stands for the question '{'q' * 80}' before"),
         ("\n \n", "has no lines"),
         ("", "is empty"),
         (b"q Q0 \xff 1 1.0 t\n", "line 1: not UTF-8"),
