@@ -22,8 +22,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 _NAME = "wikidx"
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -65,6 +63,8 @@ class MissingExtraError(IdxError, ImportError):
 def _to_install(extra: str) -> str:
     """Return pip's argument for an extra, from the same origin as the installed package."""
     from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
 
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
