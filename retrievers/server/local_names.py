@@ -19,7 +19,7 @@ def refuse_foreign(headers: Iterable[tuple[bytes, bytes]], host: str) -> Invalid
     for name, value in headers:
         if name in (b"host", b"origin") and not _is_local(value, host):
             return InvalidRequest(
-                f"{name.decode().title()} {value.decode('latin-1')!r} is not this machine: without a key the server answers to "
+                f"{name.decode().title()} {value.decode('latin-1')!r:.80} is not this machine: without a key the server answers to "
                 f"localhost, 127.0.0.1, [::1] and {host} only; give it a key in IDX_API_KEY, or say --insecure to let anybody search",
                 status=HTTPStatus.FORBIDDEN,
             )
