@@ -17,13 +17,13 @@ quickstart: .venv/dense
 		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
 		"idx build wiki2018 --dry-run    # what 21 million passages would need" "idx --help"
 
-test: .venv/dev  # two at a time: few tests keep two processors busy
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal --durations=10
+test: .venv/dev  # two at a time: few tests keep two processors busy; make check runs tests/test_gates.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_gates.py --numprocesses 2 --dist worksteal --durations=10
 
-test-full: .venv/dev  # those that test leaves out, but for a few that take minutes each
+test-full: .venv/test-full  # those that test leaves out, but for a few that take minutes each
 	$(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist worksteal --durations=10
 
-test-all: .venv/dev  # what test leaves out, whole
+test-all: .venv/test-full  # what test leaves out, whole
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal --durations=10
 
 MINUTES ?= 10
@@ -43,7 +43,7 @@ ci-deps:  # Chromium, in which the search page is tested, and curl, which the RE
 lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Pythons
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade \
-		--extra dense --extra bench --extra dev pyproject.toml --output-file constraints.txt
+		--extra dense --extra test-full pyproject.toml --output-file constraints.txt
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
@@ -54,5 +54,9 @@ lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Py
 	touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) '.[dense,bench,dev]'
+	$(INSTALL) '.[dev]'
 	touch $@
+
+.venv/test-full: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) '.[test-full]'
+	touch $@ .venv/dev

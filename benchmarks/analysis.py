@@ -10,7 +10,7 @@ import statistics
 import time
 from pathlib import Path
 
-from benchmarks.report import circumstances, show
+from benchmarks.report import environment, print_table
 from benchmarks.synthetic import data_folder, real_passages
 from wikidx.indexer.analysis import TermNumbers
 
@@ -36,7 +36,7 @@ def main() -> None:
             n_terms += len(numbers.add(texts[start : start + _BATCH])[0])
         rates.append(len(texts) / (time.perf_counter() - started))
     figures = {"passages": len(texts), "terms": n_terms, "passages/s, best": max(rates), "median": statistics.median(rates)}
-    show("Analysis", [figures], circumstances("numba"), None)
+    print_table("Analysis", [figures], environment("numba"), None)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python -m benchmarks.cluster_plan --gpus 16 --gpu-passages-per-s 3000 --node-gb 512
 
 Nothing is measured here. The defaults of ``Figures`` are measurements of this folder's README (on a machine with two cores), except those
-marked as assumed, here and beside the tables; each is an option. Figures that grow with the corpus are scaled linearly, except for the
+marked as assumed, here and next to the tables; each is an option. Figures that grow with the corpus are scaled linearly, except for the
 vocabulary; speed is scaled linearly with the cores.
 The hours of each build step are those of ``idx build --dry-run`` on this machine.
 """
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import Figure, show
+from benchmarks.report import Figure, print_table
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.estimate import index_need, store_need
+from wikidx.indexer.estimate import estimate_index, estimate_store
 from wikidx.indexer.machine.threads import n_threads
 
 SIZES = (21_015_324, 100_000_000, 1_000_000_000)
@@ -32,15 +32,15 @@ _HOUR = 3600
 _ASSUMED = "assumed"
 
 
-def _measured(value: float, where: str) -> float:
+def _measured(value: float, source: str) -> float:
     """Define a default with the source of its measurement."""
-    figure: float = dataclasses.field(default=value, metadata={"help": f"measured: {where}"})
+    figure: float = dataclasses.field(default=value, metadata={"help": f"measured: {source}"})
     return figure
 
 
-def _assumed(value: float, what: str) -> float:
+def _assumed(value: float, description: str) -> float:
     """Define a default that is assumed, not measured."""
-    figure: float = dataclasses.field(default=value, metadata={"help": f"{_ASSUMED}: {what}"})
+    figure: float = dataclasses.field(default=value, metadata={"help": f"{_ASSUMED}: {description}"})
     return figure
 
 
@@ -54,12 +54,12 @@ class Figures:
     vector_bytes: float = _measured(1536, "a vector of float16, 'What does each kind of index', flat-fp16")
     ivfpq_disk_bytes: float = _measured(110.4, "a vector in ivfpq on disk, 'What does each kind of index'")
     ivfpq_memory_bytes: float = _measured(131.7, "a vector in ivfpq in memory, 'What does each kind of index'")
-    bm25_rate: float = _measured(816.9 * 2_500_000, "passages x questions a second, 1 thread, k 100, 'How fast is BM25'")
-    exact_rate: float = _measured(1307 * 100_000, "vectors x questions a second, 2 threads, batch 512, 'exact search over vectors'")
-    scan_rate: float = _measured(23e9, "bytes a second for one question, 2 threads, 'Where the time goes'")
-    ivfpq_rate: float = _measured(846.9, "questions a second over 1,000,000 vectors, 2 threads, 'What does each kind of index'")
-    gpu_passages_per_s: float = _assumed(5000, "a bert-base on one GPU: 40 % of 312 TFLOP/s, 140 tokens a passage; not measured yet")
-    node_scan_rate: float = _assumed(150e9, "bytes a second that a node's memory gives at most")
+    bm25_rate: float = _measured(816.9 * 2_500_000, "passages x questions per second, 1 thread, k 100, 'How fast is BM25'")
+    exact_rate: float = _measured(1307 * 100_000, "vectors x questions per second, 2 threads, batch 512, 'exact search over vectors'")
+    scan_rate: float = _measured(23e9, "bytes per second for one question, 2 threads, 'Where the time goes'")
+    ivfpq_rate: float = _measured(846.9, "questions per second over 1,000,000 vectors, 2 threads, 'What does each kind of index'")
+    gpu_passages_per_s: float = _assumed(5000, "a bert-base on one GPU: 40 % of 312 TFLOP/s, 140 tokens per passage; not measured yet")
+    node_scan_rate: float = _assumed(150e9, "bytes per second that a node's memory gives at most")
     gpus: float = _assumed(8, "GPUs that embed: two nodes of four")
     node_gb: float = _assumed(128, "memory of a node")
     node_cores: float = _assumed(32, "cores of a node")
@@ -68,7 +68,7 @@ class Figures:
     depth: float = _assumed(100, "results of each shard for a question")
 
 
-def to_build(n: int, figures: Figures) -> dict[str, Figure]:
+def build_estimate(n: int, figures: Figures) -> dict[str, Figure]:
     """Return the resources to build everything of n passages."""
     gpu_hours = n / figures.gpu_passages_per_s / _HOUR
     return {
@@ -77,21 +77,22 @@ def to_build(n: int, figures: Figures) -> dict[str, Figure]:
         "bm25 GB": n * figures.bm25_bytes / 1e9,
         "vectors GB": n * figures.vector_bytes / 1e9,
         "ivfpq GB": n * figures.ivfpq_disk_bytes / 1e9,
-        "store h": store_need(n, figures.passage_bytes).time_s / _HOUR,
-        "bm25 h": index_need(index_ref("wiki2018", "bm25"), n, figures.passage_bytes).time_s / _HOUR,
+        "store h": estimate_store(n, figures.passage_bytes).time_s / _HOUR,
+        "bm25 h": estimate_index(index_ref("wiki2018", "bm25"), n, figures.passage_bytes).time_s / _HOUR,
         f"GPU h ({_origin('gpu_passages_per_s', figures)} {figures.gpu_passages_per_s:,g} passages/s each)": gpu_hours,
         f"h on {figures.gpus:g} GPUs": gpu_hours / figures.gpus,
-        f"ivfpq h on {n_threads()} cores": index_need(index_ref("wiki2018", "contriever-ivfpq"), n, figures.passage_bytes).time_s / _HOUR,
+        f"ivfpq h on {n_threads()} cores": estimate_index(index_ref("wiki2018", "contriever-ivfpq"), n, figures.passage_bytes).time_s
+        / _HOUR,
     }
 
 
-def to_serve(n: int, figures: Figures) -> list[dict[str, Figure]]:
+def serving_estimate(n: int, figures: Figures) -> list[dict[str, Figure]]:
     """Return the resources to serve n passages from memory by each kind of index; while an index is replaced, nodes hold it twice."""
     memory = {"bm25": figures.bm25_bytes, "exact": figures.vector_bytes, "ivfpq": figures.ivfpq_memory_bytes}
-    return [_served(kind, n, n_bytes * n, figures) for kind, n_bytes in memory.items()]
+    return [_serving_row(kind, n, n_bytes * n, figures) for kind, n_bytes in memory.items()]
 
 
-def _served(kind: str, n: int, index_bytes: float, figures: Figures) -> dict[str, Figure]:
+def _serving_row(kind: str, n: int, index_bytes: float, figures: Figures) -> dict[str, Figure]:
     is_cut = kind != "bm25"  # each process that answers has all of BM25
     n_shards = max(1, math.ceil(index_bytes / (figures.node_gb * 1e9 * figures.usable))) if is_cut else 1
     per_s, alone_s = _speed(kind, n, n / n_shards, figures)
@@ -122,8 +123,8 @@ def _speed(kind: str, n: int, n_rows: float, figures: Figures) -> tuple[float, f
 def _origin(name: str, figures: Figures) -> str:
     """Return the origin of a figure's value: "measured", "assumed", or "given" if it is not the default."""
     (field,) = (field for field in dataclasses.fields(Figures) if field.name == name)
-    said: str = field.metadata["help"]
-    return said.partition(":")[0] if getattr(figures, name) == field.default else "given"
+    help_text: str = field.metadata["help"]
+    return help_text.partition(":")[0] if getattr(figures, name) == field.default else "given"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -132,22 +133,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", type=Path)
     for field in dataclasses.fields(Figures):
-        said = field.metadata["help"].replace("%", "%%")
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=float, default=field.default, help=said)
-    given = parser.parse_args(arguments)
-    figures = Figures(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Figures)})
+        help_text = field.metadata["help"].replace("%", "%%")
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=float, default=field.default, help=help_text)
+    args = parser.parse_args(arguments)
+    figures = Figures(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Figures)})
     changed = {name: value for name, value in dataclasses.asdict(figures).items() if value != getattr(Figures(), name)}
     assumed = {name: value for name, value in dataclasses.asdict(figures).items() if _origin(name, figures) == _ASSUMED}
     about: dict[str, Figure] = {
         "computed, not measured, with": ", ".join(f"{k} {v:g}" for k, v in changed.items()) or "the defaults",
         "of which are assumed": ", ".join(f"{name} {value:g}" for name, value in assumed.items()) or "none",
     }
-    show("To build", [to_build(n, figures) for n in given.sizes], about, None)
-    show(
+    print_table("To build", [build_estimate(n, figures) for n in args.sizes], about, None)
+    print_table(
         "To serve (memory of one copy of each shard; twice as much while an index is exchanged)",
-        [row for n in given.sizes for row in to_serve(n, figures)],
+        [row for n in args.sizes for row in serving_estimate(n, figures)],
         about,
-        given.json,
+        args.json,
     )
 
 

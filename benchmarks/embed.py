@@ -1,6 +1,6 @@
 """Speed of embedding passages: compared with sentence-transformers on a CPU, and as a share of a GPU's peak throughput.
 
-    python -m benchmarks.embed                      # minilm, 2,000 real passages, beside sentence-transformers at its best batch size
+    python -m benchmarks.embed                      # minilm, 2,000 real passages, and sentence-transformers at its best batch size
     python -m benchmarks.embed --device cuda        # bert-base with random weights in bfloat16
 
 The passages are those of the test data (``IDX_TEST_DATA``, or ``../shared/data``). Models are loaded before the clock starts.
@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, environment, print_table
 from benchmarks.synthetic import data_folder, synthetic
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job, run_pipeline
 from wikidx.indexer.encoders.model import Batch, Model
@@ -88,11 +88,11 @@ class Run(NamedTuple):
     vectors: Vectors
 
 
-class Ours:
+class OwnPipeline:
     """This project's path from the store to the file of vectors, with one model that is loaded once."""
 
     def __init__(self, spec: EncoderSpec, options: EmbedOptions) -> None:
-        self.spec, self.resources = spec, resources(options, spec)
+        self.spec, self.resources = spec, resolve_resources(options, spec)
         self.model = TimedModel(spec, self.resources.devices[0], self.resources.precision.computed)
 
     def run(self, corpus: str, n_passages: int) -> Run:
@@ -104,7 +104,7 @@ class Ours:
             started = time.perf_counter()
             run_pipeline(job, self.model, file.ranges(), lambda n_passages, n_tokens: None)
             ended = time.perf_counter()
-            return Run(ended - started, ended - (self.model.first_at or started), file.mapped().astype(np.float32))
+            return Run(ended - started, ended - (self.model.first_at or started), file.map_readonly().astype(np.float32))
 
 
 def real_passages(n: int) -> list[Passage]:
@@ -116,17 +116,17 @@ def real_passages(n: int) -> list[Passage]:
 
 
 @contextmanager
-def built(passages: Sequence[Passage]) -> Iterator[PassageStore]:
-    """Build the store of some passages in a data home of its own."""
+def build_corpus(passages: Sequence[Passage]) -> Iterator[PassageStore]:
+    """Build the store of some passages in a separate data home."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "passages.jsonl")
         source.write_text("".join(json.dumps(passage._asdict()) + "\n" for passage in passages))
         os.environ["IDX_HOME"] = folder
-        build_store(custom_corpus(source, "measured", Reading()), StoreOptions())
+        build_store(custom_corpus(source, "measured", ReadOptions()), StoreOptions())
         yield open_store("measured")
 
 
-def beside_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> list[dict[str, Figure]]:
+def compare_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> list[dict[str, Figure]]:
     """Embed with minilm by both libraries alternately."""
     import sentence_transformers
     import torch
@@ -136,19 +136,19 @@ def beside_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> 
     texts = [str(spec.passage_text(passage)) for passage in passages]
     model = sentence_transformers.SentenceTransformer(str(spec.folder("passage")), device="cpu")
 
-    def theirs(texts: Sequence[str], batch_size: int) -> tuple[float, Vectors]:
+    def encode_with_sentence_transformers(texts: Sequence[str], batch_size: int) -> tuple[float, Vectors]:
         started = time.perf_counter()
         vectors: Vectors = model.encode(texts, batch_size=batch_size, show_progress_bar=False)
         return time.perf_counter() - started, vectors
 
-    with built(passages):
-        ours = Ours(spec, options)
-        best = min(BATCH_SIZES, key=lambda size: min(theirs(texts[:_TRIED], size)[0] for _ in range(2)))
-        _, expected = theirs(texts, best)
+    with build_corpus(passages):
+        ours = OwnPipeline(spec, options)
+        best = min(BATCH_SIZES, key=lambda size: min(encode_with_sentence_transformers(texts[:_TRIED], size)[0] for _ in range(2)))
+        _, expected = encode_with_sentence_transformers(texts, best)
         found = ours.run("measured", n).vectors
         times: dict[str, list[float]] = {"theirs": [], "ours": [], "forward": []}
         for _ in range(rounds):
-            times["theirs"].append(theirs(texts, best)[0])
+            times["theirs"].append(encode_with_sentence_transformers(texts, best)[0])
             times["ours"].append(ours.run("measured", n).seconds)
             times["forward"].append(ours.model.forward_s)
     cosine = (found * expected).sum(axis=1) / (np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1))
@@ -172,11 +172,11 @@ def beside_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> 
     ]
 
 
-def on_gpu(n: int, options: EmbedOptions) -> list[dict[str, Figure]]:
+def measure_gpu(n: int, options: EmbedOptions) -> list[dict[str, Figure]]:
     """Embed with a bert-base of random weights on one GPU."""
-    with tempfile.TemporaryDirectory() as folder, built(real_passages(n)) as store:
+    with tempfile.TemporaryDirectory() as folder, build_corpus(real_passages(n)) as store:
         spec = random_bert_base(Path(folder))
-        ours = Ours(spec, options)
+        ours = OwnPipeline(spec, options)
         ours.run("measured", min(n, 2000))  # compiles, allocates
         seconds, running_s, _ = ours.run("measured", n)
         lengths = Tokenizer(spec, "passage").passages(store.get_many(range(n))).lengths()
@@ -261,17 +261,17 @@ def main() -> None:
     parser.add_argument("--dtype", help="float32 on a CPU, bfloat16 on a GPU")
     parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    is_cpu = given.device == "cpu"
-    options = EmbedOptions(device=given.device, dtype=given.dtype or (None if is_cpu else "bfloat16"), batch_tokens=given.batch_tokens)
+    args = parser.parse_args()
+    is_cpu = args.device == "cpu"
+    options = EmbedOptions(device=args.device, dtype=args.dtype or (None if is_cpu else "bfloat16"), batch_tokens=args.batch_tokens)
     if is_cpu:
         import torch
 
-        torch.set_num_threads(given.threads or torch.get_num_threads())
-        rows = beside_sentence_transformers(given.passages or 2000, given.rounds, options)
+        torch.set_num_threads(args.threads or torch.get_num_threads())
+        rows = compare_sentence_transformers(args.passages or 2000, args.rounds, options)
     else:
-        rows = on_gpu(given.passages or 200_000, options)
-    show("Embedding", rows, circumstances("torch", "transformers", "sentence-transformers"), given.json)
+        rows = measure_gpu(args.passages or 200_000, options)
+    print_table("Embedding", rows, environment("torch", "transformers", "sentence-transformers"), args.json)
 
 
 if __name__ == "__main__":

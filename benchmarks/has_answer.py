@@ -3,7 +3,7 @@
     python -m benchmarks.has_answer dpr-union --questions topics.dpr.nq.test.txt.gz
 
 BM25 retrieves 100 passages for each question, and "hits" looks for the answers in them. In the case "as found" many passages are shared
-between questions and tokenised once; in "distinct" every passage of every question is made a text of its own, as in a corpus of
+between questions and tokenised once; in "distinct" every passage of every question is made a distinct text, as in a corpus of
 millions. DPR's definition tokenises text and answer for every pair and compares lists of tokens; it is timed, and compared, on some
 questions.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import regex
 
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, environment, print_table
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.retrieval.has_answer import answer_hits
@@ -74,18 +74,18 @@ def main() -> None:
     options = parser.parse_args()
     questions = read_questions(options.questions)
     answers = [question.golden_answers for question in questions]
-    found = open_searcher(options.corpus).search([question.text for question in questions], SearchOptions(k=_K, depth=_K))
-    numbers = {row: number for number, row in enumerate(dict.fromkeys(hit.row for ranking in found for hit in ranking))}
-    texts = {numbers[hit.row]: hit.passage.text for ranking in found for hit in ranking}
-    once = [[numbers[hit.row] for hit in ranking] for ranking in found]
-    ends = np.cumsum([len(ranking) for ranking in found]).tolist()
-    apart = [range(end - len(ranking), end) for ranking, end in zip(found, ends, strict=True)]
-    apart_texts = [f"{hit.passage.text} {number}" for number, ranking in enumerate(found) for hit in ranking]
+    rankings = open_searcher(options.corpus).search([question.text for question in questions], SearchOptions(k=_K, depth=_K))
+    numbers = {row: number for number, row in enumerate(dict.fromkeys(hit.row for ranking in rankings for hit in ranking))}
+    texts = {numbers[hit.row]: hit.passage.text for ranking in rankings for hit in ranking}
+    once = [[numbers[hit.row] for hit in ranking] for ranking in rankings]
+    ends = np.cumsum([len(ranking) for ranking in rankings]).tolist()
+    apart = [range(end - len(ranking), end) for ranking, end in zip(rankings, ends, strict=True)]
+    apart_texts = [f"{hit.passage.text} {number}" for number, ranking in enumerate(rankings) for hit in ranking]
     rows: list[dict[str, Figure]] = [
         {"passages": "as found", **measure(once, list(texts.values()), answers, options.plain)},
         {"passages": "distinct", **measure(apart, apart_texts, answers, options.plain)},
     ]
-    show(f"Answers in {_K} passages a question, '{options.corpus}'", rows, circumstances("regex"), options.json)
+    print_table(f"Answers in {_K} passages per question, '{options.corpus}'", rows, environment("regex"), options.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 RETRIEVERS = ("bm25", "minilm", "bm25+minilm")
-_RULES = {"merge": ("max", "sum", "rrf", "interleave"), "dedup": ("row", "text"), "rerank": ("none", "root")}
+_RULES = {"merge": ("max", "sum", "rrf", "interleave"), "dedup": ("row", "text"), "rerank": ("none", "primary")}
 _ANSWERS_OF_A_CONNECTION = 50
 _TIMEOUT_S = 60.0
 _OVERLOAD = (503, 504)  # acceptable on a busy machine
@@ -32,7 +32,7 @@ class Request(NamedTuple):
     body: bytes | None = None
 
 
-class _Draw:
+class _RequestSampler:
     """Draws requests."""
 
     def __init__(self, questions: Sequence[str], retrievers: Sequence[str], rng: random.Random) -> None:
@@ -43,9 +43,9 @@ class _Draw:
             self._groups: 15,
             self._search_r1: 10,
             self._by_id: 5,
-            self._wrong: 10,
-            self._gone: 5,
-            self._looked_at: 5,
+            self._invalid: 10,
+            self._disconnecting: 5,
+            self._page_view: 5,
         }
 
     def request(self) -> Request:
@@ -57,32 +57,32 @@ class _Draw:
         """Return a question with a number, so that repetitions are rare."""
         return f"{self._rng.choice(self._questions)} {self._rng.randrange(100_000)}"
 
-    def _some(self, most: int) -> list[str]:
+    def _sample_queries(self, most: int) -> list[str]:
         return [self._question() for _ in range(self._rng.randint(1, most))]
 
     def _search(self, kind: str, **fields: Any) -> Request:  # noqa: ANN401 - fields of a search
-        asked = {"retriever": self._rng.choice(self._retrievers), "k": self._rng.randint(1, 20), **fields}
-        return Request(kind, "/v1/search", body=json.dumps(asked).encode())
+        body = {"retriever": self._rng.choice(self._retrievers), "k": self._rng.randint(1, 20), **fields}
+        return Request(kind, "/v1/search", body=json.dumps(body).encode())
 
     def _single(self) -> Request:
         return self._search("single", queries=[self._question()])
 
     def _batch(self) -> Request:
-        return self._search("batch", queries=self._some(16))
+        return self._search("batch", queries=self._sample_queries(16))
 
     def _groups(self) -> Request:
         rules = {name: self._rng.choice(values) for name, values in _RULES.items()}
-        return self._search("groups", groups=[self._some(4) for _ in range(self._rng.randint(1, 3))], **rules)
+        return self._search("groups", groups=[self._sample_queries(4) for _ in range(self._rng.randint(1, 3))], **rules)
 
     def _search_r1(self) -> Request:
-        return Request("/retrieve", "/retrieve", body=json.dumps({"queries": self._some(4), "return_scores": True}).encode())
+        return Request("/retrieve", "/retrieve", body=json.dumps({"queries": self._sample_queries(4), "return_scores": True}).encode())
 
     def _by_id(self) -> Request:
         return Request("by id", f"/v1/corpora/sample/passages?id={quote('river-nile')}&id={self._rng.randrange(10**9)}", status=200)
 
-    def _wrong(self) -> Request:
+    def _invalid(self) -> Request:
         anything = str(self._rng.randrange(10**9))
-        found = self._rng.choice(
+        chosen = self._rng.choice(
             [
                 Request("wrong", "/v1/search", 400, b'{"queries": ["' + anything.encode()),
                 Request("wrong", "/v1/search", 422, json.dumps({"queries": ["x"], anything: 1}).encode()),
@@ -95,12 +95,12 @@ class _Draw:
                 Request("wrong", f"/v1/corpora/{anything}/passages?id=1", 404),
             ]
         )
-        return found
+        return chosen
 
-    def _gone(self) -> Request:
-        return self._search("gone", queries=self._some(16))._replace(status=0)
+    def _disconnecting(self) -> Request:
+        return self._search("gone", queries=self._sample_queries(16))._replace(status=0)
 
-    def _looked_at(self) -> Request:
+    def _page_view(self) -> Request:
         return Request("looked at", self._rng.choice(["/health", "/ready", "/metrics", "/v1/indexes", "/"]))
 
 
@@ -116,7 +116,7 @@ class MixedLoad:
     def __init__(self, port: int, questions: Sequence[str], retrievers: Sequence[str], clients: int, rate: float) -> None:
         self._port, self._clients = port, clients
         self._pause_s = clients / rate if rate else 0.0
-        self._draws = [_Draw(questions, retrievers, random.Random(number)) for number in range(clients)]
+        self._samplers = [_RequestSampler(questions, retrievers, random.Random(number)) for number in range(clients)]
         self._end = threading.Event()
         self._counting = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -127,7 +127,7 @@ class MixedLoad:
     def start(self) -> None:
         """Start sending, or resume."""
         self._end.clear()
-        self._threads = [threading.Thread(target=self._client, args=(draw,)) for draw in self._draws]
+        self._threads = [threading.Thread(target=self._client, args=(sampler,)) for sampler in self._samplers]
         for thread in self._threads:
             thread.start()
 
@@ -137,11 +137,11 @@ class MixedLoad:
         for thread in self._threads:
             thread.join()
 
-    def _client(self, draw: _Draw) -> None:
+    def _client(self, sampler: _RequestSampler) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
         n_answers, due = 0, time.monotonic()
         while not self._end.is_set():
-            self._count(draw.request(), connection)
+            self._count(sampler.request(), connection)
             n_answers += 1
             if n_answers % _ANSWERS_OF_A_CONNECTION == 0:
                 connection.close()  # the next request opens it again
@@ -167,13 +167,13 @@ class MixedLoad:
 
     def _send(self, request: Request, connection: http.client.HTTPConnection) -> int:
         if not request.status:
-            return self._leave(request)
+            return self._disconnect(request)
         connection.request("POST" if request.body else "GET", request.path, request.body)
         answer = connection.getresponse()
         answer.read()
         return answer.status
 
-    def _leave(self, request: Request) -> int:
+    def _disconnect(self, request: Request) -> int:
         """Send a request, whole or in part, and disconnect."""
         body = request.body or b""
         head = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (request.path.encode(), len(body))

@@ -1,7 +1,7 @@
 """Cost of a Ray cluster, and agreement of its results with those of one process.
 
 python -m benchmarks.ray serving sample             # overhead of shards in a search; see ``ray_serving``
-python -m benchmarks.ray embedding --nodes 1 2      # passages a second, and the bytes; see ``ray_embedding``
+python -m benchmarks.ray embedding --nodes 1 2      # passages per second, and the bytes; see ``ray_embedding``
 """
 
 from __future__ import annotations

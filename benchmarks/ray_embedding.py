@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks.embed import built, real_passages
-from benchmarks.ray_serving import cluster_of
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.embed import build_corpus, real_passages
+from benchmarks.ray_serving import start_cluster
+from benchmarks.report import Figure, environment, print_table
 from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.build import open_store
-from wikidx.indexer.embedding.cluster.nodes import connected
-from wikidx.indexer.embedding.embed import EmbedProgress, embed, resources
+from wikidx.indexer.embedding.cluster.nodes import connect
+from wikidx.indexer.embedding.embed import EmbedProgress, embed, resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.naming import encoder_spec
@@ -50,11 +50,11 @@ def folder_in_home() -> Iterator[Path]:
         yield Path(folder)
 
 
-def embedded(n: int, range_rows: int, options: EmbedOptions) -> tuple[dict[str, Figure], bytes]:
+def embed_passages(n: int, range_rows: int, options: EmbedOptions) -> tuple[dict[str, Figure], bytes]:
     """Embed a built corpus; return the figures and the file of vectors."""
     spec = encoder_spec("minilm")
     with folder_in_home() as folder:
-        found = resources(options, spec)
+        found = resolve_resources(options, spec)
         file = VectorFile(folder, n, found.precision.stored, range_rows)
         job = Job(spec, partial(open_store, "measured"), file.write, found)
         clock = Clock()
@@ -75,13 +75,13 @@ def measure(n: int, range_rows: int, nodes: list[int]) -> list[dict[str, Figure]
     import torch
 
     torch.set_num_threads(1)
-    with built(real_passages(n)):
-        figures, expected = embedded(n, range_rows, EmbedOptions(device="cpu"))
+    with build_corpus(real_passages(n)):
+        figures, expected = embed_passages(n, range_rows, EmbedOptions(device="cpu"))
         rows = [{"nodes": "this process", **figures, "same bytes": "-"}]
         for n_nodes in nodes:
-            with cluster_of(n_nodes) as address, connected(address):
+            with start_cluster(n_nodes) as address, connect(address):
                 options = EmbedOptions(device="cpu", on_ray=True, ray_cpus=1)
-                figures, vectors = embedded(n, range_rows, options)
+                figures, vectors = embed_passages(n, range_rows, options)
             rows.append({"nodes": str(n_nodes), **figures, "same bytes": "yes" if vectors == expected else "no"})
     return rows
 
@@ -93,6 +93,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--range-rows", type=int, default=50)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args(arguments)
-    rows = measure(given.passages, given.range_rows, given.nodes)
-    show(f"minilm, ranges of {given.range_rows} passages", rows, circumstances("ray", "torch"), given.json)
+    args = parser.parse_args(arguments)
+    rows = measure(args.passages, args.range_rows, args.nodes)
+    print_table(f"minilm, ranges of {args.range_rows} passages", rows, environment("ray", "torch"), args.json)

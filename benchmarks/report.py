@@ -19,7 +19,7 @@ Figure = str | int | float
 _USERS_MISTAKE = 2  # exit status
 
 
-def circumstances(*packages: str) -> dict[str, Figure]:
+def environment(*packages: str) -> dict[str, Figure]:
     """Return machine, Python, the versions of some packages, commit and date."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
@@ -34,16 +34,16 @@ def circumstances(*packages: str) -> dict[str, Figure]:
     }
 
 
-def show(title: str, rows: Sequence[Mapping[str, Figure]], about: Mapping[str, Figure], json_path: Path | None) -> None:
+def print_table(title: str, rows: Sequence[Mapping[str, Figure]], environment: Mapping[str, Figure], json_path: Path | None) -> None:
     """Print a Markdown table and its circumstances; write both as JSON if a path is given."""
     print(f"\n{title}\n")
     names = list(rows[0])
     print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
     for row in rows:
-        print("| " + " | ".join(_shown(row[name]) for name in names) + " |")
-    print("\n" + ", ".join(f"{name} {value}" for name, value in about.items()))
+        print("| " + " | ".join(_format(row[name]) for name in names) + " |")
+    print("\n" + ", ".join(f"{name} {value}" for name, value in environment.items()))
     if json_path:
-        json_path.write_text(json.dumps({"title": title, "about": about, "rows": rows}, indent=1) + "\n")
+        json_path.write_text(json.dumps({"title": title, "about": environment, "rows": rows}, indent=1) + "\n")
 
 
 def exit_status(run: Callable[[], int | None]) -> int:
@@ -55,7 +55,7 @@ def exit_status(run: Callable[[], int | None]) -> int:
         return _USERS_MISTAKE
 
 
-def _shown(value: Figure) -> str:
+def _format(value: Figure) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else value

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.gar import gar_groups
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, environment, print_table
 from wikidx.corpora.build import open_store
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
@@ -36,7 +36,7 @@ from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
-from wikidx.retrievers.fusion import as_lists, merge, targets_of
+from wikidx.retrievers.fusion import make_targets, merge, to_lists
 from wikidx.retrievers.opening import open_retriever
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.searcher import LocalSearcher
@@ -92,16 +92,16 @@ def measure_merging(n_groups: int, rounds: int) -> list[dict[str, Figure]]:
         keys = text_key if dedup == "text" else None
 
         def kernels() -> None:
-            merge(as_lists([hits]), targets_of(members), rule, k=_K, text_key=keys)  # noqa: B023 - called at once
+            merge(to_lists([hits]), make_targets(members), rule, k=_K, text_key=keys)  # noqa: B023 - called immediately
 
         def plain() -> None:
             for group in plain_groups:
                 plain_merge(group, rule)  # noqa: B023
 
         kernels()
-        everywhere = min(_timed(kernels) for _ in range(rounds))
+        everywhere = min(_time_call(kernels) for _ in range(rounds))
         os.sched_setaffinity(0, {min(processors)})
-        alone = [(_timed(kernels), _timed(plain)) for _ in range(rounds)]
+        alone = [(_time_call(kernels), _time_call(plain)) for _ in range(rounds)]
         os.sched_setaffinity(0, processors)
         of_kernels, of_plain = (min(times) for times in zip(*alone, strict=True))
         plain_rate = len(plain_groups) * _QUERIES * _DEPTH / of_plain
@@ -124,8 +124,8 @@ class Recorded:
 
     parameters: Mapping[str, SearchParam] = {}
 
-    def __init__(self, stage: Retriever, queries: Sequence[str]) -> None:
-        self._hits = stage.retrieve(queries, _DEPTH)
+    def __init__(self, retriever: Retriever, queries: Sequence[str]) -> None:
+        self._hits = retriever.retrieve(queries, _DEPTH)
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the recorded results."""
@@ -136,34 +136,34 @@ class Recorded:
         raise NotImplementedError
 
 
-def measure_call(store: PassageStore, stages: dict[str, Retriever], groups: Groups, rounds: int) -> dict[str, Figure]:
+def measure_call(store: PassageStore, retrievers: dict[str, Retriever], groups: Groups, rounds: int) -> dict[str, Figure]:
     """Compare ``search_groups`` with bare retrievers, and with a loop of single searches."""
-    searcher, options = LocalSearcher(store, stages), SearchOptions(k=_K, depth=_DEPTH)
+    searcher, options = LocalSearcher(store, retrievers), SearchOptions(k=_K, depth=_DEPTH)
     queries = [query for group in groups for query in group]
     distinct = list(dict.fromkeys(queries))
-    replaying = LocalSearcher(store, {name: Recorded(stage, distinct) for name, stage in stages.items()})
+    replaying = LocalSearcher(store, {name: Recorded(retriever, distinct) for name, retriever in retrievers.items()})
     rows = sorted({hit.row for ranking in replaying.search_groups(groups, options) for hit in ranking})
 
     def bare() -> None:
-        for stage in stages.values():
-            stage.retrieve(distinct, _DEPTH)
+        for retriever in retrievers.values():
+            retriever.retrieve(distinct, _DEPTH)
 
     def loop() -> None:
         for query in queries:
             searcher.search([query], options)
 
     searcher.search_groups(groups, options)
-    pairs = [(_timed(bare), _timed(lambda: searcher.search_groups(groups, options))) for _ in range(rounds)]
+    pairs = [(_time_call(bare), _time_call(lambda: searcher.search_groups(groups, options))) for _ in range(rounds)]
     of_bare, of_call = (min(times) for times in zip(*pairs, strict=True))
-    beyond = min(_timed(lambda: replaying.search_groups(groups, options)) for _ in range(2 * rounds))
-    of_loop = min(_timed(loop) for _ in range(max(1, rounds // 3)))
+    beyond = min(_time_call(lambda: replaying.search_groups(groups, options)) for _ in range(2 * rounds))
+    of_loop = min(_time_call(loop) for _ in range(max(1, rounds // 3)))
     return {
-        "retrievers": "+".join(stages),
+        "retrievers": "+".join(retrievers),
         "queries": len(queries),
         "(distinct)": len(distinct),
         "bare ms": 1000 * of_bare,
         "beyond ms": 1000 * beyond,
-        "(fetch ms)": 1000 * min(_timed(lambda: store.get_many(rows)) for _ in range(2 * rounds)),
+        "(fetch ms)": 1000 * min(_time_call(lambda: store.get_many(rows)) for _ in range(2 * rounds)),
         "beyond %": 100 * beyond / of_bare,
         "search_groups ms": 1000 * of_call,
         "difference %, median": 100 * statistics.median(of_call / of_bare - 1 for of_bare, of_call in pairs),
@@ -172,7 +172,7 @@ def measure_call(store: PassageStore, stages: dict[str, Retriever], groups: Grou
     }
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _time_call(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -194,16 +194,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    about = circumstances("numba", "numpy", "torch")
-    show("Merging", measure_merging(options.merged_groups, options.rounds), about, None)
+    about = environment("numba", "numpy", "torch")
+    print_table("Merging", measure_merging(options.merged_groups, options.rounds), about, None)
     store = open_store(options.corpus)
-    stages: dict[str, Retriever] = {"bm25": open_retriever(options.corpus, "bm25", store)}
+    retrievers: dict[str, Retriever] = {"bm25": open_retriever(options.corpus, "bm25", store)}
     if any("minilm" in name for name in options.retrievers):
         vectors = _random_vectors(len(store), encoder_spec("minilm").dim)
-        stages["minilm"] = DenseRetriever(TransformerEncoder(encoder_spec("minilm")), vectors)
+        retrievers["minilm"] = DenseRetriever(TransformerEncoder(encoder_spec("minilm")), vectors)
     groups = gar_groups(options.gar)[: options.groups]
-    rows = [measure_call(store, {name: stages[name] for name in names.split("+")}, groups, options.rounds) for names in options.retrievers]
-    show("The multi-query call", rows, about | circumstances("numba", "numpy", "torch"), options.json)
+    rows = [
+        measure_call(store, {name: retrievers[name] for name in names.split("+")}, groups, options.rounds) for names in options.retrievers
+    ]
+    print_table("The multi-query call", rows, about | environment("numba", "numpy", "torch"), options.json)
 
 
 if __name__ == "__main__":

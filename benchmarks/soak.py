@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.mixed_load import RETRIEVERS, MixedLoad
-from benchmarks.report import Figure, circumstances, exit_status, show
+from benchmarks.report import Figure, environment, exit_status, print_table
 from benchmarks.serve.processes import Server
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.known.sample import questions
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
     threads: int
 
 
-class Watch:
+class Monitor:
     """Samples the server every few seconds under load."""
 
     def __init__(self, server: Server, load: MixedLoad, every_s: float) -> None:
@@ -94,7 +94,7 @@ def _finish(build: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _served(retrievers: Sequence[str], log: list[str]) -> Iterator[Server]:
+def _serve(retrievers: Sequence[str], log: list[str]) -> Iterator[Server]:
     """Serve the sample; yield the server when it is ready. Lines of its log are added to ``log``."""
     named = [word for name in retrievers for word in ("--retriever", name)]
     with Server([*_IDX, "serve", "sample", *named, "--port", "0", "--device", "cpu"]) as server:
@@ -133,9 +133,9 @@ def _rows(samples: Sequence[Sample]) -> list[dict[str, Figure]]:
 def _verdict(samples: Sequence[Sample], rests: tuple[Sample, Sample], load: MixedLoad, log: Sequence[str]) -> dict[str, Figure]:
     """Return the judged figures: growth after the warm-up, leftovers at rest, and unexpected answers."""
     before, after = rests
-    seconds = [one.seconds for one in samples]
-    growth, height = fitted_growth(seconds, [float(one.rss) for one in samples])
-    anonymous, _ = fitted_growth(seconds, [float(one.anonymous) for one in samples])
+    seconds = [sample.seconds for sample in samples]
+    growth, height = fitted_growth(seconds, [float(sample.rss) for sample in samples])
+    anonymous, _ = fitted_growth(seconds, [float(sample.anonymous) for sample in samples])
     return {
         "growth of RSS %": round(100 * growth / height, 2),
         "growth of RSS MB": round(growth / _MB, 2),
@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=5.0, help="minutes of these that are not judged")
     parser.add_argument("--retriever", action="append", choices=RETRIEVERS, help="by default all three")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--rate", type=float, default=10.0, help="requests a second of all clients; 0: as fast as they are answered")
+    parser.add_argument("--rate", type=float, default=10.0, help="requests per second of all clients; 0: as fast as they are answered")
     parser.add_argument("--rebuilds", type=int, default=3, help="how often bm25 is built again meanwhile")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two looks at the server")
     parser.add_argument("--limit", type=float, default=2.0, help="percent that memory may grow by")
@@ -183,21 +183,21 @@ def _run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as home:
         os.environ["IDX_HOME"] = home
         _finish(_build("--bm25", *(["--encoder", "minilm"] if any("minilm" in name for name in retrievers) else [])))
-        with _served(retrievers, log) as server:
+        with _serve(retrievers, log) as server:
             load = MixedLoad(server.port, [one.question for one in questions()], retrievers, options.clients, options.rate)
-            watch = Watch(server, load, options.every)
+            watch = Monitor(server, load, options.every)
             before = watch.phase(60 * options.warm_up)
             n_warm = len(watch.samples)
             after = watch.phase(60 * (options.minutes - options.warm_up), options.rebuilds)
     verdict = _verdict(watch.samples[n_warm:], (before, after), load, log)
-    return _tell(watch.samples, verdict, load, options)
+    return _print_report(watch.samples, verdict, load, options)
 
 
-def _tell(samples: Sequence[Sample], verdict: dict[str, Figure], load: MixedLoad, options: argparse.Namespace) -> int:
-    about = circumstances("uvicorn", "uvloop", "torch")
-    asked = f"{options.minutes:g} minutes, {options.warm_up:g} of them warm-up, {options.clients} clients"
-    show(f"The server under a mixed load: {asked}", _rows(samples), about, None)
-    show("After the warm-up", [verdict], about, options.json)
+def _print_report(samples: Sequence[Sample], verdict: dict[str, Figure], load: MixedLoad, options: argparse.Namespace) -> int:
+    about = environment("uvicorn", "uvloop", "torch")
+    duration = f"{options.minutes:g} minutes, {options.warm_up:g} of them warm-up, {options.clients} clients"
+    print_table(f"The server under a mixed load: {duration}", _rows(samples), about, None)
+    print_table("After the warm-up", [verdict], about, options.json)
     print(", ".join(f"{kind} {n:,}" for kind, n in load.answers.most_common()))
     for what, n in load.wrong.most_common(20):
         print(f"wrong: {n:,} × {what}")

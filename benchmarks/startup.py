@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, environment, print_table
 
 
 def measure(runs: int, *arguments: str) -> dict[str, Figure]:
@@ -40,7 +40,7 @@ def main() -> None:
             [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", "build", "sample"], check=True, capture_output=True
         )
         rows = [measure(options.runs, *command) for command in (("--help",), ("list",), ("search", "sample", "highest mountain"))]
-    show("Command line", rows, circumstances("typer"), options.json)
+    print_table("Command line", rows, environment("typer"), options.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.store FILE.jsonl [FILE.jsonl ...]
 
 Each file (``python -m benchmarks.synthetic`` makes them) is built in its own process, whose peak memory is the figure; reading is
-measured in another one, warm: every row asked for has been read before.
+measured in another one, warm: every requested row has been read before.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Figure, circumstances, show
+from benchmarks.report import Figure, environment, print_table
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 
 _BATCH = 1000
 _OPENINGS = 20
@@ -33,7 +33,7 @@ _READINGS = 200
 def measure_build(file: Path, split: str | None) -> dict[str, Figure]:
     """Build a store in this process and return its figures."""
     started = time.perf_counter()
-    manifest = build_store(custom_corpus(file, "measured", Reading(split=split)), StoreOptions())
+    manifest = build_store(custom_corpus(file, "measured", ReadOptions(split=split)), StoreOptions())
     seconds = time.perf_counter() - started
     n_passages = manifest.counts["rows"]
     return {
@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store")
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--split", help="splitting rule for files of articles")
-    parser.add_argument("--runs", type=int, default=3, help="builds of each file; the one of median time is shown")
+    parser.add_argument("--runs", type=int, default=3, help="builds of each file; the build of median time is shown")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--step", choices=["build", "read"], help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -97,7 +97,7 @@ def main() -> None:
                 os.environ["IDX_HOME"] = home
                 runs.append({**_in_process(str(file), *split, "--step", "build"), **_in_process("--step", "read")})
         rows.append(sorted(runs, key=lambda run: run["build s"])[len(runs) // 2])
-    show("Passage store", rows, circumstances("lmdb", "zstandard"), options.json)
+    print_table("Passage store", rows, environment("lmdb", "zstandard"), options.json)
 
 
 if __name__ == "__main__":

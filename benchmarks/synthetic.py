@@ -7,7 +7,7 @@ shares of the corpus, of all words that are not rare in the source; the vocabula
 law as fitted to the source, by one invented word in some passages (5.9 million terms at the size of the DPR Wikipedia, 21,015,324 passages,
 whose Lucene index has 5.35 million: Pyserini, prebuilt index wikipedia-dpr).
 
-Not natural: the topic changes once within a passage, and the title is that of its beginning. Invented words never come again, while a rare
+Not natural: the topic changes once within a passage, and the title belongs to its beginning. Invented words never come again, while a rare
 word of the source comes more often the larger the corpus is, so that beyond the source's size words of two or a few occurrences are rare.
 At the source's own size 8 % of its words are not drawn. Relevance means nothing here: never measure recall on it.
 
@@ -52,7 +52,7 @@ _N_INVENTED = len(_SYLLABLES) ** 4
 
 
 def data_folder() -> Path:
-    """Return the folder of the test data: ``IDX_TEST_DATA``, or ``../shared/data`` beside the repository."""
+    """Return the folder of the test data: ``IDX_TEST_DATA``, or ``../shared/data`` next to the repository."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     return Path(os.environ.get("IDX_TEST_DATA") or default)
 
@@ -61,7 +61,7 @@ def real_passages(path: Path, n_words: int = 100) -> list[Passage]:
     """Read articles (JSONL with id, title, text; gzip) and split them into passages of ``n_words`` words.
 
     Raises:
-        InputError: the file does not exist, or a line is not such a record.
+        InputError: the file does not exist, or a line is not a valid record.
     """
     if not path.exists():
         raise InputError(f"no source of real passages at {path}: set IDX_TEST_DATA to the folder that holds wiki_intro/")
@@ -71,7 +71,7 @@ def real_passages(path: Path, n_words: int = 100) -> list[Passage]:
 def synthetic(n: int, *, seed: int = 0, source: Sequence[Passage]) -> Iterator[Passage]:
     """Return ``n`` passages with ids "0" to "n-1" and the title of the first parent.
 
-    A smaller ``n`` gives the beginning of a larger one. Memory is that of the indexed source (about 3 bytes per byte of its text).
+    A smaller ``n`` gives the beginning of a larger one. Memory is used by the indexed source (about 3 bytes per byte of its text).
 
     Raises:
         ValueError: ``n`` is negative, or more than the ordered pairs of passages in ``source`` that have a word.
@@ -209,7 +209,7 @@ def histograms(passages: Iterable[Passage]) -> tuple[Counter[int], Counter[int],
 
 
 def print_histograms(source: Sequence[Passage], n: int, seed: int) -> None:
-    """Print both histograms of the synthetic corpus beside those of as many real passages (all, if there are fewer)."""
+    """Print both histograms of the synthetic corpus and of as many real passages (all, if there are fewer)."""
     chosen = np.random.default_rng(seed).permutation(len(source))[:n].tolist()
     real_terms, real_lengths, n_real = histograms(source[row] for row in chosen)
     terms, lengths, _ = histograms(synthetic(n, seed=seed, source=source))
@@ -237,9 +237,9 @@ def main() -> int:
     )
     parser.add_argument("--n", type=int, required=True, help="passages")
     parser.add_argument("--seed", type=int, default=0)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path, help="FILE.jsonl or FILE.jsonl.gz")
-    what.add_argument("--histograms", action="store_true", help="print lengths and document frequencies beside those of real passages")
+    output = parser.add_mutually_exclusive_group(required=True)
+    output.add_argument("--out", type=Path, help="FILE.jsonl or FILE.jsonl.gz")
+    output.add_argument("--histograms", action="store_true", help="print lengths and document frequencies, also of real passages")
     options = parser.parse_args()
     return exit_status(lambda: _run(options))
 

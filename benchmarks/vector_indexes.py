@@ -24,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Figure, circumstances, show
-from wikidx.corpora.artifacts.building import Outcome, Work
+from benchmarks.report import Figure, environment, print_table
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import Vectors
@@ -56,22 +56,22 @@ def put_passages(n: int) -> PassageStore:
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(f'{{"id": "{number}", "title": "", "text": "{number}"}}\n' for number in range(n))
         file.flush()
-        build_store(custom_corpus(Path(file.name), _NAME, Reading()), StoreOptions())
+        build_store(custom_corpus(Path(file.name), _NAME, ReadOptions()), StoreOptions())
     return open_store(_NAME)
 
 
 def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> None:
     """Create vectors, stored as float16, in place of an encoder's over a corpus."""
 
-    def write(staging: Path) -> Outcome:
+    def write(staging: Path) -> BuildResult:
         file = VectorFile(staging, len(store), "float16")
         for rows in file.ranges():
             file.write(rows, made_vectors(len(rows), dim, rows.start))
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": dim, "missing": 0})
+        return BuildResult(store.fingerprint, {"rows": len(store), "dim": dim, "missing": 0})
 
     parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16"}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    build_checked(index_ref(corpus, encoder).path, Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    build_checked(index_ref(corpus, encoder).path, ArtifactSpec(recipe=recipe, sources={}, find_existing=lambda: None, write=write))
 
 
 def measure_build(kind: str) -> dict[str, Figure]:
@@ -149,7 +149,7 @@ def main() -> None:
             os.environ["IDX_HOME"] = home
             _in_process("vectors", "--vectors", str(options.vectors), "--dim", str(options.dim))
             rows = [{**_in_process("build", "--kinds", kind), **_in_process("search", "--kinds", kind)} for kind in options.kinds]
-        show("Indexes over vectors", rows, circumstances("faiss-cpu", "numpy", "numba"), options.json)
+        print_table("Indexes over vectors", rows, environment("faiss-cpu", "numpy", "numba"), options.json)
 
 
 if __name__ == "__main__":

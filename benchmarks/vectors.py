@@ -1,6 +1,6 @@
 """Speed of exact vector search: compared with FAISS on a CPU, and as a share of a GPU's bandwidth and throughput.
 
-    python -m benchmarks.vectors                    # 284,295 × 384 and 100,000 × 768, beside FAISS as it comes and at its best
+    python -m benchmarks.vectors                    # 284,295 × 384 and 100,000 × 768, compared with FAISS at its defaults and at its best
     python -m benchmarks.vectors --opening          # how long 1 GB takes to open, and how much memory it then takes
     python -m benchmarks.vectors --device cuda      # 21,015,324 × 768 in float16, made on the card (``vectors_gpu``)
 
@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import Figure, circumstances, seconds_of, show
+from benchmarks.report import Figure, environment, print_table, seconds_of
 from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Recipe
 from wikidx.indexer.base import Hits, Stored, Vectors
 from wikidx.indexer.indexes.exact.index import open_exact
@@ -83,15 +83,15 @@ def unit_vectors(n: int, dim: int, seed: int) -> Vectors:
 
 
 def manifest_of(folder: Path, n_rows: int, dim: int, stored: str) -> Manifest:
-    """Return the manifest for such vectors of a corpus in a folder."""
+    """Return the manifest of these vectors of a corpus in a folder."""
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={"dtype": stored}, inputs={})
     files = {path.name: FileRecord(path.stat().st_size, "") for path in folder.iterdir() if path.is_file()}
     return Manifest(recipe=recipe, sources={}, fingerprint="", counts={"rows": n_rows, "dim": dim}, packages={}, files=files, created="")
 
 
 @contextmanager
-def on_disk(vectors: Vectors, stored: Stored) -> Iterator[Path]:
-    """Write vectors into a folder of their own."""
+def write_vectors(vectors: Vectors, stored: Stored) -> Iterator[Path]:
+    """Write vectors into a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         file = VectorFile(Path(folder), len(vectors), stored)
         for rows in file.ranges():
@@ -100,12 +100,12 @@ def on_disk(vectors: Vectors, stored: Stored) -> Iterator[Path]:
         yield Path(folder)
 
 
-def beside_faiss(size: tuple[int, int], batches: Sequence[int], k: int, rounds: int) -> list[dict[str, Figure]]:
+def compare_faiss(size: tuple[int, int], batches: Sequence[int], k: int, rounds: int) -> list[dict[str, Figure]]:
     """Search the same vectors with all engines in turn; ``size`` is their number and their dimension."""
     vectors, queries = unit_vectors(*size, 0), unit_vectors(max(batches), size[1], 1)
     numbers = sorted({0, *(batch - 1 for batch in batches)})
     references = {stored: Reference(numbers, products_of(vectors, queries[numbers], stored)) for stored in _STORED}
-    with on_disk(vectors, "float32") as wide, on_disk(vectors, "float16") as narrow:
+    with write_vectors(vectors, "float32") as wide, write_vectors(vectors, "float16") as narrow:
         folders: dict[Stored, Path] = {"float32": wide, "float16": narrow}
         ours = {stored: open_exact(folder, manifest_of(folder, *size, stored), device="cpu").search for stored, folder in folders.items()}
         search = faiss_search(vectors)
@@ -113,7 +113,7 @@ def beside_faiss(size: tuple[int, int], batches: Sequence[int], k: int, rounds: 
         for batch in batches:
             question = Question(queries[:batch], min(k, size[0]))
             about: dict[str, Figure] = {"vectors": size[0], "dim": size[1], "batch": batch, "k": k}
-            rows.append(about | in_turns(search, ours, question, rounds) | checked(ours, question, references))
+            rows.append(about | time_engines(search, ours, question, rounds) | check_results(ours, question, references))
     return rows
 
 
@@ -142,7 +142,7 @@ def faiss_search(vectors: Vectors) -> FaissSearch:
     return search
 
 
-def in_turns(search: FaissSearch, ours: OwnSearches, question: Question, rounds: int) -> dict[str, Figure]:
+def time_engines(search: FaissSearch, ours: OwnSearches, question: Question, rounds: int) -> dict[str, Figure]:
     """Time all engines for one batch."""
     tried = {block: min(seconds_of(partial(search, question, block)) for _ in range(2)) for block in _FAISS_BLOCKS}
     block = min(tried, key=lambda block: tried[block])
@@ -176,7 +176,7 @@ def ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
     return statistics.median(one / other for one, other in zip(slower, faster, strict=True))
 
 
-def checked(ours: OwnSearches, question: Question, references: dict[Stored, Reference]) -> dict[str, Figure]:
+def check_results(ours: OwnSearches, question: Question, references: dict[Stored, Reference]) -> dict[str, Figure]:
     """Compare the results of the queries that have float64 products."""
     same, differences = [], []
     for stored, search in ours.items():
@@ -189,12 +189,12 @@ def checked(ours: OwnSearches, question: Question, references: dict[Stored, Refe
     return {"same rows %": 100 * statistics.mean(same), "difference": max(differences)}
 
 
-def opening(n_bytes: int, dim: int) -> list[dict[str, Figure]]:
+def measure_opening(n_bytes: int, dim: int) -> list[dict[str, Figure]]:
     """Open vectors of this many bytes, each in a fresh process."""
     rows: list[dict[str, Figure]] = []
     for stored in _STORED:
         n_rows = n_bytes // (dim * np.dtype(stored).itemsize)
-        with on_disk(unit_vectors(n_rows, dim, 0), stored) as folder:
+        with write_vectors(unit_vectors(n_rows, dim, 0), stored) as folder:
             command = [sys.executable, "-c", _OPENING, str(folder), str(n_rows), str(dim), stored]
             found = [json.loads(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(5)]
         seconds, before, after, _ = zip(*found, strict=True)
@@ -231,19 +231,19 @@ def main() -> None:
     parser.add_argument("--k", nargs="+", type=int)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    if given.device != "cpu":
+    args = parser.parse_args()
+    if args.device != "cpu":
         from benchmarks.vectors_gpu import BATCHES as GPU_BATCHES
-        from benchmarks.vectors_gpu import on_device
+        from benchmarks.vectors_gpu import measure_device
 
-        rows = on_device(given.device, given.vectors, given.batches or GPU_BATCHES, given.k or (10, 100, 1000), given.rounds)
-        show("Exact search on a GPU", rows, circumstances("torch", "faiss-gpu"), given.json)
-    elif given.opening:
-        show("Opening", opening(given.bytes, 768), circumstances("numpy", "numba"), given.json)
+        rows = measure_device(args.device, args.vectors, args.batches or GPU_BATCHES, args.k or (10, 100, 1000), args.rounds)
+        print_table("Exact search on a GPU", rows, environment("torch", "faiss-gpu"), args.json)
+    elif args.opening:
+        print_table("Opening", measure_opening(args.bytes, 768), environment("numpy", "numba"), args.json)
     else:
-        sizes = [(int(n), int(dim)) for n, _, dim in (size.partition("x") for size in given.sizes)]
-        rows = [row for size in sizes for k in given.k or (100,) for row in beside_faiss(size, given.batches or BATCHES, k, given.rounds)]
-        show("Exact search", rows, {"threads": n_threads(), **circumstances("numpy", "numba", "faiss-cpu")}, given.json)
+        sizes = [(int(n), int(dim)) for n, _, dim in (size.partition("x") for size in args.sizes)]
+        rows = [row for size in sizes for k in args.k or (100,) for row in compare_faiss(size, args.batches or BATCHES, k, args.rounds)]
+        print_table("Exact search", rows, {"threads": n_threads(), **environment("numpy", "numba", "faiss-cpu")}, args.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Vectors of 768 components in float16 are made on the card. "of bandwidth" is the bytes of all vectors per second, as a share of a
 copy's rate on the card, "of matrix rate" the multiplications per second, as a share of the rate of large square products; both are
 measured in the same run. float32 queries are multiplied in two halves, float16 ones in one product. "top-k" is the share of
-the time beyond that of the products alone. "difference" is the largest one from float32 products, of the returned scores and of the best of
+the time in addition to the products. "difference" is the largest one from float32 products, of the returned scores and of the best of
 100,000 sampled rows, relative to the best score. "faiss" is ``GpuIndexFlat`` in float16 over the same vectors, where it is installed.
 """
 
@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.report import Figure, seconds_of
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.indexes.exact.gpu import Part, TorchEngine
+from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine
 
 BATCHES = (1, 8, 64, 1024)
 DIM = 768
@@ -25,17 +25,19 @@ _PAGE = 1 << 20  # vectors made or copied at a time
 _SAMPLED = 100_000
 
 
-def on_device(device: str, n: int, batches: Sequence[int], ks: Sequence[int], rounds: int) -> list[dict[str, Figure]]:
+def measure_device(device: str, n: int, batches: Sequence[int], ks: Sequence[int], rounds: int) -> list[dict[str, Figure]]:
     """Measure searches over ``n`` vectors."""
-    vectors = made(device, n)
+    vectors = random_vectors(device, n)
     bandwidth, matrix_rate = bytes_per_s(device), flops_per_s(device)
-    part = Part(vectors, 0, np.empty(0, dtype=np.int64))
-    engine, theirs = TorchEngine([part]), faiss_on_gpu(vectors)
+    shard = DeviceShard(vectors, 0, np.empty(0, dtype=np.int64))
+    engine, theirs = TorchEngine([shard]), faiss_on_gpu(vectors)
     rows: list[dict[str, Figure]] = []
     for batch in batches:
         for kind in ("float16", "float32"):
-            queries = made(device, batch).float().cpu().numpy() if kind == "float16" else unit(np.random.default_rng(1), batch)
-            products = median_seconds(device, rounds, lambda queries=queries: products_alone(part, queries))  # type: ignore[misc]
+            queries = (
+                random_vectors(device, batch).float().cpu().numpy() if kind == "float16" else unit_vectors(np.random.default_rng(1), batch)
+            )
+            products = median_seconds(device, rounds, lambda queries=queries: products_alone(shard, queries))  # type: ignore[misc]
             for k in ks:
                 seconds = median_seconds(device, rounds, lambda queries=queries, k=k: engine.search(queries, k))  # type: ignore[misc]
                 their_seconds = median_seconds(device, rounds, lambda queries=queries, k=k: theirs(queries, k)) if theirs else None  # type: ignore[misc]
@@ -60,7 +62,7 @@ def on_device(device: str, n: int, batches: Sequence[int], ks: Sequence[int], ro
     return rows
 
 
-def made(device: str, n: int) -> torch.Tensor:
+def random_vectors(device: str, n: int) -> torch.Tensor:
     """Return random vectors of length about 1, float16."""
     vectors = torch.empty((n, DIM), dtype=torch.float16, device=device)
     for start in range(0, n, _PAGE):
@@ -68,29 +70,29 @@ def made(device: str, n: int) -> torch.Tensor:
     return vectors
 
 
-def unit(generator: np.random.Generator, n: int) -> Vectors:
+def unit_vectors(generator: np.random.Generator, n: int) -> Vectors:
     """Return random vectors of length about 1, float32."""
     return generator.standard_normal((n, DIM), dtype=np.float32) * np.float32(DIM**-0.5)
 
 
 @torch.inference_mode()
-def products_alone(part: Part, queries: Vectors) -> None:
+def products_alone(shard: DeviceShard, queries: Vectors) -> None:
     """Compute all scores and discard them."""
-    factors, _ = part.factors(queries)
-    for _ in part.tiles(factors, len(queries)):
+    factors, _ = shard.factors(queries)
+    for _ in shard.tiles(factors, len(queries)):
         pass
 
 
 def median_seconds(device: str, rounds: int, work: Callable[[], object]) -> float:
     """Return the median duration of a call on a device, after a warm-up."""
 
-    def waited() -> None:
+    def run_and_wait() -> None:
         work()
         if torch.device(device).type == "cuda":
             torch.cuda.synchronize(device)
 
-    waited()
-    return statistics.median(seconds_of(waited) for _ in range(rounds))
+    run_and_wait()
+    return statistics.median(seconds_of(run_and_wait) for _ in range(rounds))
 
 
 def bytes_per_s(device: str) -> float:

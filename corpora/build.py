@@ -1,4 +1,4 @@
-"""Corpus -> store on disk, and opening a built one."""
+"""Build the store of a corpus on disk, and open a built one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from .artifacts.building import Outcome, Work, build_artifact
-from .artifacts.durable import json_value
+from .artifacts.building import ArtifactSpec, BuildResult, build_artifact
+from .artifacts.durable import parse_json
 from .artifacts.home import corpus_path, home, network_file_system
 from .artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
 from .corpus import Corpus
-from .errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
-from .fetching.sources import obtain
+from .errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
+from .fetching.sources import obtain_files
 from .passage import BadRecord
 from .progress import Progress, silent
 from .reading.readers import fail
@@ -32,9 +32,9 @@ class StoreOptions:
     """Options of building a store.
 
     Attributes:
-        source: a local copy to use instead of downloading; for a corpus of several files the folder that holds them.
-        limit: only this many records from the start, as the corpus ``<name>@<limit>``; the source is then not verified.
-        skip_bad: leave out unusable records and list them in ``skipped.jsonl``, instead of failing at the first.
+        source: a local copy to use instead of downloading; for a corpus of several files, their folder.
+        limit: build only the first ``limit`` records, as the corpus ``<name>@<limit>``; a local copy is then not verified.
+        skip_bad: skip unusable records and list them in ``skipped.jsonl``, instead of failing at the first.
         replace: replace a store of the same name that differs or is corrupt.
         rebuild: build again even if the same store exists.
     """
@@ -51,12 +51,12 @@ class StoreOptions:
 
 
 def store_name(corpus: Corpus, limit: int | None) -> str:
-    """Return the name of a corpus on disk, which includes the size of a subset."""
+    """Return the name of a corpus on disk; a subset's includes its size."""
     return corpus.name if limit is None else f"{corpus.name}@{limit}"
 
 
 def store_path(name: str) -> Path:
-    """Return the directory of the store of the corpus ``name``, built or not."""
+    """Return the store directory of the corpus ``name``, built or not."""
     return corpus_path(name) / "passages"
 
 
@@ -64,8 +64,8 @@ def open_store(name: str) -> PassageStore:
     """Open a built corpus.
 
     Raises:
-        ArtifactMissing: it is not built.
-        ArtifactMismatch, ArtifactDamaged: it cannot be used by this version of idx.
+        ArtifactMissing: the corpus is not built.
+        ArtifactMismatch, ArtifactCorrupt: this version of idx cannot use it.
     """
     manifest = store_manifest(name)
     return PassageStore(store_path(name), manifest.fingerprint, manifest.count("rows"))
@@ -77,23 +77,23 @@ def store_manifest(name: str) -> Manifest:
 
 
 def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = silent, storing: Progress = silent) -> Manifest:
-    """Build the store of a corpus, unless the same one exists already; an interrupted build resumes.
+    """Build the store of a corpus unless it already exists; an interrupted build resumes.
 
     Args:
         corpus: the corpus.
         options: see ``StoreOptions``.
-        fetching: called with (bytes, all bytes) of the file being downloaded or verified.
-        storing: called with (passages stored, expected number of passages, if known).
+        fetching: called with (bytes done, total bytes) of the file being downloaded or verified.
+        storing: called with (passages stored, expected number of passages or None).
 
     Raises:
         InputError: the source differs from the corpus's description, or a record is bad.
-        ArtifactMismatch, ArtifactDamaged: another store, or a corrupt one, has this name.
-        DownloadError, StorageError, LockedError: see there.
+        ArtifactMismatch, ArtifactCorrupt: a different or corrupt store has this name.
+        DownloadError, StorageError, LockedError: see ``obtain_files`` and ``build_artifact``.
     """
-    kept = kept_store(corpus, options, progress=fetching)
-    if kept is not None:
-        return kept
-    files = obtain(corpus, options.source, verified=options.limit is None, progress=fetching)
+    existing = reusable_store(corpus, options, progress=fetching)
+    if existing is not None:
+        return existing
+    files = obtain_files(corpus, options.source, verified=options.limit is None, progress=fetching)
     recipe = Recipe(
         kind=KIND,
         format_version=FORMAT_VERSION,
@@ -103,49 +103,49 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
     network = network_file_system(home())
     if network:
         logger.warning("%s is on a network file system (%s), which LMDB is not made for: set IDX_HOME to a local disk", home(), network)
-    work = Work(
+    spec = ArtifactSpec(
         recipe=recipe,
         sources={file.path.name: file.origin for file in files},
-        existing=lambda: kept_store(corpus, options),
+        find_existing=lambda: reusable_store(corpus, options),
         write=lambda staging: _write_store(corpus, [file.path for file in files], staging, options, storing),
     )
-    return build_artifact(store_path(store_name(corpus, options.limit)), work)
+    return build_artifact(store_path(store_name(corpus, options.limit)), spec)
 
 
-def kept_store(corpus: Corpus, options: StoreOptions, *, holds_source: bool = True, progress: Progress = silent) -> Manifest | None:
-    """Return the manifest of an existing store if it is the one that would be built; None if it must be built.
+def reusable_store(corpus: Corpus, options: StoreOptions, *, compare_source: bool = True, progress: Progress = silent) -> Manifest | None:
+    """Return the manifest of an existing store that equals the requested store; None if the store must be built.
 
-    A corpus that idx knows, with no source named, counts as verified since its build.
+    Without a named source, the store of a known corpus is not compared with its files again.
 
     Args:
         corpus: the corpus to build.
         options: see ``StoreOptions``.
-        holds_source: compare the store with its source, if one is on this machine.
-        progress: called with (bytes, all bytes) during that comparison.
+        compare_source: compare the store with its source if the source is a local file.
+        progress: called with (bytes done, total bytes) during this comparison.
 
     Raises:
-        ArtifactMismatch, ArtifactDamaged: another store, or a corrupt one, exists and is not to be replaced.
-        InputError, DownloadError: the source is missing, or differs from the published one.
+        ArtifactMismatch, ArtifactCorrupt: a different or corrupt store exists, and ``options.replace`` is not set.
+        InputError, DownloadError: the source is missing or differs from the published file.
     """
     if options.rebuild:
         return None
     name = store_name(corpus, options.limit)
     try:
         existing = store_manifest(name)
-        _refuse_other_reading(existing.recipe.parameters, _parameters(corpus, options), name)
-        if holds_source and (options.source is not None or corpus.path is not None):
-            files = obtain(corpus, options.source, verified=options.limit is None, progress=progress)
-            _refuse_other_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
+        _check_reading(existing.recipe.parameters, _parameters(corpus, options), name)
+        if compare_source and (options.source is not None or corpus.path is not None):
+            files = obtain_files(corpus, options.source, verified=options.limit is None, progress=progress)
+            _check_inputs(existing.recipe.inputs, {file.path.name: file.sha256 for file in files}, name)
     except ArtifactMissing:
         return None
-    except (ArtifactMismatch, ArtifactDamaged):
+    except (ArtifactMismatch, ArtifactCorrupt):
         if not options.replace:
             raise
         return None
     return existing
 
 
-def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: StoreOptions, progress: Progress) -> Outcome:
+def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: StoreOptions, progress: Progress) -> BuildResult:
     """Write the store's files."""
     n_read = 0
     with closing(_BadRecords(staging / SKIPPED, skip=options.skip_bad)) as bad, closing(StoreWriter(staging, bad.add)) as writer:
@@ -153,20 +153,20 @@ def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: 
             progress(n_read, options.limit or corpus.n_passages)
         if n_read == 0:
             raise InputError(f"the corpus '{corpus.name}' has no passages: its files hold no record that can be used")
-        if options.limit is not None and writer.n_taken < options.limit:
-            raise InputError(f"the corpus '{corpus.name}' has only {writer.n_taken:,} records: --limit {options.limit:,} is more")
+        if options.limit is not None and writer.n_read < options.limit:
+            raise InputError(f"the corpus '{corpus.name}' has only {writer.n_read:,} records: --limit {options.limit:,} is more")
         if options.limit is None and corpus.n_passages not in (None, n_read + bad.n_skipped):
             raise InputError(
                 f"{n_read:,} passages were read, not {corpus.n_passages:,}: the source is not the whole corpus '{corpus.name}'"
             )
         fingerprint = writer.finish()
-    if fingerprint is None:  # some ids are repeated: a second reading passes those records to bad.add, with file and line
+    if fingerprint is None:  # ids are repeated: a second pass reports these records to bad.add, with file and line
         return _write_store(corpus, files, staging, options, progress)
-    return Outcome(fingerprint, {"rows": n_read, "skipped": bad.n_skipped})
+    return BuildResult(fingerprint, {"rows": n_read, "skipped": bad.n_skipped})
 
 
 class _BadRecords:
-    """Handling of bad records: fail at the first, or log them and continue."""
+    """Handler of bad records: raises an error at the first, or writes all of them to a file."""
 
     def __init__(self, path: Path, *, skip: bool) -> None:
         self.n_skipped = 0
@@ -181,32 +181,32 @@ class _BadRecords:
             self._file.write(json.dumps(bad._asdict()) + "\n")
 
     def close(self) -> None:
-        """Close the list."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 def skipped_records(name: str) -> Iterator[BadRecord]:
-    """Yield the records left out when the corpus was built, in file order."""
+    """Yield the records skipped when the corpus was built, in file order."""
     path = store_path(name) / SKIPPED
     if path.is_file():
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                yield BadRecord(**json_value(line))
+                yield BadRecord(**parse_json(line))
 
 
 def _parameters(corpus: Corpus, options: StoreOptions) -> dict[str, str | int | float | None]:
     return {**corpus.reading, "limit": options.limit, "on_error": "skip" if options.skip_bad else "fail"}
 
 
-def _refuse_other_reading(existing: Parameters, wanted: Parameters, name: str) -> None:
-    differing = sorted(key for key in {*wanted, *existing} if wanted.get(key) != existing.get(key))
+def _check_reading(existing: Parameters, requested: Parameters, name: str) -> None:
+    differing = sorted(key for key in {*requested, *existing} if requested.get(key) != existing.get(key))
     if differing:
-        was, now = (", ".join(f"{key} {found.get(key)}" for key in differing) for found in (existing, wanted))
+        was, now = (", ".join(f"{key} {values.get(key)}" for key in differing) for values in (existing, requested))
         raise ArtifactMismatch(f"the corpus '{name}' was built with {was}, not {now}: use another --name, or --force to replace it")
 
 
-def _refuse_other_inputs(existing: Mapping[str, str], wanted: Mapping[str, str], name: str) -> None:
-    if sorted(existing.values()) != sorted(wanted.values()):
-        was, now = (", ".join(f"{file} (sha256 {sha256[:12]}…)" for file, sha256 in found.items()) for found in (existing, wanted))
+def _check_inputs(existing: Mapping[str, str], requested: Mapping[str, str], name: str) -> None:
+    if sorted(existing.values()) != sorted(requested.values()):
+        was, now = (", ".join(f"{file} (sha256 {sha256[:12]}…)" for file, sha256 in inputs.items()) for inputs in (existing, requested))
         raise ArtifactMismatch(f"the corpus '{name}' was built from {was}, not from {now}: use another --name, or --force to replace it")

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .passage import Located, OnBad, SourceFile
+from .passage import LocatedPassage, OnBad, SourceFile
 
-ReadCorpus = Callable[[Sequence[Path], OnBad], Iterator[Located]]
+ReadCorpus = Callable[[Sequence[Path], OnBad], Iterator[LocatedPassage]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """Description of a corpus: how to obtain its stream of passages.
+    """Description of a corpus, with the function that reads its passages.
 
     Attributes:
         name: its name on the command line and on disk.
         summary: one line for ``idx list``.
         files: files to download, in reading order; empty for a corpus that ships with idx or is the user's own.
-        read: local copies of ``files``, or ``path`` -> located passages.
+        read: function from the paths of ``files``, or from ``path``, to located passages.
         path: the file of a user's own corpus; None for the others.
         n_passages: expected number of passages; None if it is not published.
-        about: estimated (passages, mean UTF-8 bytes of one) for planning; None if a sample of the file gives it.
-        reading: the reading rule as named values; part of the identity of the built store.
+        estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None to estimate them from a sample.
+        reading: named values that describe ``read``; part of the built store's identity.
     """
 
     name: str
@@ -32,5 +32,5 @@ class Corpus:
     read: ReadCorpus
     n_passages: int | None
     path: Path | None = None
-    about: tuple[int, int] | None = None
+    estimate: tuple[int, int] | None = None
     reading: Mapping[str, str | int] = field(default_factory=dict)

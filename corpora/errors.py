@@ -1,20 +1,20 @@
 """Errors for users. Every message says what happened, with the values, and what to do.
 
     IdxError                  root: the command line prints it as one line and exits with 2
-    ├── InputError            the user's data or option is wrong (file and line named)
-    │   └── OptionError       an option has a value that it cannot have; a ValueError
-    ├── UnknownNameError      no corpus, encoder, index or retriever of that name (near names given)
-    ├── MissingExtraError     an optional package is not installed (the pip command given)
+    ├── InputError            the user's data or option is wrong (with file and line)
+    │   └── OptionError       an option has an invalid value; also a ValueError
+    ├── UnknownNameError      no corpus, encoder, index or retriever has this name (with similar names)
+    ├── MissingExtraError     an optional package is not installed (with the pip command)
     ├── DownloadError         a file could not be downloaded completely and correctly
     ├── StorageError          a disk error: no space, read-only, not a directory
     ├── LockedError           another process is building the same artefact
     └── ArtifactError         an artefact cannot be used
-        ├── ArtifactMissing   it does not exist (the command that builds it given)
-        ├── ArtifactDamaged   its files do not match its manifest
-        │   └── PiecesDamaged an interrupted build cannot resume from its pieces: it starts again
+        ├── ArtifactMissing   it does not exist (with the command that builds it)
+        ├── ArtifactCorrupt   its files do not match its manifest
+        │   └── StagingCorrupt an interrupted build cannot resume from its files and starts again
         └── ArtifactMismatch  it belongs to another corpus, source or format version
 
-Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as everywhere.
+Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as usual.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class IdxError(Exception):
-    """Root of all errors that a user can fix; the message is complete on one line.
+    """Base class of all errors that a user can fix; the message is one complete line.
 
-    Quoted values may come from untrusted files: line ends and other terminal control characters are shown by their numbers.
+    Quoted values may come from untrusted files: newlines and other terminal control characters are shown as escapes.
     """
 
     def __str__(self) -> str:
-        return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())
+        return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape").decode(), super().__str__())
 
 
 class InputError(IdxError):
@@ -52,16 +52,16 @@ class UnknownNameError(IdxError):
 class MissingExtraError(IdxError, ImportError):
     """A package of an optional extra is not installed."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra '{extra}': pip install {_to_install(extra)}")
-        self._what, self.extra = what, extra
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra '{extra}': pip install {_install_argument(extra)}")
+        self._feature, self.extra = feature, extra
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return type(self), (self._what, self.extra)  # for pickling: exceptions keep only their message
+        return type(self), (self._feature, self.extra)  # otherwise pickle would call the class with the message alone
 
 
-def _to_install(extra: str) -> str:
-    """Return pip's argument for an extra, from the same origin as the installed package."""
+def _install_argument(extra: str) -> str:
+    """Return pip's argument for an extra from the origin of the installed package."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -99,12 +99,12 @@ class ArtifactMissing(ArtifactError):
     """The artefact does not exist."""
 
 
-class ArtifactDamaged(ArtifactError):
+class ArtifactCorrupt(ArtifactError):
     """The artefact's files do not match its manifest."""
 
 
-class PiecesDamaged(ArtifactDamaged):
-    """An interrupted build cannot resume from its pieces."""
+class StagingCorrupt(ArtifactCorrupt):
+    """An interrupted build cannot resume from its files."""
 
 
 class ArtifactMismatch(ArtifactError):

@@ -1,6 +1,6 @@
-"""Records shared by readers, splitters and the store, above all the passage: an id, a title and a text.
+"""Records shared by readers, splitters and the store: passages, bad records and source files.
 
-A whole article is the same record before it is split (``corpora.reading.splitters``), so readers, splitters and the store share one type.
+A ``Passage`` has an id, a title and a text; it may also be a whole article, which ``corpora.reading.splitters`` splits.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 
 class Passage(NamedTuple):
-    """A passage (or, before splitting, an article) with the dump's own id string."""
+    """A passage (or, before splitting, an article) with its original id from the dump."""
 
     id: str
     title: str
     text: str
 
 
-class Located(NamedTuple):
-    """A passage and its location, so that a later error can name file and line (1-based)."""
+class LocatedPassage(NamedTuple):
+    """A passage and its location, file and line (1-based), for later errors."""
 
     passage: Passage
     file: str
@@ -51,14 +51,14 @@ class SourceFile:
 
 
 def text_key(text: str) -> int:
-    """Return a 64-bit key that is equal for texts that differ only in case, spacing or Unicode compatibility form.
+    """Return a 64-bit key shared by texts that differ only in case, spacing or Unicode compatibility form.
 
-    BLAKE2b over the NFKC, lower-cased, space-collapsed text. Among 35 million passages the chance of any accidental
-    collision is about 3e-5.
+    The key is BLAKE2b of the text after NFKC, lower-casing and collapsing of white space. Among 35 million passages,
+    the probability of any accidental collision is about 3e-5.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     folded = text.lower()
-    # Fast path for nearly all passages: printable text has no other white space to collapse than spaces. Five times faster.
+    # Fast path for nearly all passages, five times faster: the space is the only white space in printable text.
     folded = folded.strip() if folded.isprintable() and "  " not in folded else " ".join(folded.split())
     return int.from_bytes(hashlib.blake2b(folded.encode(), digest_size=8).digest(), "little")

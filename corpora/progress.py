@@ -1,14 +1,14 @@
-"""Progress of long work, reported to a callback; only the command line displays it."""
+"""Progress callbacks of long operations; only the command line displays progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int | None], None]
-"""Called with (done, total); the total is None where it is not known."""
+"""Called with (done, total); the total is None if unknown."""
 
 Step = Callable[[str, str], Progress]
-"""Called with the name of a step and what it counts ("passages", "B" for bytes); returns what the step reports to."""
+"""Called with the name of a step and its unit ("passages", "B" for bytes); returns the step's progress callback."""
 
 
 def silent(done: int, total: int | None) -> None:
@@ -20,7 +20,7 @@ def silent_steps(name: str, unit: str) -> Progress:
     return silent
 
 
-def amount(n_bytes: float) -> str:
+def format_bytes(n_bytes: float) -> str:
     """Format a number of bytes."""
     for unit in ("B", "kB", "MB"):
         if n_bytes < 999.5:

@@ -1,4 +1,4 @@
-"""Tables of names: ``name -> "module:attribute"``, imported on first use, with suggestions for unknown names."""
+"""Registries of ``name -> "module:attribute"``, imported on first use; errors for unknown names suggest similar names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .errors import UnknownNameError
 _LONGEST = 80  # characters of a name that are compared and shown
 
 
-def near_names(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """Return (not raise) the error for an unknown name, with the nearest known ones and the whole list."""
+def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """Return (not raise) the error for an unknown name, with similar known names and the complete list."""
     names, name = sorted(known), name[:_LONGEST]
-    return UnknownNameError(f"unknown {kind} {name!r}: {did_you_mean(name, names)}known: {', '.join(names) or 'none'}")
+    return UnknownNameError(f"unknown {kind} {name!r}: {suggest(name, names)}known: {', '.join(names) or 'none'}")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest known names, followed by a space; empty if none is near."""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a question with similar known names, followed by a space; empty if no name is similar."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
 
@@ -28,14 +28,14 @@ def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401
     """Import and return an entry of ``table``.
 
     Args:
-        kind: kind of the entries, for the message ("corpus", "encoder").
+        kind: kind of entry, for the message ("corpus", "encoder").
         name: the key.
         table: lazy references ``"package.module:attribute"``.
 
     Raises:
-        UnknownNameError: the table has no such name.
+        UnknownNameError: the name is not in the table.
     """
     if name not in table:
-        raise near_names(kind, name, table)
+        raise unknown_name_error(kind, name, table)
     module, attribute = table[name].split(":")
     return getattr(importlib.import_module(module), attribute)

@@ -1,13 +1,13 @@
-"""Indexes over a corpus: lexical, and dense over vectors that an encoder made. May import ``corpora``.
+"""Lexical indexes of a corpus, and dense indexes of an encoder's vectors. May import ``corpora``.
 
 base       Hits, Encoder, VectorIndex, LexicalIndex, array types      naming     bm25, contriever, contriever-ivfpq -> IndexName
-analysis/  text -> terms, equal to Lucene's                           encoders/  one family a file over one forward pass
+analysis/  text -> terms, equal to Lucene's                           encoders/  one file per family, with a shared forward pass
 embedding/ passages -> vectors, on one device, several or a cluster   vectors/   vectors of a corpus on disk
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
-planning   a whole build: its estimate and its steps                  estimate   disk, memory and time of each step
+planning   a complete build: its estimate and steps                   estimate   disk, memory and time of each step
 page_checks  checksums of pages, verified before first use
-recall/    recall of indexes against exact search                     machine/   memory, threads, processes, devices, compiling
+recall/    recall of indexes against exact search                     machine/   memory, threads, processes, devices, compilation
 """
 
 from .base import Encoder, Hits, LexicalIndex, SearchParams, VectorIndex
@@ -34,7 +34,7 @@ INDEXES = {
     "bm25": "wikidx.indexer.indexes.bm25:KIND",
     "lucene": "wikidx.indexer.indexes.lucene.index:KIND",
 }
-VECTOR_INDEXES = {  # over an encoder's vectors; such an index is named <encoder>-<kind>
+VECTOR_INDEXES = {  # kinds of index over an encoder's vectors, named <encoder>-<kind>
     "flat": "wikidx.indexer.indexes.faiss.flat:FLAT",
     "flat-fp16": "wikidx.indexer.indexes.faiss.flat:FLAT_FP16",
     "sq8": "wikidx.indexer.indexes.faiss.flat:SQ8",

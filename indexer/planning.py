@@ -1,4 +1,4 @@
-"""Builds of ``idx build``: their estimates and their steps, from a corpus to its indexes."""
+"""Estimates and steps of ``idx build``, from a corpus to its indexes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import islice
 
 from wikidx.corpora.artifacts.building import staged_bytes
 from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.build import build_store, kept_store, open_store, store_path
+from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
 from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
-from wikidx.corpora.forecast import Forecast, forecast_corpus, forecast_store
+from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
 from wikidx.corpora.known import sample
 from wikidx.corpora.progress import Step, silent_steps
-from wikidx.corpora.resolving import Resolved, name_source
+from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
 
 from . import ENCODERS
@@ -24,12 +24,12 @@ from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
 from .estimate import (
     SAMPLE_PASSAGES,
-    Need,
+    StepEstimate,
     disk_shortage,
-    import_need,
-    index_need,
-    store_need,
-    vectors_need,
+    estimate_import,
+    estimate_index,
+    estimate_store,
+    estimate_vectors,
 )
 from .naming import encoder_spec, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
@@ -41,7 +41,7 @@ class VectorOptions:
     """Origin of an encoder's vectors.
 
     Attributes:
-        origin: "published" or "encode"; None: published ones, if there are any of the whole corpus.
+        origin: "published" or "encode"; None: "published" for a complete corpus with published vectors, else "encode".
         allow_missing: accept published vectors that lack some passages.
         verify: number of passages to encode again and compare with published vectors.
     """
@@ -52,7 +52,7 @@ class VectorOptions:
 
     def __post_init__(self) -> None:
         if self.origin not in (None, "published", "encode"):
-            raise InputError(f"--vectors {self.origin}: say published or encode")
+            raise InputError(f"--vectors {self.origin}: use published or encode")
         if self.origin == "encode" and (self.allow_missing or self.verify):
             raise InputError("--allow-missing and --verify are for published vectors, not for --vectors encode")
 
@@ -62,19 +62,19 @@ class BuildSpec:
     """A corpus and the indexes to build over it.
 
     Attributes:
-        source: the corpus, and options of its store; see ``corpora.resolving.resolve``.
-        indexes: names of indexes; those built from an encoder's vectors include it.
+        source: the corpus and the options of its store; see ``corpora.resolving.resolve``.
+        indexes: names of indexes; the encoder of each vector index is added.
         embedding: options of embedding.
         vectors: origin of the vectors.
     """
 
-    source: Resolved
+    source: ResolvedCorpus
     indexes: tuple[str, ...] = ("bm25",)
     embedding: EmbedOptions = EmbedOptions()
     vectors: VectorOptions = VectorOptions()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "indexes", _with_vectors(self.indexes))
+        object.__setattr__(self, "indexes", _add_encoders(self.indexes))
 
     @property
     def name(self) -> str:
@@ -82,13 +82,13 @@ class BuildSpec:
         return self.source.name
 
     def published(self, encoder: str) -> PublishedVectors | None:
-        """Return the published vectors to import for an encoder; None if the passages must be embedded, or its vectors exist.
+        """Return the published vectors to import for an encoder; None if its vectors exist or the passages must be embedded.
 
         Raises:
-            ArtifactMismatch: its vectors exist and are not the requested ones.
-            InputError: none are published, or they lack passages and that is not allowed.
+            ArtifactMismatch: the encoder's vectors exist, but have another origin than requested.
+            InputError: no vectors are published, or they lack passages, which is not allowed.
         """
-        if self.is_kept(encoder):
+        if self.is_reusable(encoder):
             origin = index_ref(self.name, encoder).manifest(None).recipe.parameters.get("origin", "encoded")
             if origin != {"published": "imported", "encode": "encoded"}.get(self.vectors.origin or "", origin):
                 raise ArtifactMismatch(f"the vectors of '{encoder}' over '{self.name}' are there, {origin}: --force replaces them")
@@ -99,16 +99,16 @@ class BuildSpec:
         published = PUBLISHED.get((corpus, encoder))
         if published is None and self.vectors.origin == "published":
             known = ", ".join(name for of, name in PUBLISHED if of == corpus) or "no encoder"
-            raise InputError(f"of '{corpus}' the vectors of {known} are published, not of '{encoder}': say --vectors encode")
+            raise InputError(f"of '{corpus}' the vectors of {known} are published, not of '{encoder}': use --vectors encode")
         if published is not None and published.n_missing and not (is_subset or self.vectors.allow_missing):
             raise InputError(
                 f"the published vectors of '{encoder}' lack {published.n_missing} passages of '{corpus}', which no search would "
-                "find: say --allow-missing to take them all the same, or --vectors encode"
+                "find: use --allow-missing to accept this, or --vectors encode"
             )
         return published
 
     def import_options(self, encoder: str) -> ImportOptions:
-        """Return the options of importing published vectors; raises ``InputError`` for a type that they cannot be stored in."""
+        """Return the options of importing published vectors; raises ``InputError`` for a dtype in which they cannot be stored."""
         return ImportOptions(
             allow_missing=self.vectors.allow_missing,
             verify=self.vectors.verify,
@@ -118,17 +118,17 @@ class BuildSpec:
         )
 
     def replaces(self, index: str) -> bool:
-        """Return whether an existing index is to be replaced; vectors are not if an index built from them is named."""
-        made = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
-        return self.source.options.replace and all(name.encoder != index for name in made)
+        """Return whether to replace an existing index; vectors are kept if an index built from them is requested."""
+        vector_indexes = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
+        return self.source.options.replace and all(name.encoder != index for name in vector_indexes)
 
-    def is_kept(self, index: str) -> bool:
-        """Return whether an index exists and is not to be replaced."""
+    def is_reusable(self, index: str) -> bool:
+        """Return whether an index exists and is kept."""
         return index_ref(self.name, index).is_built and not self.replaces(index)
 
-    def kept_store(self) -> Manifest | None:
-        """Return the manifest of an existing store to keep, None if it must be built; raises as ``kept_store`` does."""
-        return kept_store(self.source.corpus, self.source.options, holds_source=not self.source.keeps_store)
+    def reusable_store(self) -> Manifest | None:
+        """Return the manifest of an existing store to keep; None if the store must be built; raises as ``reusable_store`` does."""
+        return reusable_store(self.source.corpus, self.source.options, compare_source=not self.source.keep_store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,24 +136,24 @@ class BuildPlan:
     """Estimate of a build.
 
     Attributes:
-        forecast: of the corpus.
-        download_bytes: still to be downloaded.
-        needs: of each unfinished step.
-        shortage: missing disk space; None if all fits.
+        corpus: estimate of the corpus.
+        download_bytes: number of bytes still to be downloaded.
+        estimates: estimates of the unfinished steps.
+        shortage: message about missing disk space; None if there is enough.
     """
 
-    forecast: Forecast
+    corpus: CorpusEstimate
     download_bytes: int
-    needs: list[Need]
+    estimates: list[StepEstimate]
     shortage: str | None
 
 
-def _with_vectors(names: Sequence[str]) -> tuple[str, ...]:
-    """Return indexes by canonical name, each once, with an encoder's vectors before the indexes built from them."""
+def _add_encoders(names: Sequence[str]) -> tuple[str, ...]:
+    """Return canonical names of indexes without duplicates; an encoder precedes the indexes built from its vectors."""
     indexes = list[str]()
     for name in names:
-        found = parse_index_name(name)
-        indexes += [found.encoder, str(found)]
+        index_name = parse_index_name(name)
+        indexes += [index_name.encoder, str(index_name)]
     return tuple(dict.fromkeys(filter(None, indexes)))
 
 
@@ -161,23 +161,25 @@ def plan(spec: BuildSpec) -> BuildPlan:
     """Estimate each unfinished step of a build.
 
     Raises:
-        InputError, MissingExtraError: a named input is missing.
+        InputError, MissingExtraError: an input or a package is missing.
     """
-    has_store = spec.kept_store() is not None
+    has_store = spec.reusable_store() is not None
     source = spec.source.corpus.path
-    if not has_store and spec.source.keeps_store and source is not None and not source.is_file():
-        raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {name_source(spec.source.corpus.name)}")
-    forecast = forecast_store(open_store(spec.name)) if has_store else forecast_corpus(spec.source.corpus, spec.source.options)
-    needs = list(_needs(spec, forecast, has_store=has_store))
+    if not has_store and spec.source.keep_store and source is not None and not source.is_file():
+        raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {rebuild_advice(spec.source.corpus.name)}")
+    corpus = estimate_from_store(open_store(spec.name)) if has_store else estimate_corpus(spec.source.corpus, spec.source.options)
+    estimates = list(_estimate_steps(spec, corpus, has_store=has_store))
     published = {encoder: spec.published(encoder) for encoder in spec.indexes if encoder in ENCODERS}
-    missing_bytes = (found.missing_bytes(spec.source.corpus.name, encoder) for encoder, found in published.items() if found is not None)
-    download_bytes = forecast.download_bytes + sum(missing_bytes)
+    missing_bytes = (
+        vectors.missing_bytes(spec.source.corpus.name, encoder) for encoder, vectors in published.items() if vectors is not None
+    )
+    download_bytes = corpus.download_bytes + sum(missing_bytes)
     n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_ref(spec.name, index).path for index in spec.indexes))))
-    return BuildPlan(forecast, download_bytes, needs, disk_shortage(needs, download_bytes - n_staged))
+    return BuildPlan(corpus, download_bytes, estimates, disk_shortage(estimates, download_bytes - n_staged))
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Plan a build and carry it out; see ``plan`` and ``carry_out``.
+    """Plan and run a build; see ``plan`` and ``run_build``.
 
     Raises:
         StorageError: the disk is too small.
@@ -185,34 +187,34 @@ def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
     shortage = plan(spec).shortage
     if shortage:
         raise StorageError(shortage)
-    return carry_out(spec, step)
+    return run_build(spec, step)
 
 
-def carry_out(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Build what is missing; return the manifests of the passages and of each index.
+def run_build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
+    """Build all missing artifacts; return the manifests of the passages and of each index.
 
     Raises:
-        IdxError: an error stopped it; the next call resumes.
+        IdxError: the build failed; the next call resumes it.
     """
-    manifests = {"passages": _store(spec, step)}
+    manifests = {"passages": _build_store(spec, step)}
     store = open_store(spec.name)
     for index in spec.indexes:
         manifests[index] = (
-            _vectors(spec, index, store, step)
+            _build_vectors(spec, index, store, step)
             if index in ENCODERS
             else build_index(spec.name, index, store, force=spec.replaces(index), progress=step(index, "passages"))
         )
     return manifests
 
 
-def _store(spec: BuildSpec, step: Step) -> Manifest:
-    kept = spec.kept_store() if spec.source.keeps_store else None
-    return kept or build_store(
+def _build_store(spec: BuildSpec, step: Step) -> Manifest:
+    existing = spec.reusable_store() if spec.source.keep_store else None
+    return existing or build_store(
         spec.source.corpus, spec.source.options, fetching=step("fetching", "B"), storing=step("passages", "passages")
     )
 
 
-def _vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Manifest:
+def _build_vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Manifest:
     """Embed the passages, or fetch and import published vectors."""
     encoder, published = encoder_spec(name), spec.published(name)
     if published is not None:
@@ -225,25 +227,25 @@ def _vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Man
     return manifest
 
 
-def _needs(spec: BuildSpec, forecast: Forecast, *, has_store: bool) -> Iterator[Need]:
+def _estimate_steps(spec: BuildSpec, corpus: CorpusEstimate, *, has_store: bool) -> Iterator[StepEstimate]:
     """Yield the estimate of each unfinished step."""
     if not has_store:
-        yield store_need(forecast.n_passages, forecast.passage_bytes)
+        yield estimate_store(corpus.n_passages, corpus.passage_bytes)
     for index in spec.indexes:
-        if spec.is_kept(index):
+        if spec.is_reusable(index):
             continue
         ref = index_ref(spec.name, index)
         if ref.name.kind:
-            yield index_need(ref, forecast.n_passages, forecast.passage_bytes)
+            yield estimate_index(ref, corpus.n_passages, corpus.passage_bytes)
         else:
-            yield _vectors_need(spec, encoder_spec(index), forecast)
+            yield _estimate_vectors(spec, encoder_spec(index), corpus)
 
 
-def _vectors_need(spec: BuildSpec, encoder: EncoderSpec, forecast: Forecast) -> Need:
+def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstimate) -> StepEstimate:
     published = spec.published(encoder.name)
     if published is not None:
-        return import_need(forecast.n_passages, encoder, published, spec.import_options(encoder.name))
-    # Before any of the corpus is available, the encoder is timed on passages of the sample corpus.
-    passages = forecast.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
-    encoder.folder("passage")  # downloaded before the clock runs
-    return vectors_need(forecast.n_passages, forecast.passage_bytes, passages, encoder, spec.embedding)
+        return estimate_import(corpus.n_passages, encoder, published, spec.import_options(encoder.name))
+    # Without any passages of the corpus, the encoder is timed on passages of the sample corpus.
+    passages = corpus.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
+    encoder.folder("passage")  # download the checkpoint before timing
+    return estimate_vectors(corpus.n_passages, corpus.passage_bytes, passages, encoder, spec.embedding)

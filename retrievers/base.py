@@ -15,7 +15,7 @@ DEFAULTS = SearchOptions()
 
 
 class Retriever(Protocol):
-    """A retriever: finds rows for queries."""
+    """Finds rows for queries."""
 
     @property
     def parameters(self) -> Mapping[str, SearchParam]:
@@ -27,14 +27,14 @@ class Retriever(Protocol):
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of given rows for each query, without a search.
+        """Return the scores of given rows for each query without searching.
 
         Args:
             queries: the queries.
             rows: for each query, int64 rows, ascending.
 
         Returns:
-            For each query, float32 scores of its rows: those of ``retrieve`` with unlimited depth, -inf for a row that it would not return.
+            For each query, the exact float32 scores of its rows; -inf for a row that an exact ``retrieve`` would never return.
         """
         ...
 
@@ -47,8 +47,8 @@ class Reranker(Protocol):
         ...
 
 
-class Found(NamedTuple):
-    """Provenance of a passage: the query of the group, the retriever, the rank (from 1) and the score."""
+class Match(NamedTuple):
+    """One entry of a passage's provenance: the query of the group, the retriever, the rank (from 1) and the score."""
 
     query: str
     retriever: str
@@ -57,18 +57,18 @@ class Found(NamedTuple):
 
 
 class ScoredPassage(NamedTuple):
-    """A passage in a ranking. ``row`` is its position in the store; ``found`` is its provenance, ordered by query, then retriever."""
+    """A passage in a ranking. ``row`` is its position in the store; ``provenance`` is ordered by query, then retriever."""
 
     passage: Passage
     row: int
     score: float
-    found: tuple[Found, ...]
+    provenance: tuple[Match, ...]
 
 
 Ranking = list[ScoredPassage]
 
 
-class NotSearched(NamedTuple):
+class UnsearchedRows(NamedTuple):
     """Rows of an index, from ``first_row`` to before ``stop_row``, that were not searched."""
 
     name: str
@@ -77,10 +77,10 @@ class NotSearched(NamedTuple):
 
 
 class PartialAnswer(NamedTuple):
-    """Rankings, and the rows that were not searched for them; an empty list if all were."""
+    """Rankings, and the rows that were not searched: an empty list if the search was complete."""
 
     rankings: list[Ranking]
-    not_searched: list[NotSearched]
+    unsearched_rows: list[UnsearchedRows]
 
 
 class Searcher(Protocol):
@@ -115,7 +115,7 @@ def check_groups(groups: Sequence[Sequence[str]]) -> None:
         if not _is_list_of_strings(group):
             raise TypeError(f"group {number} is not a list of strings: {group!r:.80}")
         if not group:
-            raise ValueError(f"group {number} is empty: it needs at least its root query")
+            raise ValueError(f"group {number} is empty: it needs at least its primary query")
         for query in group:
             try:
                 query.encode()

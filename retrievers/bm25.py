@@ -17,9 +17,9 @@ class BM25Retriever:
         self._index = index
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; parameters are ignored, because the search is exact."""
+        """Return the ``depth`` best rows of each query; parameters are ignored: the search is exact."""
         return self._index.search(queries, depth)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of given rows, ascending, for each query; -inf for a row without any of its terms."""
+        """Return the scores of given rows, ascending, for each query; -inf for a row without any term of the query."""
         return self._index.rescore(queries, rows)

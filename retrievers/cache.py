@@ -12,28 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParam, SearchParams, no_hits
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParam, SearchParams, empty_hits
 
 from .base import Retriever
-from .cancellation import lost_rows
+from .cancellation import unsearched_rows
 
-_ENTRY_BYTES = 500  # overhead of an entry beyond its numbers and its query: two arrays, a key, its place in the order
+_ENTRY_BYTES = 500  # overhead of an entry besides its numbers and its query: two arrays, a key, a link of the LRU order
 _Key = tuple[str, int, SearchParams]
 
 
 class CachedRetriever:
-    """LRU cache in front of a retriever: searches only for queries that it has not answered recently with the same depth and parameters.
+    """LRU cache in front of a retriever, which searches only for queries not cached with the same depth and parameters.
 
-    Results depend on the index, the retriever, the query, the depth and the parameters. The first two are the wrapped object, which never
-    changes; the others are the key: entries never need invalidation. Thread-safe.
+    Results depend on the index, the retriever, the query, the depth and the parameters. The wrapped retriever and its index never change,
+    and the others form the key, so that entries never need invalidation. Thread-safe.
 
     Args:
         retriever: the wrapped retriever.
         max_bytes: approximate memory limit of the cache.
 
     Attributes:
-        n_hits: queries answered from the cache so far.
-        n_misses: queries searched for so far.
+        n_hits: number of queries answered from the cache.
+        n_misses: number of queries not in the cache.
     """
 
     def __init__(self, retriever: Retriever, max_bytes: int) -> None:
@@ -49,25 +49,25 @@ class CachedRetriever:
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the ``depth`` best rows of each query; parameters that the wrapped retriever lacks are ignored."""
-        known = self._known(queries, depth, params)
+        known = self._look_up(queries, depth, params)
         missing = list(dict.fromkeys(query for query in queries if query not in known))
         if missing:
-            found = self._retriever.retrieve(missing, depth, params)
-            for line, query in enumerate(missing):
-                known[query] = Hits(*(_filled(part[line], found.rows[line]) for part in found))
-            if lost_rows() is None:  # a partial answer must not be cached
-                self._remember({(query, depth, params): known[query] for query in missing})
-        hits = no_hits(len(queries), depth)
-        for line, query in enumerate(queries):
+            results = self._retriever.retrieve(missing, depth, params)
+            for n, query in enumerate(missing):
+                known[query] = Hits(*(_copy_filled(column[n], results.rows[n]) for column in results))
+            if unsearched_rows() is None:  # a partial answer must not be cached
+                self._store({(query, depth, params): known[query] for query in missing})
+        hits = empty_hits(len(queries), depth)
+        for n, query in enumerate(queries):
             rows, scores = known[query]
-            hits.rows[line, : len(rows)], hits.scores[line, : len(rows)] = rows, scores
+            hits.rows[n, : len(rows)], hits.scores[n, : len(rows)] = rows, scores
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         """Return the scores of given rows for each query; not cached."""
         return self._retriever.rescore(queries, rows)
 
-    def _known(self, queries: Sequence[str], depth: int, params: SearchParams) -> dict[str, Hits]:
+    def _look_up(self, queries: Sequence[str], depth: int, params: SearchParams) -> dict[str, Hits]:
         known = {}
         with self._lock:
             for query in queries:
@@ -79,9 +79,9 @@ class CachedRetriever:
             self.n_misses += sum(query not in known for query in queries)
         return known
 
-    def _remember(self, found: dict[_Key, Hits]) -> None:
+    def _store(self, results: dict[_Key, Hits]) -> None:
         with self._lock:
-            for key, hits in found.items():
+            for key, hits in results.items():
                 if key not in self._entries:  # another thread may have added it
                     self._n_bytes += _n_bytes(key[0], hits)
                 self._entries[key] = hits
@@ -90,9 +90,9 @@ class CachedRetriever:
                 self._n_bytes -= _n_bytes(key[0], hits)
 
 
-def _filled(part: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """Return a copy of the filled places, so that an entry does not keep its whole batch alive."""
-    return part[: np.count_nonzero(rows != NO_ROW)].copy()
+def _copy_filled(column: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """Return a copy of the filled slots: a view would keep the whole batch in memory."""
+    return column[: np.count_nonzero(rows != NO_ROW)].copy()
 
 
 def _n_bytes(query: str, hits: Hits) -> int:

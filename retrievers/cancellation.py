@@ -1,6 +1,6 @@
 """Bounds of a search, set by the caller and checked by slow or remote steps.
 
-The bounds are cancellation, the deadline, and permission to leave out rows of unavailable shards.
+The bounds are cancellation, a deadline, and permission to leave out rows of unavailable shards.
 """
 
 from __future__ import annotations
@@ -11,51 +11,53 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from .base import NotSearched
+from .base import UnsearchedRows
 from .errors import DeadlineExceeded
 
 
-class _Bounds(NamedTuple):
-    is_wanted: Callable[[], bool]
-    until: float
-    lost: set[NotSearched] | None
+class _Scope(NamedTuple):
+    is_cancelled: Callable[[], bool]
+    deadline: float
+    unsearched: set[UnsearchedRows] | None
 
 
-_NONE = _Bounds(lambda: True, math.inf, None)
-_BOUNDS = ContextVar("bounds", default=_NONE)
+_UNBOUNDED = _Scope(lambda: False, math.inf, None)
+_SCOPE = ContextVar("scope", default=_UNBOUNDED)
 
 
 @contextlib.contextmanager
-def while_wanted(is_wanted: Callable[[], bool], until: float = math.inf, lost: set[NotSearched] | None = None) -> Iterator[None]:
-    """Bound the searches that this block calls in this thread.
+def cancellation_scope(
+    is_cancelled: Callable[[], bool] = lambda: False, deadline: float = math.inf, unsearched: set[UnsearchedRows] | None = None
+) -> Iterator[None]:
+    """Bound the searches that this thread runs inside the block.
 
     Args:
-        is_wanted: called by ``check_wanted``; False cancels the search.
-        until: deadline, on the clock of ``time.monotonic``.
-        lost: receives the rows of unavailable shards, which are left out; None: the search fails without them.
+        is_cancelled: called by ``raise_if_cancelled``; True cancels the search.
+        deadline: time on the clock of ``time.monotonic``.
+        unsearched: receives the rows of unavailable shards, which are left out; None: an unavailable shard fails the search.
     """
-    before = _BOUNDS.set(_Bounds(is_wanted, until, lost))
+    token = _SCOPE.set(_Scope(is_cancelled, deadline, unsearched))
     try:
         yield
     finally:
-        _BOUNDS.reset(before)
+        _SCOPE.reset(token)
 
 
-def wanted_until() -> float:
+def search_deadline() -> float:
     """Return the deadline, on the clock of ``time.monotonic``; infinity if none is set."""
-    return _BOUNDS.get().until
+    return _SCOPE.get().deadline
 
 
-def lost_rows() -> set[NotSearched] | None:
+def unsearched_rows() -> set[UnsearchedRows] | None:
     """Return the set that receives the rows left out; None if all rows must be searched."""
-    return _BOUNDS.get().lost
+    return _SCOPE.get().unsearched
 
 
-def check_wanted() -> None:
-    """Stop a search that is cancelled.
+def raise_if_cancelled() -> None:
+    """Stop a cancelled search.
 
     Raises:
         DeadlineExceeded: the search is cancelled.
     """
-    if not _BOUNDS.get().is_wanted():
+    if _SCOPE.get().is_cancelled():
         raise DeadlineExceeded("the search was ended: nobody waits for it any more")

@@ -1,7 +1,7 @@
-"""Clients of ``idx serve``: ServerClient, and RemoteSearcher on top of it, with the interface of ``LocalSearcher``.
+"""Clients of ``idx serve``: ServerClient, and RemoteSearcher, which wraps it in the interface of ``LocalSearcher``.
 
-A request is retried only if it was not accepted: the server said so, no server listened, or an idle connection was closed
-without a byte of an answer.
+A request is retried only if it was not accepted: the server refused it for now, no server listened, or an idle connection was closed
+before the first byte of an answer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from wikidx.corpora.passage import Passage
 from .base import DEFAULTS, PartialAnswer, Ranking, Searcher, check_groups
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions
-from .wire import SEARCH, not_searched_from_json, ranking_from_json, request_to_json
+from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
 
 TIMEOUT_S = 30.0
 
 _RETRIES = 2
-_FIRST_PAUSE_S = 0.1
-_LEAST_S = 0.001
+_FIRST_DELAY_S = 0.1
+_MIN_TIMEOUT_S = 0.001
 _MAX_IDLE = 256  # pooled connections
 
 Read = TypeVar("Read")
@@ -51,7 +51,7 @@ class ServedCorpus(NamedTuple):
 
     Attributes:
         corpus: its name.
-        fingerprint: of its passages; None while they are being opened.
+        fingerprint: the fingerprint of its passages; None while they are being opened.
         n_passages: number of passages; 0 while they are being opened.
         retrievers: readiness by retriever, the default first.
         indexes: open indexes.
@@ -68,17 +68,17 @@ class ServerClient:
     """Client of a server that ``idx serve`` runs; thread-safe, and usable in forked processes.
 
     Args:
-        url: address of the server, such as ``http://127.0.0.1:8000``, with a path if it is behind another server.
+        url: address of the server, such as ``http://127.0.0.1:8000``, with a path if another server forwards to it.
         api_key: the server's API key.
-        timeout: seconds until a request must have been answered, including waits and retries.
-        retries: maximum number of retries of a request that the server refused because of its load or start-up, or that reached no server.
+        timeout: seconds until a request must be answered, including delays and retries.
+        retries: maximum number of retries of a request that an overloaded or unready server refused, or that reached no server.
 
     Raises:
         InputError: the URL or the key is invalid.
     """
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout: float = TIMEOUT_S, retries: int = _RETRIES) -> None:
-        self._prefix = _checked_path(url)
+        self._prefix = _parse_path(url)
         self.url = url.rstrip("/")
         self._headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "idx"}
         if api_key is not None:
@@ -107,11 +107,11 @@ class ServerClient:
         """Return one ranking for each group of queries.
 
         Args:
-            groups: each a primary query, the first, and any number of further queries.
-            options: of the search.
+            groups: each has its primary query first, then any number of further queries.
+            options: the search options.
             corpus: a served corpus; None: the first.
             retriever: a served retriever; None: the first.
-            partial: leave out rows of unavailable shards, and report which.
+            partial: leave out and report rows of unavailable shards.
 
         Raises:
             TypeError, ValueError: see ``check_groups``.
@@ -123,52 +123,55 @@ class ServerClient:
             return PartialAnswer([], [])
 
         def body(left_s: float) -> bytes:
-            named = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
-            return request_to_json(groups, options, named)
+            target = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
+            return request_to_json(groups, options, target)
 
-        answer = self._ask("POST", SEARCH, "rankings", _read_rankings, body)
+        answer = self._request("POST", SEARCH, "rankings", _read_rankings, body)
         if len(answer.rankings) != len(groups):
             raise BadAnswer(f"{self.url} answered {len(answer.rankings):,} rankings for {len(groups):,} groups")
         return answer
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the passages with these ids that the corpus has; raises as ``search`` does."""
+        """Return the corpus's passages with these ids, by id; raises as ``search`` does."""
         path = f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}"
-        return self._ask(
-            "GET", path, "passages", lambda answer: {one["id"]: Passage(one["id"], one["title"], one["text"]) for one in answer["passages"]}
+        return self._request(
+            "GET",
+            path,
+            "passages",
+            lambda answer: {hit["id"]: Passage(hit["id"], hit["title"], hit["text"]) for hit in answer["passages"]},
         )
 
     def corpora(self) -> dict[str, ServedCorpus]:
         """Return the served corpora by name, the default first; raises as ``search`` does."""
-        return self._ask("GET", "/v1/indexes", "what it serves", _read_corpora)
+        return self._request("GET", "/v1/indexes", "the served corpora", _read_corpora)
 
-    def _ask(
-        self, method: str, path: str, what: str, read: Callable[[Any], Read], body: Callable[[float], bytes] = lambda left_s: b""
+    def _request(
+        self, method: str, path: str, expected: str, read: Callable[[Any], Read], body: Callable[[float], bytes] = lambda left_s: b""
     ) -> Read:
-        """Send a request, with retries where that is safe and time remains, and return the parsed answer."""
-        answer = self._answer_in_time(method, path, body)
+        """Send a request, with safe retries while time remains, and return the parsed answer."""
+        answer = self._send_with_retries(method, path, body)
         try:
             return read(orjson.loads(answer))
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-            raise BadAnswer(f"{self.url} answered something else than {what}: {answer!r:.80}: is it an idx server?") from error
+            raise BadAnswer(f"{self.url} answered something else than {expected}: {answer!r:.80}: is it an idx server?") from error
 
-    def _answer_in_time(self, method: str, path: str, body: Callable[[float], bytes]) -> bytes:
+    def _send_with_retries(self, method: str, path: str, body: Callable[[float], bytes]) -> bytes:
         deadline, n_tries = time.monotonic() + self._timeout, 0
         while True:
-            left_s = max(_LEAST_S, deadline - time.monotonic())
+            left_s = max(_MIN_TIMEOUT_S, deadline - time.monotonic())
             try:
-                return self._answer(method, path, body(left_s), left_s)
+                return self._send_once(method, path, body(left_s), left_s)
             except ServiceError as error:
-                # With "retry_after" the request was not accepted: the server said so, or no server listened.
+                # "retry_after" means that the request was not accepted: the server refused it, or no server listened.
                 n_tries += 1
-                pause_s = error.retry_after or _FIRST_PAUSE_S * 2**n_tries
-                if error.retry_after is None or n_tries > self._retries or time.monotonic() + pause_s > deadline:
+                delay_s = error.retry_after or _FIRST_DELAY_S * 2**n_tries
+                if error.retry_after is None or n_tries > self._retries or time.monotonic() + delay_s > deadline:
                     raise
-            time.sleep(pause_s)
+            time.sleep(delay_s)
 
-    def _answer(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
-        """Return the body of a successful answer; raise the error that any other answer names."""
-        answer = self._send(method, path, body, timeout_s)
+    def _send_once(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
+        """Return the body of a successful response; raise the error that any other response names."""
+        answer = self._send_bytes(method, path, body, timeout_s)
         if answer.status == 200:
             return answer.data
         retry_after = answer.headers.get("retry-after", "")
@@ -181,21 +184,21 @@ class ServerClient:
             message += "; idx takes it from IDX_API_KEY or --api-key"
         raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)
 
-    def _send(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
-        if self._pid != os.getpid():  # the parent keeps its own connections
+    def _send_bytes(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
+        if self._pid != os.getpid():  # forked: the connections belong to the parent
             self._connections, self._pid = self._new_pool(), os.getpid()
         deadline = time.monotonic() + timeout_s
         while True:
             n_opened = self._connections.num_connections
-            timeout = urllib3.Timeout(total=max(_LEAST_S, deadline - time.monotonic()))
+            timeout = urllib3.Timeout(total=max(_MIN_TIMEOUT_S, deadline - time.monotonic()))
             try:
                 return self._connections.request(method, self._prefix + path, body=body, timeout=timeout, retries=False)
             except HTTPError as error:
                 was_idle = self._connections.num_connections == n_opened
                 if not (was_idle and _is_closed(error)):
-                    raise self._failure(error) from error
+                    raise self._connection_error(error) from error
 
-    def _failure(self, error: HTTPError) -> IdxError:
+    def _connection_error(self, error: HTTPError) -> IdxError:
         """Return the error for a request without a complete answer."""
         cause = error.args[-1] if isinstance(error, ProtocolError) else error.__cause__
         if isinstance(error, TimedOut) and not isinstance(error, NewConnectionError):
@@ -206,9 +209,9 @@ class ServerClient:
             return Unreachable(f"{self.url} closed the connection without an answer")
         if isinstance(cause, HTTPException):
             return BadAnswer(f"{self.url} does not speak HTTP: {cause}")
-        why = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause or error
+        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause or error
         is_refused = isinstance(cause, ConnectionRefusedError)
-        return Unreachable(f"{self.url} cannot be reached ({why}): is 'idx serve' running there?", retry_after=0 if is_refused else None)
+        return Unreachable(f"{self.url} cannot be reached ({reason}): is 'idx serve' running there?", retry_after=0 if is_refused else None)
 
     def _new_pool(self) -> urllib3.HTTPConnectionPool:
         return urllib3.connection_from_url(self.url, headers=self._headers, maxsize=_MAX_IDLE)
@@ -255,11 +258,11 @@ class RemoteSearcher(Searcher):
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
-        """Return the rankings of ``search_groups`` without the rows of unavailable shards, and these rows."""
+        """Return rankings without the rows of unavailable shards, and these rows."""
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever, partial=True)
 
 
-def _checked_path(url: str) -> str:
+def _parse_path(url: str) -> str:
     """Return the path of a server's address.
 
     Raises:
@@ -268,10 +271,10 @@ def _checked_path(url: str) -> str:
     refusal = InputError(f"'{url}' is not the address of a server, such as http://127.0.0.1:8000")
     try:
         parts, host = urlsplit(url), urllib3.util.parse_url(url).host
-        is_whole = bool(host) and parts.scheme in ("http", "https") and parts.port != 0 and not parts.query + parts.fragment
+        is_valid = bool(host) and parts.scheme in ("http", "https") and parts.port != 0 and not parts.query + parts.fragment
     except ValueError as error:
         raise refusal from error
-    if not is_whole or not re.fullmatch("[!-~]+", url):
+    if not is_valid or not re.fullmatch("[!-~]+", url):
         raise refusal
     if parts.username is not None:
         raise InputError(f"the address of {parts.hostname} has a user name: an idx server takes an API key instead")
@@ -279,22 +282,22 @@ def _checked_path(url: str) -> str:
 
 
 def _is_closed(error: HTTPError) -> bool:
-    """Return whether the server closed a connection before the first byte of its answer."""
+    """Return whether the server closed the connection before the first byte of its answer."""
     return isinstance(error, ProtocolError) and isinstance(error.args[-1], RemoteDisconnected | ConnectionError)
 
 
 def _read_rankings(answer: Any) -> PartialAnswer:  # noqa: ANN401 - any JSON
     rankings = [ranking_from_json(passages) for passages in answer["rankings"]]
-    return PartialAnswer(rankings, not_searched_from_json(answer.get("not_searched", ())))
+    return PartialAnswer(rankings, unsearched_from_json(answer.get("unsearched_rows", ())))
 
 
 def _read_corpora(answer: Any) -> dict[str, ServedCorpus]:  # noqa: ANN401 - any JSON
     corpora = {}
-    for about in answer["corpora"]:
-        retrievers = {entry["retriever"]: entry["ready"] for entry in about["retrievers"]}
-        next(iter(retrievers))  # a server serves at least one
-        indexes = {index["index"]: ServedIndex(index["rows"], index["bytes"], index["created"]) for index in about["indexes"]}
-        n_passages = about["passages"]["rows"] if about["passages"] else 0
-        corpora[about["corpus"]] = ServedCorpus(about["corpus"], about["fingerprint"], n_passages, retrievers, indexes)
+    for served in answer["corpora"]:
+        retrievers = {entry["retriever"]: entry["ready"] for entry in served["retrievers"]}
+        next(iter(retrievers))  # raises unless a retriever is served
+        indexes = {index["index"]: ServedIndex(index["rows"], index["bytes"], index["created"]) for index in served["indexes"]}
+        n_passages = served["passages"]["rows"] if served["passages"] else 0
+        corpora[served["corpus"]] = ServedCorpus(served["corpus"], served["fingerprint"], n_passages, retrievers, indexes)
     next(iter(corpora))
     return corpora

@@ -1,7 +1,7 @@
-"""Cross-encoders: networks that read query and passage together and score their relevance.
+"""Cross-encoders: networks that read a query together with a passage and score the passage's relevance.
 
-Any sequence-classification checkpoint of Hugging Face with one label, or two (no and yes), works. ``RERANKERS`` of the package lists the
-named ones, each a function from a device to the open reranker.
+A cross-encoder is a Hugging Face sequence-classification checkpoint with one label, or two (no and yes). ``retrievers.RERANKERS`` maps
+names to functions that open a reranker on a device.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.embedding.batching import batches
-from wikidx.indexer.encoders.checkpoints import Checkpoint, HubCheckpoint, located, wanted_files
+from wikidx.indexer.encoders.checkpoints import Checkpoint, HubCheckpoint, locate, required_files
 from wikidx.indexer.encoders.loading import load_network, n_positions
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
-from wikidx.indexer.machine.devices import chosen_device
+from wikidx.indexer.machine.devices import resolve_device
 
-from .cancellation import check_wanted
+from .cancellation import raise_if_cancelled
 
 if TYPE_CHECKING:
     import tokenizers
 
-_WINDOW = 4096  # pairs that are tokenised and sorted by length together; more would take memory
-_CPU_BATCH_TOKENS = 1_024  # padding included; small enough for the CPU's caches
+_WINDOW = 4096  # pairs that are tokenised and sorted by length together; bounds the memory
+_CPU_BATCH_TOKENS = 1_024  # including padding; small enough for the CPU's caches
 _GPU_BATCH_TOKENS = 32_768
 
 
@@ -40,7 +40,7 @@ def title_and_text(passage: Passage) -> str:
 
 
 def title_colon_text(passage: Passage) -> str:
-    """Return title and text in the format of SimLM's reranker; "-" stands for a missing title."""
+    """Return title and text in the format of SimLM's reranker, with "-" for a missing title."""
     return f"{passage.title or '-'}: {passage.text}"
 
 
@@ -49,10 +49,10 @@ class CrossEncoderSpec:
     """A sequence-classification checkpoint, and its input format.
 
     Attributes:
-        name: in idx.
+        name: the reranker's name in idx.
         checkpoint: its weights and tokenizer.
-        max_tokens: maximum length of a pair, special tokens included; the longer text is truncated first.
-        passage_text: passage -> the text of it that is read.
+        max_tokens: maximum length of a pair, including special tokens; the longer text is truncated first.
+        passage_text: returns the text of a passage that the network reads.
     """
 
     name: str
@@ -70,10 +70,10 @@ class CrossEncoder:
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
-        InputError: the device does not exist, or the directory is no checkpoint.
-        ArtifactMismatch: the checkpoint is not of a cross-encoder.
-        ArtifactDamaged: its files cannot be read.
-        DownloadError: it is missing and cannot be downloaded.
+        InputError: the device does not exist, or the directory is not a checkpoint.
+        ArtifactMismatch: the checkpoint is not a cross-encoder.
+        ArtifactCorrupt: the checkpoint cannot be read.
+        DownloadError: the checkpoint is missing and cannot be downloaded.
     """
 
     def __init__(self, spec: CrossEncoderSpec, device: str = "cpu") -> None:
@@ -82,9 +82,9 @@ class CrossEncoder:
             import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the reranker '{spec.name}'", "dense") from error
-        folder = located(spec.checkpoint, spec.name, wanted_files(has_projection=False))
+        folder = locate(spec.checkpoint, spec.name, required_files(has_projection=False))
         self._spec = spec
-        self._device = torch.device(chosen_device(device))
+        self._device = torch.device(resolve_device(device))
         self._on_cpu = self._device.type == "cpu"
         model = load_network("AutoModelForSequenceClassification", folder, spec.name, "float32" if self._on_cpu else "float16")
         if model.config.num_labels > 2:
@@ -92,44 +92,44 @@ class CrossEncoder:
         self._model = model.to(self._device)
         self._has_types = "token_type_ids" in inspect.signature(model.forward).parameters
         self._pad = model.config.pad_token_id or 0
-        self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # it joins a query and a text as the network expects them
+        self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # joins query and text in the network's format
         self._tokenizer.enable_truncation(
             min(spec.max_tokens, n_positions(model.config.to_dict()) or spec.max_tokens), strategy="longest_first"
         )
         self._tokenizer.no_padding()
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
-        """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): of the one label, or of yes minus no.
+        """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): with two labels, yes minus no.
 
         Raises:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
         """
         scores = np.empty(len(queries), dtype=np.float32)
         for start in range(0, len(queries), _WINDOW):
-            some = slice(start, start + _WINDOW)
-            texts = [self._spec.passage_text(passage) for passage in passages[some]]
-            pairs = self._tokenizer.encode_batch_fast(list(zip(queries[some], texts, strict=True)))
+            window = slice(start, start + _WINDOW)
+            texts = [self._spec.passage_text(passage) for passage in passages[window]]
+            pairs = self._tokenizer.encode_batch_fast(list(zip(queries[window], texts, strict=True)))
             lengths = np.array([len(pair.ids) for pair in pairs])
-            for which in batches(lengths, _CPU_BATCH_TOKENS if self._on_cpu else _GPU_BATCH_TOKENS):
-                check_wanted()
-                scores[start + which] = self._logits([pairs[number] for number in which], lengths[which])
+            for batch in batches(lengths, _CPU_BATCH_TOKENS if self._on_cpu else _GPU_BATCH_TOKENS):
+                raise_if_cancelled()
+                scores[start + batch] = self._compute_logits([pairs[number] for number in batch], lengths[batch])
         return scores
 
-    def _logits(self, pairs: Sequence[tokenizers.Encoding], lengths: NDArray[np.int64]) -> Scores:
+    def _compute_logits(self, pairs: Sequence[tokenizers.Encoding], lengths: NDArray[np.int64]) -> Scores:
         import torch
 
-        inside = np.arange(lengths.max()) < lengths[:, None]
-        ids, types = np.full(inside.shape, self._pad), np.zeros(inside.shape, dtype=np.int64)
-        ids[inside] = np.concatenate([pair.ids for pair in pairs])
-        types[inside] = np.concatenate([pair.type_ids for pair in pairs])
-        arrays = {"input_ids": ids, "attention_mask": inside.astype(np.int64)} | ({"token_type_ids": types} if self._has_types else {})
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        ids, types = np.full(mask.shape, self._pad), np.zeros(mask.shape, dtype=np.int64)
+        ids[mask] = np.concatenate([pair.ids for pair in pairs])
+        types[mask] = np.concatenate([pair.type_ids for pair in pairs])
+        arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)} | ({"token_type_ids": types} if self._has_types else {})
         with torch.inference_mode():
             logits = self._model(**{name: torch.from_numpy(array).to(self._device) for name, array in arrays.items()}).logits.float()
-            found: Scores = (logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).cpu().numpy()
-        return found
+            relevance: Scores = (logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).cpu().numpy()
+        return relevance
 
 
-SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; the model card has the format, which RetroRAG's retriever (BM25, then this) uses
+SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; format from the model card. RetroRAG reranks BM25's results with it
     name="simlm",
     checkpoint=HubCheckpoint("intfloat/simlm-msmarco-reranker", "main"),
     max_tokens=192,

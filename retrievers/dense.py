@@ -1,4 +1,4 @@
-"""The dense retriever: an encoder in front of a vector index."""
+"""The dense retriever: a query encoder and a vector index."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, no_hits
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, empty_hits
 
-_MAX_KEPT = 8192  # query vectors
+_MAX_LATEST = 8192  # query vectors
 
 
 class ExactScores(Protocol):
-    """Scores given rows by the stored embeddings; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
+    """Scores given rows by their stored vectors; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return float32 scores of rows, both of shape (Q, C), for query vectors; -inf for row -1 and rows without a vector."""
@@ -23,29 +23,29 @@ class ExactScores(Protocol):
 
 
 class DenseRetriever:
-    """Encodes queries and searches their vectors; its search parameters are those of the index.
+    """Encodes queries and searches the index with their vectors; has the index's search parameters.
 
     Args:
-        encoder: of the queries.
-        index: finds rows, exactly or not.
-        exact: uncompressed vectors to score given rows by; None: not available.
+        encoder: encodes the queries.
+        index: an exact or approximate vector index.
+        exact: uncompressed vectors for ``rescore``; None: not available.
     """
 
     def __init__(self, encoder: Encoder, index: VectorIndex, exact: ExactScores | None = None) -> None:
         self._encoder = encoder
         self._index = index
         self._exact = exact
-        self._kept: Mapping[str, Vectors] = {}  # vectors of the latest search: rescored queries were mostly just searched for
+        self._latest: Mapping[str, Vectors] = {}  # vectors of the latest search, which usually precedes ``rescore``
         self.parameters: Mapping[str, SearchParam] = index.parameters
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; none for a blank one, whose vector has no meaning."""
-        hits = no_hits(len(queries), depth)
-        asked = [i for i, query in enumerate(queries) if query.strip()]
-        if asked:
-            vectors = self._encoder.encode_queries([queries[i] for i in asked])
-            hits.rows[asked], hits.scores[asked] = self._index.search(vectors, depth, params)
-            self._kept = dict(zip([queries[i] for i in asked], vectors[:_MAX_KEPT].copy(), strict=False))
+        """Return the ``depth`` best rows of each query; none for a blank query, whose vector is meaningless."""
+        hits = empty_hits(len(queries), depth)
+        nonblank = [i for i, query in enumerate(queries) if query.strip()]
+        if nonblank:
+            vectors = self._encoder.encode_queries([queries[i] for i in nonblank])
+            hits.rows[nonblank], hits.scores[nonblank] = self._index.search(vectors, depth, params)
+            self._latest = dict(zip([queries[i] for i in nonblank], vectors[:_MAX_LATEST].copy(), strict=False))
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
@@ -56,22 +56,22 @@ class DenseRetriever:
         """
         if self._exact is None:
             raise InputError(
-                "rerank is 'root', but the vectors that the index was made of are not there to score passages by: build them again"
+                "rerank is 'primary', but the vectors that the index was made of are not there to score passages by: build them again"
             )
         scores = [np.full(len(of_query), -np.inf, dtype=np.float32) for of_query in rows]
-        asked = [i for i, query in enumerate(queries) if query.strip()]
-        if asked:
-            vectors = self._vectors([queries[i] for i in asked])
-            padded = np.full((len(asked), max(len(rows[i]) for i in asked)), NO_ROW, dtype=np.int64)
-            for line, i in enumerate(asked):
-                padded[line, : len(rows[i])] = rows[i]
-            for i, found in zip(asked, self._exact.scores(vectors, padded), strict=True):
-                scores[i] = found[: len(rows[i])]
+        nonblank = [i for i, query in enumerate(queries) if query.strip()]
+        if nonblank:
+            vectors = self._encode([queries[i] for i in nonblank])
+            padded = np.full((len(nonblank), max(len(rows[i]) for i in nonblank)), NO_ROW, dtype=np.int64)
+            for n, i in enumerate(nonblank):
+                padded[n, : len(rows[i])] = rows[i]
+            for i, row_scores in zip(nonblank, self._exact.scores(vectors, padded), strict=True):
+                scores[i] = row_scores[: len(rows[i])]
         return scores
 
-    def _vectors(self, queries: Sequence[str]) -> Vectors:
-        """Return the queries' vectors; those of the latest search are reused."""
-        kept = self._kept  # another thread may replace it
-        missing = list(dict.fromkeys(query for query in queries if query not in kept))
-        known = {**kept, **dict(zip(missing, self._encoder.encode_queries(missing), strict=True))} if missing else kept
-        return np.stack([known[query] for query in queries])
+    def _encode(self, queries: Sequence[str]) -> Vectors:
+        """Return the queries' vectors, reusing vectors of the latest search."""
+        latest = self._latest  # another thread may replace it
+        missing = list(dict.fromkeys(query for query in queries if query not in latest))
+        vectors_by_query = {**latest, **dict(zip(missing, self._encoder.encode_queries(missing), strict=True))} if missing else latest
+        return np.stack([vectors_by_query[query] for query in queries])

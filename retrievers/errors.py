@@ -1,10 +1,10 @@
 """Errors between a client and a search server, and their form on the wire: ``{"error": message, "error_type": class name}``.
 
     IdxError
-    └── ServiceError          root; ``status`` is HTTP's
-        ├── InvalidRequest    400, 404, 405, 413, 422 …: the request is invalid, or exceeds the server's limits; a ValueError
+    └── ServiceError          base class; ``status`` is HTTP's
+        ├── InvalidRequest    400, 403, 404, 405, 413, 422 …: the request is invalid, or exceeds the server's limits; a ValueError
         ├── Unauthorized      401: the API key is missing or wrong
-        ├── Overloaded        503: the queue is full; ``retry_after`` seconds
+        ├── Overloaded        503: the queue is full; retry after ``retry_after`` seconds
         ├── NotReady          503: the corpus or retriever is still being opened, could not be opened, or the server is ending
         │   └── ShardUnavailable  503: rows of an unavailable shard cannot be searched; ``partial`` answers without them
         ├── DeadlineExceeded  504: the deadline passed before the answer
@@ -12,8 +12,8 @@
         ├── Unreachable       no server answers at that address
         └── BadAnswer         the answer does not follow this protocol
 
-A ``RemoteSearcher`` raises the class that the server named. Errors of ``corpora.errors`` travel the same way, so that a search raises the
-same error here and there.
+A ``RemoteSearcher`` raises the class that the server names. The server also names classes of ``corpora.errors`` (for
+``MissingExtraError`` its base class ``IdxError``), so that a remote search raises the same errors as a local search.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, Unkno
 
 
 class ServiceError(IdxError):
-    """A search over HTTP failed."""
+    """A failure of a search over HTTP."""
 
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -55,7 +55,7 @@ class Overloaded(ServiceError):
 
 
 class NotReady(ServiceError):
-    """The requested corpus or retriever is not open, or no longer."""
+    """The requested corpus or retriever is not open yet, or no longer."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
@@ -71,7 +71,7 @@ class DeadlineExceeded(ServiceError):
 
 
 class SearchFailed(ServiceError):
-    """The search itself failed; the server's log says more."""
+    """The search itself failed; the server's log has details."""
 
 
 class Unreachable(ServiceError):
@@ -93,7 +93,7 @@ _STATUSES = {
 }
 
 
-def status_of(error: Exception) -> int:
+def http_status(error: Exception) -> int:
     """Return the HTTP status of an error."""
     if isinstance(error, ServiceError):
         return error.status
@@ -104,7 +104,7 @@ def status_of(error: Exception) -> int:
 
 
 def to_json(error: Exception) -> dict[str, str]:
-    """Return the response body of an error; for an internal error only that one occurred."""
+    """Return the response body of an error; an internal error's details are omitted."""
     if not isinstance(error, IdxError):
         return {"error": "the search failed: the server's log says why", "error_type": SearchFailed.__name__}
     return {"error": str(error), "error_type": next(kind.__name__ for kind in type(error).__mro__ if _BY_NAME.get(kind.__name__) is kind)}

@@ -9,17 +9,17 @@ from wikidx.indexer.analysis import TermNumbers, word_spans
 Span = tuple[int, int]  # start and end of a word, in code points
 
 
-def highlights(texts: Sequence[str], queries: Sequence[str]) -> list[list[Span]]:
-    """Return, for each text, its words that share a term with a query, in order."""
+def find_highlights(texts: Sequence[str], queries: Sequence[str]) -> list[list[Span]]:
+    """Return the words of each text that share a term with a query, in order."""
     numbers = TermNumbers()
     numbers.add(queries)
-    n_wanted = len(numbers)
+    n_query_terms = len(numbers)
     spans = [(number, start, stop) for number, text in enumerate(texts) for start, stop in word_spans(text)]
-    found, ends = numbers.add([texts[number][start:stop] for number, start, stop in spans])
-    marked: list[list[Span]] = [[] for _ in texts]
+    terms, ends = numbers.add([texts[number][start:stop] for number, start, stop in spans])
+    highlighted: list[list[Span]] = [[] for _ in texts]
     first = 0
     for (number, start, stop), end in zip(spans, ends.tolist(), strict=True):
-        if (found[first:end] < n_wanted).any():
-            marked[number].append((start, stop))
+        if (terms[first:end] < n_query_terms).any():
+            highlighted[number].append((start, stop))
         first = end
-    return marked
+    return highlighted

@@ -1,7 +1,7 @@
-"""Combining ranked lists: numba on plain arrays. Inputs are validated by ``fusion``.
+"""Numba kernels that combine ranked lists; ``fusion`` validates their inputs.
 
-Rows are below 2 ** 32, scores finite. Returned lists are sorted by score as float32, ties by ascending row. The result of a target
-depends on that target alone, bit by bit: values of a row are added in the order of the lists that contain it, in float64.
+Rows are below 2 ** 32, and scores are finite. Returned lists are sorted by float32 score, ties by ascending row. Every bit of a target's
+result depends on that target alone: a row's values are added in float64, in the order of the lists that contain it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from wikidx.indexer.machine.compiled import kernel
 
-MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's places in several lists into its value
+MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's scores or ranks in several lists
 RRF_K = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # close to 2 ** 64 over the golden ratio: multiples of it spread well (Knuth)
+_PRIME = np.uint64(0x9E3779B97F4A7C15)  # close to 2 ** 64 over the golden ratio: its multiples spread well (Knuth)
 _SIGN = np.uint32(1 << 31)
 
 
 class Lists(NamedTuple):
-    """L ranked lists, best first, concatenated: list i is the places from ``starts[i]`` to ``ends[i]``; there may be gaps between lists.
+    """L concatenated ranked lists, best first: list i has the entries ``starts[i]`` to ``ends[i]``; gaps between lists are allowed.
 
     Attributes:
         rows: int64.
-        scores: float32, one a row.
+        scores: float32, one per row.
         starts, ends: int64, (L,).
     """
 
@@ -38,13 +38,13 @@ class Lists(NamedTuple):
 class Targets(NamedTuple):
     """Sources of T merged lists: target t merges the lists ``members[starts[t]:starts[t + 1]]``, in that order.
 
-    A place in member m counts ``factors[m] * (x - offsets[m])``, where x is the score or follows from the rank; ``bases[t]`` is added to
-    each row's sum.
+    An entry of member m counts ``factors[m] * (x - offsets[m])``, where x is its score or a function of its rank; ``bases[t]`` is added
+    to each row's sum.
 
     Attributes:
         members: int64, numbers of lists.
         starts: int64, (T + 1,).
-        factors, offsets: float64, one a member.
+        factors, offsets: float64, one per member.
         bases: float64, (T,).
     """
 
@@ -56,7 +56,7 @@ class Targets(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """Provenance of n rows: row i is in the lists ``members[ends[i - 1]:ends[i]]`` (from 0 for the first), at these ranks, from 1."""
+    """Provenance of n rows: row i is in the lists ``members[ends[i - 1]:ends[i]]`` (from 0 for row 0), at these ranks (from 1)."""
 
     ends: NDArray[np.int64]
     members: NDArray[np.int64]
@@ -65,9 +65,9 @@ class Origins(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Hash table of distinct keys: an occupied slot holds ``base`` plus the key's place in ``keys``.
+    """Hash table of distinct keys: an occupied slot holds ``base`` plus the key's index in ``keys``.
 
-    It is never cleared: values below ``base``, which grows, belong to earlier targets.
+    It is never cleared: ``base`` grows, and values below it belong to earlier targets.
     """
 
     slots: NDArray[np.int64]
@@ -81,16 +81,16 @@ def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint
     Args:
         lists: input lists.
         targets: lists to combine.
-        rule: MAX and INTERLEAVE keep a row's highest value, SUM and RRF add them; the values are scores, or 1 / (60 + rank) for RRF, or
+        rule: MAX and INTERLEAVE keep a row's highest value, SUM and RRF add its values, which are scores, or 1 / (60 + rank) for RRF, or
             1 / rank for INTERLEAVE.
-        text_key: by row: of rows with equal keys only the best is returned; empty to keep all.
-        out: output lists of the targets, with their maximum lengths; ``ends`` are set to their actual ends.
+        text_key: key of each row's text; of rows with equal keys only the best is returned. Empty: all rows are kept.
+        out: output lists of the targets, with maximum lengths; ``ends`` are set to the actual ends.
     """
     longest = 1
     for t in range(len(targets.starts) - 1):
-        longest = max(longest, _n_places(lists, targets, t))
+        longest = max(longest, _count_entries(lists, targets, t))
     n_texts = longest if len(text_key) > 0 else 0
-    table, texts = _Table(_slots(longest), np.empty(longest, np.int64)), _Table(_slots(n_texts), np.empty(n_texts, np.uint64))
+    table, texts = _Table(_new_slots(longest), np.empty(longest, np.int64)), _Table(_new_slots(n_texts), np.empty(n_texts, np.uint64))
     values, best = np.empty(longest, np.float64), np.empty(longest, np.uint64)
     base, text_base = 1, 1
     for t in range(len(targets.starts) - 1):
@@ -98,7 +98,7 @@ def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint
         base += n
         start, end = out.starts[t], out.ends[t]
         n_best = n_written = 0
-        while n_written < end - start and n_best < n:  # once, unless equal texts are dropped
+        while n_written < end - start and n_best < n:  # a single pass, unless equal texts are dropped
             n_best = min(n, max(end - start, 4 * n_best))
             _select(table.keys[:n], values[:n], targets.bases[t], best[:n_best])
             n_written = _write_best(best[:n_best], text_key, texts, text_base, out.rows[start:end], out.scores[start:end])
@@ -107,7 +107,7 @@ def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint
 
 
 @kernel
-def _n_places(lists: Lists, targets: Targets, t: int) -> int:
+def _count_entries(lists: Lists, targets: Targets, t: int) -> int:
     n = 0
     for m in range(targets.starts[t], targets.starts[t + 1]):
         n += lists.ends[targets.members[m]] - lists.starts[targets.members[m]]
@@ -118,7 +118,7 @@ def _n_places(lists: Lists, targets: Targets, t: int) -> int:
 def _add_up(  # noqa: PLR0913
     lists: Lists, targets: Targets, t: int, rule: int, table: _Table, values: NDArray[np.float64], base: int
 ) -> int:
-    """Combine the equal rows of a target, in the order of their first place; return the number of distinct rows."""
+    """Combine equal rows of a target in the order of first occurrence; return the number of distinct rows."""
     n = 0
     for m in range(targets.starts[t], targets.starts[t + 1]):
         start, end = lists.starts[targets.members[m]], lists.ends[targets.members[m]]
@@ -131,7 +131,7 @@ def _add_up(  # noqa: PLR0913
             elif rule == INTERLEAVE:
                 x = 1.0 / (1.0 + np.float64(p))
             value = factor * (x - offset)
-            slot = _slot(table, rows[p], base)
+            slot = _find_slot(table, rows[p], base)
             i = table.slots[slot] - base
             if i < 0:
                 table.slots[slot] = base + n
@@ -145,8 +145,8 @@ def _add_up(  # noqa: PLR0913
 
 
 @kernel
-def _slots(n: int) -> NDArray[np.int64]:
-    """Return empty slots for n distinct keys, filled to at most a quarter, so that probes are short."""
+def _new_slots(n: int) -> NDArray[np.int64]:
+    """Return empty slots for n distinct keys, which fill at most a quarter of them, so that probes are short."""
     size = 16
     while size < 4 * n:
         size *= 2
@@ -154,9 +154,9 @@ def _slots(n: int) -> NDArray[np.int64]:
 
 
 @kernel
-def _slot(table: _Table, key: Any, base: int) -> Any:  # noqa: ANN401 - rows, or keys of texts
-    """Return the slot of the key, or the free one for it."""
-    mask = np.uint64(len(table.slots) - 1)  # unsigned: an index that may be negative costs a comparison
+def _find_slot(table: _Table, key: Any, base: int) -> Any:  # noqa: ANN401 - rows, or keys of texts
+    """Return the slot of the key, or a free slot for it."""
+    mask = np.uint64(len(table.slots) - 1)  # unsigned: numba checks the sign of other indices
     slot = (np.uint64(key) * _PRIME) >> np.uint64(32) & mask
     while table.slots[slot] >= base and table.keys[table.slots[slot] - base] != key:
         slot = (slot + np.uint64(1)) & mask
@@ -165,25 +165,25 @@ def _slot(table: _Table, key: Any, base: int) -> Any:  # noqa: ANN401 - rows, or
 
 @kernel
 def _select(rows: NDArray[np.int64], values: NDArray[np.float64], base: float, best: NDArray[np.uint64]) -> None:
-    """Fill in the order of the best rows, ascending."""
+    """Fill ``best`` with the sort keys of the best rows, ascending."""
     n, k = len(rows), len(best)
     for i in range(k):
-        best[i] = _order(np.float32(values[i] + base), rows[i])
+        best[i] = _sort_key(np.float32(values[i] + base), rows[i])
     for parent in range(k // 2 - 1 if k < n else -1, -1, -1):
         _sift_down(best, parent)
-    floor = _score(best[0])
+    threshold = _score_of(best[0])
     for i in range(k, n):
         score = np.float32(values[i] + base)
-        if score >= floor and _order(score, rows[i]) < best[0]:
-            best[0] = _order(score, rows[i])
+        if score >= threshold and _sort_key(score, rows[i]) < best[0]:
+            best[0] = _sort_key(score, rows[i])
             _sift_down(best, 0)
-            floor = _score(best[0])
+            threshold = _score_of(best[0])
     best.sort()
 
 
 @kernel
-def _order(score: np.float32, row: np.int64) -> np.uint64:
-    """Return a sort key that is lower the higher the score and, for equal scores, the lower the row; -0 becomes 0."""
+def _sort_key(score: np.float32, row: np.int64) -> np.uint64:
+    """Return a key that sorts by descending score, then ascending row; -0 becomes 0."""
     bits = np.float32(score + np.float32(0)).view(np.uint32)
     descending = bits if bits & _SIGN else ~(bits | _SIGN)
     number: np.uint64 = np.uint64(descending) << np.uint64(32) | np.uint64(row)
@@ -192,7 +192,7 @@ def _order(score: np.float32, row: np.int64) -> np.uint64:
 
 @kernel
 def _sift_down(heap: NDArray[np.uint64], parent: int) -> None:
-    """Move a number down the heap until no child is higher."""
+    """Move a key down the heap until no child is higher."""
     number = heap[parent]
     while 2 * parent + 1 < len(heap):
         child = 2 * parent + 1
@@ -214,25 +214,25 @@ def _write_best(  # noqa: PLR0913
     rows: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> int:
-    """Write rows and scores up to the list's length, the first of rows with equal texts; return their number."""
+    """Write rows and scores until the list is full, of rows with equal texts only the first; return their number."""
     n = 0
     for i in range(len(best)):
         if n == len(rows):
             break
         row = np.int64(best[i] & np.uint64(0xFFFFFFFF))
         if len(text_key) > 0:
-            slot = _slot(texts, text_key[row], base)
+            slot = _find_slot(texts, text_key[row], base)
             if texts.slots[slot] >= base:
                 continue
             texts.slots[slot], texts.keys[n] = base + n, text_key[row]
-        rows[n], scores[n] = row, _score(best[i])
+        rows[n], scores[n] = row, _score_of(best[i])
         n += 1
     return n
 
 
 @kernel
-def _score(number: np.uint64) -> np.float32:
-    """Return the score in a sort key of ``_order``."""
+def _score_of(number: np.uint64) -> np.float32:
+    """Return the score in a sort key of ``_sort_key``."""
     descending = np.uint32(number >> np.uint64(32))
     bits = descending if descending & _SIGN else ~descending & ~_SIGN
     score: np.float32 = np.uint32(bits).view(np.float32)
@@ -240,8 +240,8 @@ def _score(number: np.uint64) -> np.float32:
 
 
 @kernel
-def found_places(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the number of filled places of each line, (Q, k), as int64 (Q,); -1 for a line with a NaN or infinite score."""
+def count_results(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the number of filled slots of each line of (Q, k) results, int64 (Q,); -1 for a line with a score of NaN or +inf."""
     counts = np.zeros(len(rows), np.int64)
     for line in range(len(rows)):
         for p in range(rows.shape[1]):
@@ -256,14 +256,14 @@ def found_places(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArra
 
 
 @kernel
-def origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> Origins:
-    """Return the lists of each row of a target, and its ranks there.
+def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> Origins:
+    """Return the lists that contain each row of a target, with its ranks and scores.
 
     Args:
         lists: the lists that were searched.
-        members: numbers of lists ...
-        starts: ... of which target t has those from ``starts[t]`` to ``starts[t + 1]``.
-        best: a list for each target, without gaps between them.
+        members: numbers of lists.
+        starts: target t has the lists ``members[starts[t]:starts[t + 1]]``.
+        best: one list for each target, without gaps.
 
     Returns:
         The origins of each row of ``best``, in the order of the target's lists.
@@ -271,36 +271,36 @@ def origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64],
     longest = 1
     for t in range(len(best.starts)):
         longest = max(longest, best.ends[t] - best.starts[t])
-    slots, ends, base, n = _slots(longest), np.zeros(len(best.rows) + 1, np.int64), 1, 0
+    slots, ends, base, n = _new_slots(longest), np.zeros(len(best.rows) + 1, np.int64), 1, 0
     for t in range(len(best.starts)):
         table = _Table(slots, best.rows[best.starts[t] : best.ends[t]])
-        _enter(table, base)
+        _insert_keys(table, base)
         for m in range(starts[t], starts[t + 1]):
             for p in range(lists.starts[members[m]], lists.ends[members[m]]):
-                i = slots[_slot(table, lists.rows[p], base)] - base
+                i = slots[_find_slot(table, lists.rows[p], base)] - base
                 if i >= 0:
                     ends[best.starts[t] + i + 1] += 1
                     n += 1
         base += len(table.keys)
     ends[:] = np.cumsum(ends)
-    found = Origins(ends[1:].copy(), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32))
+    out = Origins(ends[1:].copy(), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32))
     for t in range(len(best.starts)):
         table = _Table(slots, best.rows[best.starts[t] : best.ends[t]])
-        _enter(table, base)
+        _insert_keys(table, base)
         for m in range(starts[t], starts[t + 1]):
             start = lists.starts[members[m]]
             for p in range(start, lists.ends[members[m]]):
-                i = slots[_slot(table, lists.rows[p], base)] - base
+                i = slots[_find_slot(table, lists.rows[p], base)] - base
                 if i >= 0:
-                    place = ends[best.starts[t] + i]  # ``ends`` now moves from the start of the row's origins to their end
-                    found.members[place], found.ranks[place], found.scores[place] = members[m], p - start + 1, lists.scores[p]
+                    index = ends[best.starts[t] + i]  # ``ends`` advances from the start of the row's origins to their end
+                    out.members[index], out.ranks[index], out.scores[index] = members[m], p - start + 1, lists.scores[p]
                     ends[best.starts[t] + i] += 1
         base += len(table.keys)
-    return found
+    return out
 
 
 @kernel
-def _enter(table: _Table, base: int) -> None:
-    """Insert keys, which are distinct, into a table."""
+def _insert_keys(table: _Table, base: int) -> None:
+    """Insert a table's distinct keys into its slots."""
     for i in range(len(table.keys)):
-        table.slots[_slot(table, table.keys[i], base)] = base + i
+        table.slots[_find_slot(table, table.keys[i], base)] = base + i

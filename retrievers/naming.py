@@ -1,20 +1,19 @@
-"""The name of a retriever: an index's (``bm25``, ``contriever``, ``contriever-ivfpq``), or several joined with ``+``."""
+"""Retriever names: an index name (``bm25``, ``contriever``, ``contriever-ivfpq``), or several joined with ``+``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from wikidx.corpora.errors import InputError
-from wikidx.indexer import INDEXES
 from wikidx.indexer.naming import canonical_name, parse_index_name
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverName:
-    """The indexes of a retriever, by their canonical names; several are fused."""
+    """Canonical names of a retriever's indexes; several indexes are fused."""
 
     parts: tuple[str, ...]
-    typed: str = field(default="", compare=False)  # the text that was parsed, for messages
+    typed: str = field(default="", compare=False)  # the parsed text, for messages
 
     @classmethod
     def parse(cls, text: str) -> RetrieverName:
@@ -26,14 +25,14 @@ class RetrieverName:
 
     @property
     def is_lexical(self) -> bool:
-        """True if no vector index is among them."""
-        return all(part in INDEXES for part in self.parts)
+        """True if none of the indexes is a vector index."""
+        return not any(parse_index_name(part).encoder for part in self.parts)
 
     def check(self) -> None:
-        """Check that such a retriever can exist.
+        """Check that a retriever of this name can exist.
 
         Raises:
-            UnknownNameError: no index can have such a name.
+            UnknownNameError: a part is not a possible index name.
             InputError: an index is named twice.
         """
         for part in self.parts:

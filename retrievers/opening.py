@@ -1,4 +1,4 @@
-"""Names -> open retrievers and searchers. Heavy packages are imported when something is opened."""
+"""Opening of retrievers and searchers by name. Heavy packages are imported when needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from wikidx.corpora.build import open_store
 from wikidx.corpora.registry import load
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer import INDEXES
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
 from . import RERANKERS
@@ -43,13 +42,13 @@ class OpenCorpora:
     Args:
         device: device of encoders and vector indexes; see ``indexer.machine.devices.check_devices``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
-        open_one: opens a retriever; by default ``open_retriever``.
-        before: called before each opening with the corpus and the index's name, or None in its place for the passages.
+        opener: opens a retriever; by default ``open_retriever``.
+        before_open: called before each opening with the corpus and an index name, or None for the passages.
 
     Attributes:
         stores: open stores, by corpus.
         retrievers: open retrievers, by corpus and index.
-        caches: those of them with a cache.
+        caches: the result caches, by corpus and index.
     """
 
     def __init__(
@@ -57,12 +56,12 @@ class OpenCorpora:
         *,
         device: str = "cpu",
         cache_bytes: int = 0,
-        open_one: OpenRetriever | None = None,
-        before: Callable[[str, str | None], None] = lambda corpus, index: None,
+        opener: OpenRetriever | None = None,
+        before_open: Callable[[str, str | None], None] = lambda corpus, index: None,
     ) -> None:
-        self._device, self._cache_bytes, self._before = device, cache_bytes, before
-        self._open_one = open_one or open_retriever
-        self._lock = threading.RLock()  # opening an index twice would need its memory twice
+        self._device, self._cache_bytes, self._before_open = device, cache_bytes, before_open
+        self._opener = opener or open_retriever
+        self._lock = threading.RLock()  # an index opened twice would take twice the memory
         self.stores: dict[str, PassageStore] = {}
         self.retrievers: dict[tuple[str, str], Retriever] = {}
         self.caches: dict[tuple[str, str], CachedRetriever] = {}
@@ -71,12 +70,12 @@ class OpenCorpora:
         """Return the passages of a corpus; raises as ``open_store`` does."""
         with self._lock:
             if corpus not in self.stores:
-                self._before(corpus, None)
+                self._before_open(corpus, None)
                 self.stores[corpus] = open_store(corpus)
             return self.stores[corpus]
 
     def searcher(self, corpus: str, name: RetrieverName, reranker: Reranker | None = None) -> LocalSearcher:
-        """Return a searcher, which shares its store and its retrievers with others; raises as ``open_searcher`` does."""
+        """Return a searcher, which shares open stores and retrievers; raises as ``open_searcher`` does."""
         from .searcher import LocalSearcher
 
         name.check()
@@ -85,8 +84,8 @@ class OpenCorpora:
 
     def _retriever(self, corpus: str, name: str) -> Retriever:
         if (corpus, name) not in self.retrievers:
-            self._before(corpus, name)
-            opened = self._open_one(corpus, name, self.store(corpus), device=self._device)
+            self._before_open(corpus, name)
+            opened = self._opener(corpus, name, self.store(corpus), device=self._device)
             if self._cache_bytes:
                 opened = self.caches[corpus, name] = CachedRetriever(opened, self._cache_bytes)
             self.retrievers[corpus, name] = opened
@@ -100,7 +99,7 @@ def open_searcher(
 
     Args:
         corpus: the corpus's name.
-        retriever: an index's name, or several joined with "+", whose results are fused.
+        retriever: an index name, or several joined with "+", whose results are fused.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
         reranker: a cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
@@ -121,11 +120,11 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
     """Open a reranker.
 
     Args:
-        name: one of ``RERANKERS``, or a directory with the checkpoint of a cross-encoder: a path with a "/" in it.
+        name: one of ``RERANKERS``, or the path of a cross-encoder's checkpoint directory, which must contain a "/".
         device: its device.
 
     Raises:
-        UnknownNameError: there is none of that name.
+        UnknownNameError: no reranker has this name.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``CrossEncoder``.
     """
     from .cross_encoder import CrossEncoder, CrossEncoderSpec
@@ -137,10 +136,10 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
 
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:
-    """Open one retriever over a store; raises as ``open_searcher`` does."""
+    """Open a retriever over a store; raises as ``open_searcher`` does."""
     from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
 
-    if name in INDEXES:
+    if not parse_index_name(name).encoder:
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
     logger.info("%s: %s", name, index.placement.reason)
@@ -151,14 +150,14 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
     """Open the query encoder of a vector index.
 
     Raises:
-        ArtifactMismatch: the corpus's vectors were made with another checkpoint than the local one.
+        ArtifactMismatch: the corpus's vectors were made with a checkpoint other than the local one.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
-    from wikidx.indexer.build import refuse_other_weights
+    from wikidx.indexer.build import check_query_weights
     from wikidx.indexer.encoders.transformer import TransformerEncoder
     from wikidx.indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
     encoder = TransformerEncoder(spec, encoder_device(device))
-    refuse_other_weights(corpus, spec)
+    check_query_weights(corpus, spec)
     return encoder

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 FuseRule = Literal["rrf", "weighted"]
 MergeRule = Literal["max", "sum", "rrf", "interleave"]
 DedupRule = Literal["row", "text"]
-RerankRule = Literal["none", "root", "cross-encoder"]
+RerankRule = Literal["none", "primary", "cross-encoder"]
 
-_LARGEST = 2**63 - 1  # largest integer for every step of a search and every JSON reader
+_LARGEST = 2**63 - 1  # largest integer that all search steps and JSON readers accept
 _LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
 _MAX_WEIGHT = 1e9  # keeps sums of weighted scores far from infinity
 
@@ -30,7 +30,7 @@ Weight = Annotated[float, Field(ge=-_MAX_WEIGHT, le=_MAX_WEIGHT)]
 class SearchOptions:
     """Options of a search. Every value is a JSON value; equal options have equal hashes.
 
-    The descriptions of the fields are also those of the server's documentation; ``idx search --help`` shows their first sentences.
+    The server's documentation shows the descriptions of the fields, ``idx search --help`` their first sentences.
     """
 
     k: Annotated[int, Field(ge=1, le=_LARGEST, description="Passages to return.")] = 10
@@ -70,9 +70,9 @@ class SearchOptions:
     rerank: Annotated[
         RerankRule,
         Field(
-            description="What ranks the candidates by the first query: none, root or cross-encoder. root scores the merged candidates "
-            "once more, by each retriever for the group's first query, and fuses again; cross-encoder lets the searcher's cross-encoder "
-            "read each candidate together with that query."
+            description="How the candidates are reranked by the primary query, the group's first: none, primary or cross-encoder. primary "
+            "scores the merged candidates once more, by each retriever for that query, and fuses again; cross-encoder lets the "
+            "searcher's cross-encoder read each candidate together with it."
         ),
     ] = "none"
     rerank_depth: Annotated[

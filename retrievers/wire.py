@@ -1,7 +1,7 @@
-"""Searches and rankings as JSON, and back: the one definition of their field names on the wire.
+"""Conversion of searches and rankings to and from JSON; the only definition of their field names.
 
-A passage is ``{"id", "title", "text", "row", "score", "found": [{"query", "retriever", "rank", "score"}]}``, a ranking a list of them.
-Scores are float32 values; JSON has the shortest decimal of the same double, so that they round-trip exactly.
+A passage is ``{"id", "title", "text", "row", "score", "provenance": [{"query", "retriever", "rank", "score"}]}``, a ranking a list of them.
+Scores are float32 values, written as the shortest decimal of the same double, so that they round-trip exactly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 
 from wikidx.corpora.passage import Passage
 
-from .base import Found, NotSearched, Ranking, ScoredPassage
+from .base import Match, Ranking, ScoredPassage, UnsearchedRows
 from .options import SearchOptions
 
 SEARCH = "/v1/search"
@@ -23,15 +23,15 @@ RETRIEVE = "/retrieve"
 OPTION_NAMES = tuple(field.name for field in dataclasses.fields(SearchOptions))
 
 
-def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, named: Mapping[str, str | float | None]) -> bytes:
-    """Return the body of a search; values of ``named``, such as the corpus, that are None are left out."""
-    asked: dict[str, Any] = {"groups": [list(group) for group in groups]}
-    asked |= {name: getattr(options, name) for name in OPTION_NAMES}
-    return orjson.dumps(asked | {name: value for name, value in named.items() if value is not None})
+def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, target: Mapping[str, str | float | None]) -> bytes:
+    """Return the body of a search, without the values of ``target`` (such as the corpus) that are None."""
+    body: dict[str, Any] = {"groups": [list(group) for group in groups]}
+    body |= {name: getattr(options, name) for name in OPTION_NAMES}
+    return orjson.dumps(body | {name: value for name, value in target.items() if value is not None})
 
 
 def ranking_to_json(ranking: Ranking, highlight: Sequence[str] = ()) -> bytes:
-    """Return a ranking as JSON; if there are queries to highlight, each passage lists its words that match them.
+    """Return a ranking as JSON; with queries to highlight, each passage lists its words that match them.
 
     The format is ``"highlights": {"title": [[start, end]], "text": [[start, end]]}`` in code points.
     """
@@ -42,15 +42,17 @@ def ranking_to_json(ranking: Ranking, highlight: Sequence[str] = ()) -> bytes:
             "text": hit.passage.text,
             "row": hit.row,
             "score": hit.score,
-            "found": [{"query": way.query, "retriever": way.retriever, "rank": way.rank, "score": way.score} for way in hit.found],
+            "provenance": [
+                {"query": match.query, "retriever": match.retriever, "rank": match.rank, "score": match.score} for match in hit.provenance
+            ],
         }
         for hit in ranking
     ]
     if highlight:
-        from .highlight import highlights  # imported here because it compiles the analysis, which clients do not need
+        from .highlight import find_highlights  # compiles the analysis, which clients do not need
 
         for field in ("title", "text"):
-            for passage, spans in zip(passages, highlights([passage[field] for passage in passages], highlight), strict=True):
+            for passage, spans in zip(passages, find_highlights([passage[field] for passage in passages], highlight), strict=True):
                 passage.setdefault("highlights", {})[field] = spans
     return orjson.dumps(passages)
 
@@ -59,27 +61,27 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
     """Return the ranking that ``ranking_to_json`` wrote.
 
     Raises:
-        KeyError, TypeError: it does not have that format.
+        KeyError, TypeError: the JSON has another format.
     """
     return [
         ScoredPassage(
             Passage(hit["id"], hit["title"], hit["text"]),
             hit["row"],
             hit["score"],
-            tuple([Found(way["query"], way["retriever"], way["rank"], way["score"]) for way in hit["found"]]),
+            tuple([Match(match["query"], match["retriever"], match["rank"], match["score"]) for match in hit["provenance"]]),
         )
         for hit in passages
     ]
 
 
-def not_searched_to_json(lost: Iterable[NotSearched]) -> bytes:
+def unsearched_to_json(unsearched: Iterable[UnsearchedRows]) -> bytes:
     """Return rows that were not searched as JSON: ``[{"index", "first_row", "stop_row"}]``."""
-    return orjson.dumps([{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(lost)])
+    return orjson.dumps([{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(unsearched)])
 
 
-def not_searched_from_json(found: Sequence[Mapping[str, Any]]) -> list[NotSearched]:
-    """Return what ``not_searched_to_json`` wrote; raises as ``ranking_from_json`` does."""
-    return [NotSearched(rows["index"], rows["first_row"], rows["stop_row"]) for rows in found]
+def unsearched_from_json(entries: Sequence[Mapping[str, Any]]) -> list[UnsearchedRows]:
+    """Return the rows that ``unsearched_to_json`` wrote; raises as ``ranking_from_json`` does."""
+    return [UnsearchedRows(rows["index"], rows["first_row"], rows["stop_row"]) for rows in entries]
 
 
 def contents(passage: Passage) -> str:

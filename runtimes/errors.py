@@ -1,7 +1,7 @@
-"""Errors of language models. Every message says what happened, with the values, and what to do.
+"""Errors of language models. Every message states the problem, with the values, and its remedy.
 
 IdxError
-└── LLMError            base class: a model gave no answer; fails the question that asked, not the run
+└── LLMError            base class: a model gave no answer; fails the question, not the run
     └── PromptTooLong   the prompt exceeds the model's context even without its passages
 """
 

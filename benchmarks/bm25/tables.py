@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from benchmarks.bm25.quality import Agreement
 from benchmarks.engines.build import Build
-from benchmarks.engines.corpus import Measured
+from benchmarks.engines.corpus import BenchmarkCorpus
 from benchmarks.engines.rounds import Batches, Setting, Singles
-from benchmarks.engines.worker import Opening
+from benchmarks.engines.worker import StartupTimes
 from benchmarks.report import Figure
 
 # The DPR Wikipedia in Lucene's English analysis: Pyserini, prebuilt index wikipedia-dpr-100w.
@@ -26,9 +26,9 @@ Row = dict[str, Figure]
 class Results:
     """All figures of one corpus; builds and openings by engine, the others empty if only growth is measured."""
 
-    corpus: Measured
+    corpus: BenchmarkCorpus
     builds: Mapping[str, Build]
-    openings: Mapping[str, Opening]
+    openings: Mapping[str, StartupTimes]
     batches: Mapping[Setting, Batches]
     singles: Mapping[Setting, Singles]
     agreements: Mapping[Setting, Agreement]
@@ -79,7 +79,7 @@ def index_rows(results: Sequence[Results]) -> list[Row]:
 
 def batch_rows(result: Results) -> Iterator[Row]:
     """Yield a row for each k, number of threads and engine: questions per second, and agreement of the results."""
-    fewest = min(setting.threads for setting in result.batches)
+    min_threads = min(setting.threads for setting in result.batches)
     for setting, batch in sorted(result.batches.items(), key=lambda item: (item[0].k, item[0].threads)):
         ours = result.batches.get(setting._replace(engine=OURS))
         agreed = result.agreements.get(setting)
@@ -90,7 +90,7 @@ def batch_rows(result: Results) -> Iterator[Row]:
             "questions/s, best": max(batch.per_second),
             "median": batch.median,
             f"{OURS} is × faster": _ratio(ours.per_second, batch.per_second) if ours else "",
-            f"× {fewest} thread": _ratio(batch.per_second, result.batches[setting._replace(threads=fewest)].per_second),
+            f"× {min_threads} thread": _ratio(batch.per_second, result.batches[setting._replace(threads=min_threads)].per_second),
             "same set %": 100 * agreed.same_sets if agreed else "",
             "same rows %": 100 * agreed.same_rows if agreed else "",
             "score difference": agreed.score_difference if agreed else "",
@@ -115,7 +115,7 @@ def wiki2018_rows(results: Sequence[Results]) -> list[Row]:
     smaller, larger = sorted(results, key=lambda result: result.corpus.counts.tokens)[-2:]
     low, high = smaller.corpus.counts.tokens, larger.corpus.counts.tokens
 
-    def at_wiki2018(first: float, second: float) -> float:
+    def estimate(first: float, second: float) -> float:
         return second + (second - first) / (high - low) * (WIKI2018_TOKENS - high)
 
     rows: list[Row] = []
@@ -125,15 +125,15 @@ def wiki2018_rows(results: Sequence[Results]) -> list[Row]:
         rows.append(
             {
                 "engine": engine,
-                "build min": at_wiki2018(first.seconds, last.seconds) / 60,
-                "peak RSS GB": at_wiki2018(first.peak_bytes, last.peak_bytes) / 1e9,
-                "index GB": at_wiki2018(first.index_bytes, last.index_bytes) / 1e9,
-                "RSS at open MB": at_wiki2018(*rss) / 1e6,
+                "build min": estimate(first.seconds, last.seconds) / 60,
+                "peak RSS GB": estimate(first.peak_bytes, last.peak_bytes) / 1e9,
+                "index GB": estimate(first.index_bytes, last.index_bytes) / 1e9,
+                "RSS at open MB": estimate(*rss) / 1e6,
             }
         )
     return rows
 
 
-def _ratio(these: Sequence[float], those: Sequence[float]) -> float:
+def _ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
     """Return the median over the rounds of the ratio of two figures, which cancels the slowness of a whole round."""
-    return statistics.median(this / that for this, that in zip(these, those, strict=True))
+    return statistics.median(this / that for this, that in zip(numerators, denominators, strict=True))

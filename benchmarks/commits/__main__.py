@@ -32,8 +32,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.commits.workload import CORPUS, FEW, N_FEW
-from benchmarks.report import Figure, circumstances, exit_status, show
-from benchmarks.serve.load import Order
+from benchmarks.report import Figure, environment, exit_status, print_table
+from benchmarks.serve.load import LoadSpec
 from benchmarks.serve.processes import Load
 from benchmarks.synthetic import data_folder
 from wikidx.corpora.errors import IdxError
@@ -88,7 +88,7 @@ class Side(NamedTuple):
         return 1 / (time.perf_counter() - started)
 
 
-Rates = dict[str, dict[str, list[float]]]  # by workload and side, one a round
+Rates = dict[str, dict[str, list[float]]]  # by workload and side, one per round
 
 
 def measure(sides: tuple[Side, Side], passages: Path, questions: Path, rounds: int, seconds: float) -> Rates:
@@ -99,7 +99,11 @@ def measure(sides: tuple[Side, Side], passages: Path, questions: Path, rounds: i
     texts: list[str] = json.loads(questions.read_text())
     for number in range(rounds):
         for side in sides if number % 2 else sides[::-1]:
-            for name, rate in (*builds(side, passages), *searches(side, questions, seconds), *served(side, texts, seconds)):
+            for name, rate in (
+                *measure_builds(side, passages),
+                *measure_searches(side, questions, seconds),
+                *measure_server(side, texts, seconds),
+            ):
                 rates[name][side.name].append(rate)
                 print(f"{number + 1}/{rounds} {side.name}: {name}: {rate:,.2f}", file=sys.stderr, flush=True)
     return rates
@@ -114,11 +118,11 @@ def prepare(side: Side, passages: Path) -> None:
     vectors = np.random.default_rng(0).standard_normal((len(ids), _DIM)).astype(np.float32)
     with (side.folder / "passages_00").open("wb") as file:
         pickle.dump((ids, vectors), file)
-    list(builds(side, passages))
+    list(measure_builds(side, passages))
     side.idx("search", CORPUS, "a warm question", "-k", "3")
 
 
-def builds(side: Side, passages: Path) -> Iterator[tuple[str, float]]:
+def measure_builds(side: Side, passages: Path) -> Iterator[tuple[str, float]]:
     """Measure commands."""
     yield "idx build --bm25", side.idx("build", str(passages), "--name", CORPUS, "--bm25", "--force")
     imported = ("import", "embeddings", str(side.folder / "passages_00"), "--corpus", CORPUS, "--encoder", "contriever", "--force")
@@ -126,8 +130,8 @@ def builds(side: Side, passages: Path) -> Iterator[tuple[str, float]]:
     yield "idx search", side.idx("search", CORPUS, "who found phosphorus", "-k", "3")
 
 
-def searches(side: Side, questions: Path, seconds: float) -> Iterator[tuple[str, float]]:
-    """Measure calls in a process of their own."""
+def measure_searches(side: Side, questions: Path, seconds: float) -> Iterator[tuple[str, float]]:
+    """Measure calls in a separate process."""
     command = [sys.executable, str(Path(__file__).with_name("workload.py")), str(questions), side.prefix]
     with subprocess.Popen(
         command, cwd=side.folder, env=side.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -143,7 +147,7 @@ def searches(side: Side, questions: Path, seconds: float) -> Iterator[tuple[str,
         process.stdin.close()
 
 
-def served(side: Side, questions: list[str], seconds: float) -> Iterator[tuple[str, float]]:
+def measure_server(side: Side, questions: list[str], seconds: float) -> Iterator[tuple[str, float]]:
     """Measure a server with single questions, and with batches of 32; a first, short run warms it up."""
     singles = [json.dumps({"queries": [question], "k": 10}) for question in questions]
     batches = [json.dumps({"queries": questions[at : at + 32], "k": 10}) for at in range(0, len(questions), 32)]
@@ -154,7 +158,7 @@ def served(side: Side, questions: list[str], seconds: float) -> Iterator[tuple[s
     ]
     with server(side) as port, Load() as load:
         for kind, clients, bodies, length in orders:
-            report = load.report(Order(port=port, path="/v1/search", bodies=bodies, seconds=length, clients=clients))
+            report = load.report(LoadSpec(port=port, path="/v1/search", bodies=bodies, seconds=length, clients=clients))
             if set(report.statuses) != {"200"}:
                 raise IdxError(f"{side.checkout}: the server answered {dict(report.statuses)}")
             if kind != "warm":
@@ -165,9 +169,9 @@ def served(side: Side, questions: list[str], seconds: float) -> Iterator[tuple[s
 def server(side: Side) -> Iterator[int]:
     """Run ``idx serve`` of one side within a context; yields its port."""
     log = side.folder / "server.log"
-    with log.open("w") as said:
+    with log.open("w") as errors:
         command = side.command("serve", CORPUS, "--port", "0")
-        process = subprocess.Popen(command, cwd=side.folder, env=side.environment(), stdout=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen(command, cwd=side.folder, env=side.environment(), stdout=subprocess.DEVNULL, stderr=errors)
     try:
         while not (address := re.search(r"http://[\w.]+:(\d+)", log.read_text())):
             if process.poll() is not None:
@@ -227,7 +231,7 @@ def main() -> int:
         sides = (Side("before", options.other.resolve(), work / "before"), Side("now", _HERE, work / "now"))
         rates = measure(sides, passages, questions, options.rounds, options.seconds)
     commits = {side.name: describe(side.checkout) for side in sides}
-    show(f"{commits['now']} beside {commits['before']}", table(rates), circumstances("numba", "torch"), options.json)
+    print_table(f"{commits['now']} compared with {commits['before']}", table(rates), environment("numba", "torch"), options.json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Workloads of one checkout, in a process of its own: ``python workload.py QUESTIONS PREFIX``, with the checkout as ``PYTHONPATH``.
+"""Workloads of one checkout, in a separate process: ``python workload.py QUESTIONS PREFIX``, with the checkout as ``PYTHONPATH``.
 
 Only interfaces of both commits are called. A line of JSON on standard input names a workload and its time limit in seconds; the
 answer is a line with the rate, in units of the workload per second.
@@ -24,7 +24,7 @@ _FETCHED = 100
 PREFIX = sys.argv[2] if len(sys.argv) > 2 else ""  # of the names of its packages
 
 
-def found(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
+def import_name(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
     """Import a name of the checkout from the first module that has it."""
     for module in modules:
         loaded = importlib.import_module(PREFIX + module)
@@ -37,10 +37,10 @@ def found(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
 
 def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], object]]]:
     """Return the workloads by name: the units of one call, and the call."""
-    options = found("SearchOptions", "retrievers.base")
-    searcher = found("open_searcher", "retrievers.opening")(CORPUS, "bm25")
-    store = found("open_store", "corpora.build")(CORPUS)
-    open_index = found("open_index", "indexer.build")
+    options = import_name("SearchOptions", "retrievers.base")
+    searcher = import_name("open_searcher", "retrievers.opening")(CORPUS, "bm25")
+    store = import_name("open_store", "corpora.build")(CORPUS)
+    open_index = import_name("open_index", "indexer.build")
     bm25, exact = open_index(CORPUS, "bm25", store), open_index(CORPUS, "contriever", store)
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((_AT_ONCE, exact.dim)).astype(np.float32)
@@ -66,16 +66,16 @@ def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], obj
 
 def embedding() -> tuple[int, Callable[[], object]]:
     """Return the number of passages of the subset, and a call that embeds them."""
-    store = found("open_store", "corpora.build")(f"{FEW}@{N_FEW}")
-    encoder = found("TransformerEncoder", "indexer.encoders.transformer")(
-        found("encoder_spec", "indexer.naming", "indexer.embed")("minilm")
+    store = import_name("open_store", "corpora.build")(f"{FEW}@{N_FEW}")
+    encoder = import_name("TransformerEncoder", "indexer.encoders.transformer")(
+        import_name("encoder_spec", "indexer.naming", "indexer.embed")("minilm")
     )
     passages = store.get_many(np.arange(len(store)))
     return len(passages), lambda: encoder.encode_passages(passages)
 
 
 def rate(units: int, work: Callable[[], object], seconds: float) -> float:
-    """Repeat a call for some seconds after a warm-up; return units per second of the fastest one."""
+    """Repeat a call for some seconds after a warm-up; return the fastest call's units per second."""
     work()
     best, until = float("inf"), time.perf_counter() + seconds
     while (started := time.perf_counter()) < until:

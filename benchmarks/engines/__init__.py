@@ -1,1 +1,1 @@
-"""Search engines, this project's and its peers, behind one protocol, built and searched in processes of their own; see ``kinds``."""
+"""Search engines, this project's and its peers, with one protocol, built and searched in separate processes; see ``kinds``."""

@@ -28,30 +28,30 @@ _INDEX = "anserini"
 _TEXTS = "anserini-texts"
 _N_FILES = 16  # a thread of IndexCollection takes one file at a time
 
-Found = list[tuple[str, float]]
+RawHits = list[tuple[str, float]]
 
 
 class PyseriniEngine:
     """A Pyserini searcher."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self._searcher = _searching().LuceneSearcher(str(folder / _INDEX))
+        self._searcher = _import_searcher().LuceneSearcher(str(folder / _INDEX))
         self._searcher.set_bm25(K1, B)
         self._threads = threads
         self._questions: list[str] = []
         self._numbers: list[str] = []
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions, numbered."""
         self._questions = list(questions)
         self._numbers = [str(number) for number in range(len(questions))]
 
-    def batch(self, which: slice, k: int) -> list[Found]:
-        """Search for some questions at once."""
-        found = self._searcher.batch_search(self._questions[which], self._numbers[which], k=k, threads=self._threads)
-        return [_read(found[number]) for number in self._numbers[which]]
+    def batch(self, span: slice, k: int) -> list[RawHits]:
+        """Search for several questions in one batch."""
+        results = self._searcher.batch_search(self._questions[span], self._numbers[span], k=k, threads=self._threads)
+        return [_read(results[number]) for number in self._numbers[span]]
 
-    def single(self, number: int, k: int) -> Found:
+    def single(self, number: int, k: int) -> RawHits:
         """Search for one question."""
         return _read(self._searcher.search(self._questions[number], k=k))
 
@@ -64,11 +64,11 @@ class PyseriniEngine:
         return Hits(rows, scores)
 
 
-def _read(hits: Iterable[Any]) -> Found:
+def _read(hits: Iterable[Any]) -> RawHits:
     return [(hit.docid, hit.score) for hit in hits]
 
 
-def _searching() -> Any:  # noqa: ANN401 - a module without types
+def _import_searcher() -> Any:  # noqa: ANN401 - a module without types
     """Import ``pyserini.search.lucene``; its import requires an OpenAI key, which is not used."""
     java_class("java.lang.String")  # starts Java as the project does; Pyserini uses the running JVM
     is_mine = "OPENAI_API_KEY" not in os.environ
@@ -107,4 +107,4 @@ def _build(folder: Path, threads: int) -> Path:
     return index
 
 
-PYSERINI = Kind(build=_build, open=PyseriniEngine, load=_searching, check=check_installed, prepare=_prepare)
+PYSERINI = Kind(build=_build, open=PyseriniEngine, load=_import_searcher, check=check_installed, prepare=_prepare)

@@ -1,6 +1,6 @@
 """bm25s with its numba backend: given the project's terms, and with its own tokenizer, which has other stop words and stems.
 
-With given terms, its time is that of ``retrieve`` alone, from lists of terms to arrays; analysis of the questions is excluded, in its
+With given terms, its time covers only ``retrieve``, from lists of terms to arrays; analysis of the questions is excluded, in its
 favour. Its lengths are exact, whereas Lucene stores one byte, so that its scores are close to Lucene's, not equal.
 
 With its own tokenizer its time starts from strings, as in its README: English stop words, and PyStemmer's stems if that is installed.
@@ -29,7 +29,7 @@ from wikidx.indexer.indexes.lucene.reader import K1, B
 _FOLDER, _STRINGS_FOLDER = "bm25s", "bm25s-strings"
 _BATCH = 4096
 
-Found = tuple[Any, Any]  # rows and scores, both of shape (Q, k)
+RawHits = tuple[Any, Any]  # rows and scores, both of shape (Q, k)
 
 
 class _Index:
@@ -39,10 +39,10 @@ class _Index:
         self._index = _package().BM25.load(folder, show_progress=False)
         self._threads = threads
 
-    def retrieve(self, terms: Any, k: int) -> Found:  # noqa: ANN401 - lists of terms, or what its tokenizer returns
+    def retrieve(self, terms: Any, k: int) -> RawHits:  # noqa: ANN401 - lists of terms, or what its tokenizer returns
         depth = min(k, self._index.scores["num_docs"])  # larger k are refused
-        found = self._index.retrieve(terms, k=depth, n_threads=self._threads, show_progress=False)
-        return found.documents, found.scores
+        results = self._index.retrieve(terms, k=depth, n_threads=self._threads, show_progress=False)
+        return results.documents, results.scores
 
 
 class BM25SEngine:
@@ -52,15 +52,15 @@ class BM25SEngine:
         self._index = _Index(folder / _FOLDER, threads)
         self._terms: list[list[str]] = []
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the terms of the questions."""
         self._terms = [english(question) for question in questions]
 
-    def batch(self, which: slice, k: int) -> Found:
-        """Retrieve for some questions at once."""
-        return self._index.retrieve(self._terms[which], k)
+    def batch(self, span: slice, k: int) -> RawHits:
+        """Retrieve for several questions in one batch."""
+        return self._index.retrieve(self._terms[span], k)
 
-    def single(self, number: int, k: int) -> Found:
+    def single(self, number: int, k: int) -> RawHits:
         """Retrieve for one question."""
         return self._index.retrieve([self._terms[number]], k)
 
@@ -77,15 +77,15 @@ class BM25SStringsEngine:
         self._tokenize = _tokenizer()
         self._questions: list[str] = []
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions unchanged."""
         self._questions = list(questions)
 
-    def batch(self, which: slice, k: int) -> Found:
-        """Tokenise some questions and retrieve for them at once."""
-        return self._index.retrieve(self._tokenize(self._questions[which]), k)
+    def batch(self, span: slice, k: int) -> RawHits:
+        """Tokenise several questions and retrieve for them in one batch."""
+        return self._index.retrieve(self._tokenize(self._questions[span]), k)
 
-    def single(self, number: int, k: int) -> Found:
+    def single(self, number: int, k: int) -> RawHits:
         """Tokenise one question and retrieve for it."""
         return self._index.retrieve(self._tokenize([self._questions[number]]), k)
 
@@ -94,7 +94,7 @@ class BM25SStringsEngine:
         return _hits(self.batch(slice(n), k))
 
 
-def _hits(found: Found) -> Hits:
+def _hits(found: RawHits) -> Hits:
     """Return the results without rows of score 0, which have no term of the question."""
     rows, scores = found
     is_found = scores > 0
@@ -114,22 +114,22 @@ def has_stemmer() -> bool:
 
 def _build(folder: Path, _threads: int) -> Path:
     """Analyse, index and save, on one thread."""
-    return _saved(_numbered(), folder / _FOLDER)
+    return _save(_number_terms(), folder / _FOLDER)
 
 
 def _build_of_strings(folder: Path, _threads: int) -> Path:
     """Tokenise, index and save."""
-    return _saved(_tokenizer()([contents(passage) for passage in open_store(NAME).read()]), folder / _STRINGS_FOLDER)
+    return _save(_tokenizer()([contents(passage) for passage in open_store(NAME).read()]), folder / _STRINGS_FOLDER)
 
 
-def _saved(terms: Any, folder: Path) -> Path:  # noqa: ANN401 - as ``_Index.retrieve`` takes them
+def _save(terms: Any, folder: Path) -> Path:  # noqa: ANN401 - as ``_Index.retrieve`` takes them
     index = _package().BM25(method="lucene", k1=K1, b=B, backend="numba")
     index.index(terms, show_progress=False)
     index.save(folder, show_progress=False)
     return folder
 
 
-def _numbered() -> tuple[list[list[int]], dict[str, int]]:
+def _number_terms() -> tuple[list[list[int]], dict[str, int]]:
     """Return the numbers of every passage's terms, and each term's number.
 
     Equal numbers are one object, as in the package's own tokenizer: otherwise they would take five times the memory.

@@ -1,6 +1,6 @@
 """Builds an engine's index in its own process and measures it; ``python -m benchmarks.engines.build`` is that process.
 
-The memory of a build is the largest sum over its process and children at one moment, sampled five times a second, or the peak of its
+The memory of a build is the largest sum over its process and children at one moment, sampled five times per second, or the peak of its
 process alone, if that is more. Memory-mapped files count as far as they are read.
 """
 
@@ -14,9 +14,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.engines.kinds import enter, kind_of, peak_bytes, pin
+from benchmarks.engines.kinds import find_kind, peak_bytes, pin, use_data_home
+from benchmarks.monitoring import memory_use
 from benchmarks.report import exit_status
-from benchmarks.watching import held
 from wikidx.corpora.errors import IdxError
 
 _LOOK_EVERY_S = 0.2
@@ -33,38 +33,38 @@ class Build:
     peak_bytes: int
 
 
-def build(engine: str, folder: Path, threads: int, *, again: bool = False) -> Build:
-    """Return the figures of a build on this many CPUs; a measured one is not repeated, unless ``again``.
+def build(engine: str, folder: Path, threads: int, *, force: bool = False) -> Build:
+    """Return the figures of a build on this many CPUs; a stored measurement is not repeated, unless ``force``.
 
     Raises:
         IdxError: the build failed; its output is on standard error.
     """
-    kept = folder / f"build-{engine}-{threads}.json"
-    if kept.exists() and not again:
-        return Build(**json.loads(kept.read_bytes()))
-    kept.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "benchmarks.engines.build", engine, str(folder), "--threads", str(threads), "--out", str(kept)]
+    stored = folder / f"build-{engine}-{threads}.json"
+    if stored.exists() and not force:
+        return Build(**json.loads(stored.read_bytes()))
+    stored.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks.engines.build", engine, str(folder), "--threads", str(threads), "--out", str(stored)]
     peak = 0
     with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as process:
         try:
             while process.poll() is None:
-                peak = max(peak, held(process.pid).resident)
+                peak = max(peak, memory_use(process.pid).resident)
                 time.sleep(_LOOK_EVERY_S)
         finally:
             process.kill()
     if process.returncode:
         raise IdxError(f"the index of '{engine}' in {folder} could not be built: see above")
-    found = Build(**json.loads(kept.read_bytes()))
+    found = Build(**json.loads(stored.read_bytes()))
     found = Build(engine, threads, found.seconds, found.index_bytes, max(peak, found.peak_bytes))
-    kept.write_text(json.dumps(asdict(found)))
+    stored.write_text(json.dumps(asdict(found)))
     return found
 
 
 def _run(engine: str, folder: Path, threads: int, out: Path) -> None:
     """Build in this process, and record its resources."""
     pin(threads)
-    enter(folder)
-    kind = kind_of(engine)
+    use_data_home(folder)
+    kind = find_kind(engine)
     kind.prepare(folder)
     started = time.perf_counter()
     index = kind.build(folder, threads)

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.engines.build import build
-from benchmarks.engines.kinds import NAME, enter
+from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.engines.worker import Worker
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.compression import open_bytes
 from wikidx.corpora.store import PassageStore
@@ -42,7 +42,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BenchmarkCorpus:
     """A corpus to measure on: its data home and its indexes are in ``folder``."""
 
     label: str
@@ -50,17 +50,17 @@ class Measured:
     counts: Counts
 
 
-def real_corpus(work: Path) -> Measured:
+def real_corpus(work: Path) -> BenchmarkCorpus:
     """Return wiki_intro, split at 100 words."""
-    return _made("wiki_intro", work, lambda file: write(_wiki_intro(), file))
+    return _create_corpus("wiki_intro", work, lambda file: write(_wiki_intro(), file))
 
 
-def synthetic_corpus(n: int, work: Path) -> Measured:
+def synthetic_corpus(n: int, work: Path) -> BenchmarkCorpus:
     """Return ``n`` synthetic passages of seed 0."""
-    return _made(f"synthetic-{n}", work, lambda file: write(synthetic(n, source=_wiki_intro()), file))
+    return _create_corpus(f"synthetic-{n}", work, lambda file: write(synthetic(n, source=_wiki_intro()), file))
 
 
-def corpus_of(file: Path, work: Path) -> Measured:
+def load_corpus(file: Path, work: Path) -> BenchmarkCorpus:
     """Return the corpus of a file of passages; it is named after the file and its folder.
 
     Raises:
@@ -68,26 +68,26 @@ def corpus_of(file: Path, work: Path) -> Measured:
         ArtifactMismatch: the work folder has another corpus of this name.
     """
     label = f"{file.absolute().parent.name}-{file.name.partition('.')[0]}"
-    return _stored(label, work / label, file)
+    return _store_corpus(label, work / label, file)
 
 
-def compile_kernels(measured: Measured, work: Path, questions: Path, ks: Sequence[int]) -> None:
+def compile_kernels(corpus: BenchmarkCorpus, work: Path, questions: Path, ks: Sequence[int]) -> None:
     """Build and search the first passages, so that numba's cache contains the project's BM25 kernels, as after the first search."""
-    small = _warm_up_corpus(measured, work)
-    build(_OURS, small.folder, 1, again=True)
+    small = _warm_up_corpus(corpus, work)
+    build(_OURS, small.folder, 1, force=True)
     with Worker(_OURS, small.folder, 1, questions) as worker:
         for k in ks:
             worker.batch(1, k)
 
 
-def _warm_up_corpus(measured: Measured, work: Path) -> Measured:
-    """Return the first passages of a corpus as a separate one, in ``<work>/warm-up``."""
-    enter(measured.folder)
+def _warm_up_corpus(corpus: BenchmarkCorpus, work: Path) -> BenchmarkCorpus:
+    """Return the first passages of a corpus as a separate corpus, in ``<work>/warm-up``."""
+    use_data_home(corpus.folder)
     passages = islice(open_store(NAME).read(), _WARM_UP_PASSAGES)
-    file = work / f"warm-up-{measured.label}" / "passages.jsonl"
+    file = work / f"warm-up-{corpus.label}" / "passages.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     write(passages, file)
-    return _stored("warm-up", file.parent, file)
+    return _store_corpus("warm-up", file.parent, file)
 
 
 def write_questions(source: Path, target: Path) -> int:
@@ -112,7 +112,7 @@ def _wiki_intro() -> list[Passage]:
     return real_passages(data_folder() / "wiki_intro" / "passages.jsonl.gz")
 
 
-def _made(label: str, work: Path, make: Callable[[Path], None]) -> Measured:
+def _create_corpus(label: str, work: Path, make: Callable[[Path], None]) -> BenchmarkCorpus:
     """Return a corpus, creating its file if it does not exist."""
     file = work / label / "passages.jsonl"
     if not file.exists():
@@ -120,21 +120,21 @@ def _made(label: str, work: Path, make: Callable[[Path], None]) -> Measured:
         unfinished = file.with_name("unfinished.jsonl")
         make(unfinished)
         unfinished.rename(file)
-    return _stored(label, file.parent, file)
+    return _store_corpus(label, file.parent, file)
 
 
-def _stored(label: str, folder: Path, file: Path) -> Measured:
-    enter(folder)
-    build_store(custom_corpus(file, NAME, Reading()), StoreOptions())
-    return Measured(label, folder, _counts(folder / _COUNTS, open_store(NAME)))
+def _store_corpus(label: str, folder: Path, file: Path) -> BenchmarkCorpus:
+    use_data_home(folder)
+    build_store(custom_corpus(file, NAME, ReadOptions()), StoreOptions())
+    return BenchmarkCorpus(label, folder, _counts(folder / _COUNTS, open_store(NAME)))
 
 
 def _counts(path: Path, store: PassageStore) -> Counts:
     """Return the counts of a store, cached in a file."""
     if path.exists():
-        kept = Counts(**json.loads(path.read_bytes()))
-        if kept.fingerprint == store.fingerprint:
-            return kept
+        stored = Counts(**json.loads(path.read_bytes()))
+        if stored.fingerprint == store.fingerprint:
+            return stored
     terms = TermNumbers()
     n_tokens = n_postings = n_bytes = 0
     passages = store.read()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.engines.kinds import NAME, enter
+from benchmarks.engines.kinds import NAME, use_data_home
 from wikidx.corpora.errors import MissingExtraError
 from wikidx.indexer.base import Vectors
 
@@ -30,11 +30,11 @@ def embed(folder: Path, questions: Path) -> None:
     from wikidx.indexer.naming import encoder_spec
     from wikidx.indexer.vectors.file import VECTORS as VECTORS_FILE
 
-    enter(folder)
+    use_data_home(folder)
     spec, store = encoder_spec(ENCODER), open_store(NAME)
-    checkpoint_folder, asked = str(spec.folder("query")), hashlib.sha256(questions.read_bytes()).hexdigest()
-    made = {"checkpoint": checkpoint_folder, "passages": store.fingerprint, "questions": asked}
-    if (folder / _MADE).exists() and json.loads((folder / _MADE).read_bytes()) == made:
+    checkpoint_folder, questions_sha256 = str(spec.folder("query")), hashlib.sha256(questions.read_bytes()).hexdigest()
+    inputs = {"checkpoint": checkpoint_folder, "passages": store.fingerprint, "questions": questions_sha256}
+    if (folder / _MADE).exists() and json.loads((folder / _MADE).read_bytes()) == inputs:
         return
     from wikidx.indexer.encoders.transformer import TransformerEncoder
 
@@ -43,7 +43,7 @@ def embed(folder: Path, questions: Path) -> None:
     vectors = np.load(index_ref(NAME, ENCODER).path / VECTORS_FILE, mmap_mode="r")
     np.save(folder / VECTORS / _PASSAGES, vectors.astype(np.float32))
     np.save(folder / _QUESTIONS, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
-    (folder / _MADE).write_text(json.dumps(made))
+    (folder / _MADE).write_text(json.dumps(inputs))
 
 
 def passage_vectors(folder: Path) -> Vectors:

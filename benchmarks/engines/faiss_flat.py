@@ -23,10 +23,10 @@ from wikidx.indexer.base import Hits, Vectors
 
 _FOLDER, _FILE = "faiss", "index.faiss"
 _BLOCKS = (1_024, 4_096, 16_384)  # vectors per block; 1,024 is the default
-_PIECES = (512, 1_024)  # queries at once; fewer were never faster (``benchmarks.vectors``)
+_PIECES = (512, 1_024)  # queries per batch; fewer were never faster (``benchmarks.vectors``)
 _TRIES = 2
 
-Found = tuple[Any, Any]  # scores and rows, both of shape (Q, k)
+RawHits = tuple[Any, Any]  # scores and rows, both of shape (Q, k)
 
 
 class Setting(NamedTuple):
@@ -49,20 +49,20 @@ class FaissEngine:
         cvar = self._faiss.cvar
         self._default = cvar.distance_compute_blas_threshold, cvar.distance_compute_blas_database_bs
 
-    def ask(self, _questions: Sequence[str]) -> None:
+    def set_questions(self, _questions: Sequence[str]) -> None:
         """Do nothing: their vectors are already there."""
 
-    def batch(self, which: slice, k: int) -> list[Found]:
+    def batch(self, span: slice, k: int) -> list[RawHits]:
         """Search for some vectors."""
-        vectors = self._vectors[which]
+        vectors = self._vectors[span]
         if not self._is_tuned:
             return self._search(vectors, k, Setting(None, len(vectors)))
-        asked = len(vectors), k
-        if asked not in self._best:
-            self._best[asked] = self._fastest(vectors, k)
-        return self._search(vectors, k, self._best[asked])
+        setting = len(vectors), k
+        if setting not in self._best:
+            self._best[setting] = self._fastest(vectors, k)
+        return self._search(vectors, k, self._best[setting])
 
-    def single(self, number: int, k: int) -> list[Found]:
+    def single(self, number: int, k: int) -> list[RawHits]:
         """Search for one vector."""
         return self.batch(slice(number, number + 1), k)
 
@@ -71,7 +71,7 @@ class FaissEngine:
         scores, rows = (np.concatenate(parts) for parts in zip(*self.batch(slice(n), k), strict=True))
         return Hits(rows, scores)
 
-    def _search(self, vectors: Vectors, k: int, setting: Setting) -> list[Found]:
+    def _search(self, vectors: Vectors, k: int, setting: Setting) -> list[RawHits]:
         threshold, block = self._default if setting.block is None else (1, setting.block)
         self._faiss.cvar.distance_compute_blas_threshold, self._faiss.cvar.distance_compute_blas_database_bs = threshold, block
         return [self._index.search(vectors[first : first + setting.piece], k) for first in range(0, len(vectors), setting.piece)]

@@ -42,7 +42,7 @@ ENGINES = {
 NAME = "measured"  # name of the corpus in the data home of its folder
 
 
-def enter(folder: Path) -> None:
+def use_data_home(folder: Path) -> None:
     """Set this process's data home to a corpus's folder."""
     os.environ["IDX_HOME"] = str(folder / "home")
 
@@ -58,18 +58,18 @@ def peak_bytes() -> int:
     return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
-def nothing(*_: object) -> None:
-    """Do nothing: the check or preparation of an engine without one."""
+def do_nothing(*_: object) -> None:
+    """Do nothing: for an engine without a check or preparation."""
 
 
 class Engine(Protocol):
     """An open index, and the questions to search for."""
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions in the form in which the engine's users have them; not timed."""
         ...
 
-    def batch(self, which: slice, k: int) -> object:
+    def batch(self, span: slice, k: int) -> object:
         """Return the k best of each of some questions, as one batch."""
         ...
 
@@ -97,11 +97,11 @@ class Kind:
     build: Callable[[Path, int], Path]
     open: Callable[[Path, int], Engine]
     load: Callable[[], object]
-    check: Callable[[], None] = nothing
-    prepare: Callable[[Path], None] = nothing
+    check: Callable[[], None] = do_nothing
+    prepare: Callable[[Path], None] = do_nothing
 
 
-def kind_of(name: str) -> Kind:
+def find_kind(name: str) -> Kind:
     """Return an engine by its name.
 
     Raises:

@@ -26,13 +26,13 @@ class OwnEngine:
         self._index: LexicalIndex = open_lexical_index(NAME, name, open_store(NAME))
         self._questions: list[str] = []
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions unchanged."""
         self._questions = list(questions)
 
-    def batch(self, which: slice, k: int) -> Hits:
-        """Search for some questions at once."""
-        return self._index.search(self._questions[which], k)
+    def batch(self, span: slice, k: int) -> Hits:
+        """Search for several questions in one batch."""
+        return self._index.search(self._questions[span], k)
 
     def single(self, number: int, k: int) -> Hits:
         """Search for one question."""

@@ -22,13 +22,13 @@ class EncodingEngine:
         self._retriever = open_retriever(NAME, ENCODER, open_store(NAME))
         self._questions: list[str] = []
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions unchanged."""
         self._questions = list(questions)
 
-    def batch(self, which: slice, k: int) -> Hits:
-        """Search for some questions at once."""
-        return self._retriever.retrieve(self._questions[which], k)
+    def batch(self, span: slice, k: int) -> Hits:
+        """Search for several questions in one batch."""
+        return self._retriever.retrieve(self._questions[span], k)
 
     def single(self, number: int, k: int) -> Hits:
         """Search for one question."""
@@ -46,12 +46,12 @@ class ExactEngine:
         self._index = open_vector_index(NAME, ENCODER, open_store(NAME))
         self._vectors = question_vectors(folder)
 
-    def ask(self, _questions: Sequence[str]) -> None:
+    def set_questions(self, _questions: Sequence[str]) -> None:
         """Do nothing: their vectors are already there."""
 
-    def batch(self, which: slice, k: int) -> Hits:
-        """Search for some vectors at once."""
-        return self._index.search(self._vectors[which], k)
+    def batch(self, span: slice, k: int) -> Hits:
+        """Search for several vectors in one batch."""
+        return self._index.search(self._vectors[span], k)
 
     def single(self, number: int, k: int) -> Hits:
         """Search for one vector."""

@@ -30,13 +30,13 @@ class Plan:
         rounds: number of rounds.
         seconds: target length of a slow engine's turn: it gets only as many of the first questions as it answers in that time.
         n_questions: number of questions; a fast engine answers all.
-        fewest: the smallest batch for the slowest engine; all questions for engines that treat large batches differently.
+        min_questions: the smallest batch for the slowest engine; all questions for engines that treat large batches differently.
     """
 
     rounds: int
     seconds: float
     n_questions: int
-    fewest: int = 32
+    min_questions: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ def batches(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Ba
     return found
 
 
-def by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) -> dict[tuple[str, int], Batches]:
+def measure_by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) -> dict[tuple[str, int], Batches]:
     """Measure batches of several sizes with each worker, all with the same number of threads; by engine and size."""
     found: dict[tuple[str, int], Batches] = {}
     for (engine, _), worker in workers.items():
         for size in sizes:
             worker.batch(size, k)  # also sets things up
-            n = _as_many(size / worker.batch(size, k), size, plan)
+            n = _fit_count(size / worker.batch(size, k), size, plan)
             found[engine, size] = Batches(max(size, n - n % size), [])
     for _ in range(plan.rounds):
         for size in sizes:
@@ -100,27 +100,27 @@ def by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) -> dict[
 
 def singles(workers: Workers, ks: Sequence[int], plan: Plan, threads: int) -> dict[Setting, Singles]:
     """Measure single questions, with the workers of this many threads."""
-    asked = {Setting(engine, n, k): worker for k in ks for (engine, n), worker in workers.items() if n == threads}
-    found = {setting: Singles(_n_alone(worker, setting.k, plan), [], []) for setting, worker in asked.items()}
+    selected = {Setting(engine, n, k): worker for k in ks for (engine, n), worker in workers.items() if n == threads}
+    timings = {setting: Singles(_single_count(worker, setting.k, plan), [], []) for setting, worker in selected.items()}
     for _ in range(plan.rounds):
-        for setting, worker in asked.items():
-            seconds = worker.singles(found[setting].n, setting.k)
-            for percentile, kept in ((50, found[setting].p50), (95, found[setting].p95)):
+        for setting, worker in selected.items():
+            seconds = worker.singles(timings[setting].n, setting.k)
+            for percentile, kept in ((50, timings[setting].p50), (95, timings[setting].p95)):
                 kept.append(float(np.percentile(seconds, percentile)))
-    return found
+    return timings
 
 
 def _batch_size(worker: Worker, k: int, plan: Plan) -> int:
-    few = min(plan.fewest, plan.n_questions)
+    few = min(plan.min_questions, plan.n_questions)
     worker.batch(few, k)  # the first one also sets things up
-    return _as_many(few / worker.batch(few, k), few, plan)
+    return _fit_count(few / worker.batch(few, k), few, plan)
 
 
-def _n_alone(worker: Worker, k: int, plan: Plan) -> int:
+def _single_count(worker: Worker, k: int, plan: Plan) -> int:
     few = min(_FEWEST_ALONE, plan.n_questions)
     worker.singles(few, k)
-    return _as_many(few / sum(worker.singles(few, k)), few, plan)
+    return _fit_count(few / sum(worker.singles(few, k)), few, plan)
 
 
-def _as_many(per_second: float, fewest: int, plan: Plan) -> int:
-    return max(fewest, min(int(per_second * plan.seconds), plan.n_questions))
+def _fit_count(per_second: float, min_questions: int, plan: Plan) -> int:
+    return max(min_questions, min(int(per_second * plan.seconds), plan.n_questions))

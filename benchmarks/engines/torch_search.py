@@ -19,12 +19,12 @@ from benchmarks.engines.embedded import VECTORS, checkpoint, passage_vectors, qu
 from benchmarks.engines.kinds import Kind
 from wikidx.indexer.base import NO_ROW, Hits
 
-_ENCODED = (8, 16, 32, 64, 128)  # questions at once; 32 is the default
-_SEARCHED = (100, 500, 5_000)  # queries at once; 100 is the default
+_ENCODED = (8, 16, 32, 64, 128)  # questions per batch; 32 is the default
+_SEARCHED = (100, 500, 5_000)  # queries per batch; 100 is the default
 _TRIED = 256  # questions
 _TRIES = 2
 
-Found = list[list[dict[str, Any]]]
+RawHits = list[list[dict[str, Any]]]
 
 
 class _Search:
@@ -36,15 +36,15 @@ class _Search:
         self._passages = torch.from_numpy(passage_vectors(folder))
         self._chunk: dict[int, int] = {}  # by k
 
-    def __call__(self, vectors: Any, k: int) -> Found:  # noqa: ANN401 - a tensor
+    def __call__(self, vectors: Any, k: int) -> RawHits:  # noqa: ANN401 - a tensor
         if len(vectors) == 1:
             return self._search(vectors, k, 1)
         if k not in self._chunk:
             self._chunk[k] = fastest(_SEARCHED, lambda size: self._search(vectors, k, size))
         return self._search(vectors, k, self._chunk[k])
 
-    def _search(self, vectors: Any, k: int, size: int) -> Found:  # noqa: ANN401 - a tensor
-        found: Found = self._util.semantic_search(
+    def _search(self, vectors: Any, k: int, size: int) -> RawHits:  # noqa: ANN401 - a tensor
+        found: RawHits = self._util.semantic_search(
             vectors, self._passages, query_chunk_size=size, top_k=k, score_function=self._util.dot_score
         )
         return found
@@ -59,17 +59,17 @@ class SentenceTransformersEngine:
         self._questions: list[str] = []
         self._size = 0
 
-    def ask(self, questions: Sequence[str]) -> None:
+    def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions unchanged."""
         self._questions = list(questions)
 
-    def batch(self, which: slice, k: int) -> Found:
-        """Search for some questions at once."""
+    def batch(self, span: slice, k: int) -> RawHits:
+        """Search for several questions in one batch."""
         if not self._size:
             self._size = fastest(_ENCODED, lambda size: self._encode(self._questions[:_TRIED], size))
-        return self._search(self._encode(self._questions[which], self._size), k)
+        return self._search(self._encode(self._questions[span], self._size), k)
 
-    def single(self, number: int, k: int) -> Found:
+    def single(self, number: int, k: int) -> RawHits:
         """Search for one question."""
         return self._search(self._encode([self._questions[number]], 1), k)
 
@@ -88,14 +88,14 @@ class SemanticSearchEngine:
         self._search = _Search(folder, threads)
         self._vectors = importlib.import_module("torch").from_numpy(question_vectors(folder))
 
-    def ask(self, _questions: Sequence[str]) -> None:
+    def set_questions(self, _questions: Sequence[str]) -> None:
         """Do nothing: their vectors are already there."""
 
-    def batch(self, which: slice, k: int) -> Found:
-        """Search for some vectors at once."""
-        return self._search(self._vectors[which], k)
+    def batch(self, span: slice, k: int) -> RawHits:
+        """Search for several vectors in one batch."""
+        return self._search(self._vectors[span], k)
 
-    def single(self, number: int, k: int) -> Found:
+    def single(self, number: int, k: int) -> RawHits:
         """Search for one vector."""
         return self._search(self._vectors[number : number + 1], k)
 
@@ -115,7 +115,7 @@ def fastest(sizes: Sequence[int], work: Callable[[int], object]) -> int:
     return min(sizes, key=lambda size: min(seconds(size) for _ in range(_TRIES)))
 
 
-def _hits(found: Found, k: int) -> Hits:
+def _hits(found: RawHits, k: int) -> Hits:
     rows, scores = np.full((len(found), k), NO_ROW, dtype=np.int64), np.full((len(found), k), -np.inf, dtype=np.float32)
     for line, of_question in enumerate(found):
         rows[line, : len(of_question)] = [hit["corpus_id"] for hit in of_question]

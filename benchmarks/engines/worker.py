@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engines.kinds import Engine, enter, kind_of, peak_bytes, pin
+from benchmarks.engines.kinds import Engine, find_kind, peak_bytes, pin, use_data_home
 from wikidx.corpora.errors import IdxError
 from wikidx.indexer.base import Hits
 
@@ -30,7 +30,7 @@ _FIRST_K = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class StartupTimes:
     """Time for a new process to open its index, and the time of its first search.
 
     Attributes:
@@ -67,41 +67,41 @@ class Worker:
             command, cwd=Path(__file__).parents[2], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
-            self.opening = Opening(**self._answer())
+            self.opening = StartupTimes(**self._answer())
         except BaseException:
-            self._end()
+            self._stop()
             raise
 
     def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._end()
+        self._stop()
 
     def batch(self, n: int, k: int, size: int = 0) -> float:
-        """Return the seconds for the first n questions, in batches of the given size; 0: all at once."""
-        seconds: float = self._told("batch", n, k, size or n)
+        """Return the seconds for the first n questions, in batches of the given size; 0: in one batch."""
+        seconds: float = self._send("batch", n, k, size or n)
         return seconds
 
     def singles(self, n: int, k: int) -> list[float]:
         """Return the seconds for each of the first n questions alone."""
-        seconds: list[float] = self._told("singles", n, k)
+        seconds: list[float] = self._send("singles", n, k)
         return seconds
 
     def hits(self, n: int, k: int) -> Hits:
         """Return the results of the first n questions in one batch."""
-        rows, scores = self._told("hits", n, k)
+        rows, scores = self._send("hits", n, k)
         return Hits(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32))
 
     def peak_bytes(self) -> int:
         """Return the peak memory of the process so far."""
-        n_bytes: int = self._told("peak")
+        n_bytes: int = self._send("peak")
         return n_bytes
 
-    def _told(self, order: str, *numbers: int) -> Any:  # noqa: ANN401 - from JSON
+    def _send(self, request: str, *numbers: int) -> Any:  # noqa: ANN401 - from JSON
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # the process is gone and will not answer
-                self._process.stdin.write(json.dumps([order, *numbers]) + "\n")
+                self._process.stdin.write(json.dumps([request, *numbers]) + "\n")
                 self._process.stdin.flush()
         return self._answer()
 
@@ -112,20 +112,20 @@ class Worker:
             raise IdxError(f"'{self.engine}' ended with status {status}, see above: if its index is at fault, --rebuild {self.engine}")
         return json.loads(line)
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         self._process.kill()
         with suppress(BrokenPipeError):
             self._process.communicate()
 
 
-def _obey(engine: Engine, order: str, n: int = 0, k: int = 0, size: int = 0) -> object:
+def _handle(engine: Engine, request: str, n: int = 0, k: int = 0, size: int = 0) -> object:
     """Process a request."""
-    if order == "peak":
+    if request == "peak":
         return peak_bytes()
-    if order == "hits":
+    if request == "hits":
         hits = engine.hits(n, k)
         return hits.rows.tolist(), hits.scores.tolist()
-    if order == "batch":
+    if request == "batch":
         return sum(_seconds(partial(engine.batch, slice(first, min(n, first + size)), k)) for first in range(0, n, size))
     return [_seconds(partial(engine.single, number, k)) for number in range(n)]
 
@@ -139,22 +139,22 @@ def _seconds(search: Callable[[], object]) -> float:
     return seconds
 
 
-def _opened(name: str, folder: Path, threads: int, questions: Path) -> tuple[Engine, Opening]:
+def _open_engine(name: str, folder: Path, threads: int, questions: Path) -> tuple[Engine, StartupTimes]:
     """Open an engine in this process and search for one question."""
     pin(threads)
-    enter(folder)
-    kind = kind_of(name)
+    use_data_home(folder)
+    kind = find_kind(name)
     kind.load()
     started = time.perf_counter()
     engine = kind.open(folder, threads)
     open_s = time.perf_counter() - started
-    ready_s = time.time() - _process_began()
+    ready_s = time.time() - _process_start()
     rss_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    engine.ask(json.loads(questions.read_bytes()))
-    return engine, Opening(ready_s, open_s, rss_bytes, _seconds(lambda: engine.single(0, _FIRST_K)))
+    engine.set_questions(json.loads(questions.read_bytes()))
+    return engine, StartupTimes(ready_s, open_s, rss_bytes, _seconds(lambda: engine.single(0, _FIRST_K)))
 
 
-def _process_began() -> float:
+def _process_start() -> float:
     """Return the start time of this process, in seconds since 1970."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # since the machine was started
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
@@ -171,11 +171,11 @@ def main() -> int:
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps other output out of the answers
         try:
-            engine, opening = _opened(options.engine, options.folder, options.threads, options.questions)
+            engine, opening = _open_engine(options.engine, options.folder, options.threads, options.questions)
             answers.write(json.dumps(asdict(opening)) + "\n")
             answers.flush()
             for line in sys.stdin:
-                answers.write(json.dumps(_obey(engine, *json.loads(line))) + "\n")
+                answers.write(json.dumps(_handle(engine, *json.loads(line))) + "\n")
                 answers.flush()
         except IdxError as error:
             print(error, file=sys.stderr)

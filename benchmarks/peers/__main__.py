@@ -6,10 +6,10 @@
 
 All have the same passages, questions, CPUs and k. Every engine is a process pinned to as many CPUs as it may use threads,
 with the same number in its own option. Rounds go through all engines of a part in turn. Every measured search has been run once before. A
-slow engine gets only the first of the shuffled questions, as many as it answers in ``--seconds``, but in "vectors" all at once.
+slow engine gets only the first of the shuffled questions, as many as it answers in ``--seconds``, but in "vectors" all, in one batch.
 
 R@20             share of all questions with an answer in the text of one of the first 20 passages (DPR's has_answer)
-questions/s      all questions at once; best and median round on the most threads, and the best one on the fewest ("on 1")
+questions/s      all questions in one batch; best and median round on the most threads, and the best one on the fewest ("on 1")
 p50, p95         a question alone, on the most threads; medians of the rounds
 first answer     from the start of a new process to the answer to its first question, files in the page cache; median of ``--starts``
 peak MB          peak memory of the process during the measurement, mapped files as far as they were read
@@ -33,14 +33,14 @@ from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 
-from benchmarks.engines.corpus import compile_kernels, corpus_of
+from benchmarks.engines.corpus import compile_kernels, load_corpus
 from benchmarks.engines.embedded import embed
-from benchmarks.engines.kinds import enter, kind_of
+from benchmarks.engines.kinds import find_kind, use_data_home
 from benchmarks.engines.rounds import Plan
-from benchmarks.peers.groups import GROUPS, given
+from benchmarks.peers.groups import GROUPS, describe_inputs
 from benchmarks.peers.measuring import Rows, Task, measure, size_table, table
 from benchmarks.peers.serving import serve
-from benchmarks.report import circumstances, exit_status, show
+from benchmarks.report import environment, exit_status, print_table
 from benchmarks.synthetic import data_folder
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.runtimes.questions import read_questions
@@ -51,15 +51,15 @@ _EMBEDDED_PASSAGES = 500
 Tables = dict[str, Rows]  # by title
 
 
-def measure_group(name: str, task: Task, wanted: Container[str]) -> Tables:
+def measure_group(name: str, task: Task, requested: Container[str]) -> Tables:
     """Measure the requested engines of a group that are installed, and name the others."""
     group = GROUPS[name]
-    engines = [engine for engine in group.engines if engine in wanted and _is_installed(engine)]
+    engines = [engine for engine in group.engines if engine in requested and _is_installed(engine)]
     if not engines:
         return {}
     found = measure(engines, group.sizes, task)
-    notes: Rows = [{"engine": group.engines[engine], "was given": given(engine)} for engine in engines]
-    tables = {group.title: table(group, found, task), f"{group.title}: what each was given": notes}
+    notes: Rows = [{"engine": group.engines[engine], "was given": describe_inputs(engine)} for engine in engines]
+    tables = {group.title: table(group, found, task), f"{group.title}: inputs": notes}
     if found.sizes:
         tables[f"{group.title}: questions/s by batch, k {max(task.ks)}"] = size_table(group, found)
     return tables
@@ -70,7 +70,7 @@ def measure_servers(task: Task, seconds: float) -> Tables:
     needed = {"bm25": ("pyserini",), "minilm": ("faiss", "sentence-transformers")}
     retrievers = [retriever for retriever, engines in needed.items() if all(map(_is_installed, engines))]
     for engine in (engine for retriever in retrievers for engine in ("bm25", *needed[retriever])):
-        _built(engine, task)
+        _build_engine(engine, task)
     by_clients, by_server = serve(task, retrievers, seconds)
     return {"Single questions through /retrieve": by_clients, "The servers": by_server}
 
@@ -85,16 +85,16 @@ def measure_embedding() -> Tables:
     return {"Embedding passages": rows}
 
 
-def _built(engine: str, task: Task) -> None:
+def _build_engine(engine: str, task: Task) -> None:
     from benchmarks.engines.build import build
 
-    kind_of(engine).prepare(task.folder)
+    find_kind(engine).prepare(task.folder)
     build(engine, task.folder, max(task.threads))
 
 
 def _is_installed(engine: str) -> bool:
     try:
-        kind_of(engine).check()
+        find_kind(engine).check()
     except MissingExtraError as error:
         print(f"{engine} is left out: {error}", file=sys.stderr)
         return False
@@ -104,18 +104,18 @@ def _is_installed(engine: str) -> bool:
 def _task(options: argparse.Namespace) -> Task:
     """Build the inputs of all parts: the store, the questions, the vectors."""
     source: Path = options.passages or data_folder() / "dpr_union" / "passages.jsonl.gz"
-    asked = list(read_questions(options.questions or data_folder() / "dpr_union" / "queries.nq_oracle.jsonl.gz"))
-    random.Random(0).shuffle(asked)  # so that the first n are representative
-    corpus = corpus_of(source, options.work)
+    records = list(read_questions(options.questions or data_folder() / "dpr_union" / "queries.nq_oracle.jsonl.gz"))
+    random.Random(0).shuffle(records)  # so that the first n are representative
+    corpus = load_corpus(source, options.work)
     questions = corpus.folder / "questions.json"
-    questions.write_text(json.dumps([question.text for question in asked]))
+    questions.write_text(json.dumps([question.text for question in records]))
     if {"bm25", "server"} & set(options.parts):
         compile_kernels(corpus, options.work, questions, options.k)
-    enter(corpus.folder)
+    use_data_home(corpus.folder)
     if _is_installed("minilm"):
         embed(corpus.folder, questions)
-    plan = Plan(options.rounds, options.seconds, len(asked))
-    answers = [question.golden_answers for question in asked]
+    plan = Plan(options.rounds, options.seconds, len(records))
+    answers = [question.golden_answers for question in records]
     return Task(corpus.folder, questions, answers, plan, sorted(options.threads), options.k, options.starts)
 
 
@@ -125,8 +125,8 @@ def _run(options: argparse.Namespace) -> None:
         raise InputError(f"--threads {options.threads}: this process can be pinned to 1 to {n_processors} processors (none but on Linux)")
     options.work.mkdir(parents=True, exist_ok=True)
     options.work = options.work.resolve()
-    kept = options.work / "figures.json"
-    figures = json.loads(kept.read_bytes()) if kept.exists() else {}
+    stored = options.work / "figures.json"
+    figures = json.loads(stored.read_bytes()) if stored.exists() else {}
     if options.parts:
         task = _task(options)
         parts: dict[str, Callable[[], Tables]] = {
@@ -135,12 +135,12 @@ def _run(options: argparse.Namespace) -> None:
             "embedding": measure_embedding,
         }
         for part in options.parts:
-            about = circumstances("numba", "bm25s", "pyserini", "faiss-cpu", "torch", "sentence-transformers", "fastapi")
+            about = environment("numba", "bm25s", "pyserini", "faiss-cpu", "torch", "sentence-transformers", "fastapi")
             tables = parts[part]()
             figures[part] = {"about": about, "tables": tables}
             for title, rows in tables.items():
-                show(title, rows, about, None)
-            kept.write_text(json.dumps(figures, indent=1) + "\n")
+                print_table(title, rows, about, None)
+            stored.write_text(json.dumps(figures, indent=1) + "\n")
     if options.charts:
         from benchmarks.peers.charts import draw
 

@@ -43,17 +43,17 @@ def draw(figures: Mapping[str, Part], folder: Path) -> list[Path]:
 
 
 def bm25_chart(part: Part) -> Figure:
-    """Draw questions per second of each engine, a panel for each k, with R@20 beside the bars."""
+    """Draw questions per second of each engine, a panel for each k, with R@20 next to the bars."""
     rows = part["tables"][GROUPS["bm25"].title]
     ks = sorted({row["k"] for row in rows})
-    figure = _figure("BM25: how many questions a second, and what do they find?", 2.9)
+    figure = _figure("BM25: questions per second and recall", 2.9)
     for axes, k in zip(figure.subplots(1, len(ks), squeeze=False, sharex=True, sharey=True)[0], ks, strict=True):
         of_k = [row for row in rows if row["k"] == k]
         for place, row in enumerate(of_k):
             color = OURS if place == 0 else _BAR
             axes.barh(place, row["questions/s"], height=0.62, color=color, alpha=0.45, linewidth=0)
             axes.barh(place, row["(median)"], height=0.62, color=color, linewidth=0)
-            label = f" {_rounded(row['questions/s'])}/s\n R@20 {row['R@20 %']:.1f} %"
+            label = f" {_round(row['questions/s'])}/s\n R@20 {row['R@20 %']:.1f} %"
             axes.text(row["questions/s"], place, label, va="center", fontsize=8.5, linespacing=1.15, color=_TEXT)
         axes.set_yticks(range(len(of_k)), [row["engine"] for row in of_k])
         axes.set_ylim(len(of_k) - 0.5, -0.5)
@@ -68,11 +68,11 @@ def bm25_chart(part: Part) -> Figure:
 
 
 def vectors_chart(part: Part) -> Figure:
-    """Draw questions a second of exact search against the batch."""
+    """Draw questions per second of exact search against the batch size."""
     tables = part["tables"]
     title = next(title for title in tables if "by batch" in title)
     rows, found = tables[title], tables[GROUPS["vectors"].title]
-    figure = _figure("Exact search over MiniLM's vectors: how many questions a second?", 3.5)
+    figure = _figure("Exact search over MiniLM's vectors: questions per second", 3.5)
     axes = figure.subplots()
     batches = [row["batch"] for row in rows]
     lines = {name: (batches, [row[name] for row in rows]) for name in rows[0] if name != "batch"}
@@ -83,16 +83,16 @@ def vectors_chart(part: Part) -> Figure:
     axes.yaxis.set_major_formatter("{x:,g}")
     _label_ends(axes, lines, "  ", 0.075)
     recalls = _recalls([row["R@20 %"] for row in found], "all")
-    axes.set_xlabel(f"query vectors asked at once (k = {title.rpartition(' ')[2]}; {recalls})")
+    axes.set_xlabel(f"query vectors per batch (k = {title.rpartition(' ')[2]}; {recalls})")
     axes.set_ylabel("questions/s, logarithmic")
     return figure
 
 
 def server_chart(part: Part) -> Figure:
-    """Draw requests a second against clients, a panel for each retriever."""
+    """Draw requests per second against the number of clients, a panel for each retriever."""
     rows, servers = part["tables"]["Single questions through /retrieve"], part["tables"]["The servers"]
     retrievers = list(dict.fromkeys(row["retriever"] for row in rows))
-    figure = _figure("One question a request: how many requests a second does a server answer?", 3.3)
+    figure = _figure("Requests per second, one question per request", 3.3)
     for axes, retriever in zip(figure.subplots(1, len(retrievers), squeeze=False)[0], retrievers, strict=True):
         of_retriever = [row for row in rows if row["retriever"] == retriever]
         clients = [row["clients"] for row in of_retriever]
@@ -127,14 +127,14 @@ def _draw_lines(axes: Axes, lines: Mapping[str, Line], ticks: Sequence[int]) -> 
     axes.grid(visible=True, axis="y", alpha=0.25)
 
 
-def _label_ends(axes: Axes, lines: Mapping[str, Line], between: str, least: float) -> None:
-    """Write the lines' names and last values right of the axes, at their ends or at least ``least`` of the axis apart."""
+def _label_ends(axes: Axes, lines: Mapping[str, Line], between: str, min_gap: float) -> None:
+    """Write the lines' names and last values right of the axes, at their ends or at least ``min_gap`` of the axis apart."""
     ends = [(xs[-1], ys[-1]) for xs, ys in lines.values()]
     to_share = (axes.transScale + axes.transLimits).transform
-    heights = spread([float(to_share(end)[1]) for end in ends], least)
+    heights = spread([float(to_share(end)[1]) for end in ends], min_gap)
     for name, end, height, color in zip(lines, ends, heights, (OURS, *PEERS), strict=False):
         weight = "bold" if color == OURS else "normal"
-        text = f"{name}{between}{_rounded(end[1])}/s"
+        text = f"{name}{between}{_round(end[1])}/s"
         where: dict[str, Any] = {"xytext": (1.03, height), "textcoords": "axes fraction", "va": "center", "annotation_clip": False}
         axes.annotate(text, end, color=color, fontsize=9, fontweight=weight, **where)
 
@@ -145,7 +145,7 @@ def _recalls(values: Sequence[float], which: str) -> str:
     return f"{which}: R@20 {low} %" if low == high else f"R@20 {low} to {high} %"
 
 
-def _rounded(value: float) -> str:
+def _round(value: float) -> str:
     """Return a number with three significant digits."""
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
@@ -160,8 +160,8 @@ def _save(figure: Figure, path: Path) -> None:
         image.convert("RGB").quantize(_COLORS_IN_FILE).save(path, optimize=True)
 
 
-def spread(heights: Sequence[float], least: float) -> list[float]:
-    """Return heights for labels at these heights: at least ``least`` apart, in the same order, and as close as that allows.
+def spread(heights: Sequence[float], min_gap: float) -> list[float]:
+    """Return heights for labels at these heights: at least ``min_gap`` apart, in the same order, and as close as that allows.
 
     Labels that are too close are stacked around their mean; stacks that meet are merged.
     """
@@ -169,18 +169,18 @@ def spread(heights: Sequence[float], least: float) -> list[float]:
     piles = list[list[int]]()
     for place in order:
         piles.append([place])
-        while len(piles) > 1 and _bottom(piles[-1], heights, least) - _top(piles[-2], heights, least) < least:
+        while len(piles) > 1 and _bottom(piles[-1], heights, min_gap) - _top(piles[-2], heights, min_gap) < min_gap:
             piles[-2:] = [piles[-2] + piles[-1]]
     placed = dict[int, float]()
     for pile in piles:
-        bottom = _bottom(pile, heights, least)
-        placed |= {place: bottom + step * least for step, place in enumerate(pile)}
+        bottom = _bottom(pile, heights, min_gap)
+        placed |= {place: bottom + step * min_gap for step, place in enumerate(pile)}
     return [placed[place] for place in range(len(heights))]
 
 
-def _bottom(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
-    return sum(heights[place] for place in pile) / len(pile) - least * (len(pile) - 1) / 2
+def _bottom(pile: Sequence[int], heights: Sequence[float], min_gap: float) -> float:
+    return sum(heights[place] for place in pile) / len(pile) - min_gap * (len(pile) - 1) / 2
 
 
-def _top(pile: Sequence[int], heights: Sequence[float], least: float) -> float:
-    return _bottom(pile, heights, least) + least * (len(pile) - 1)
+def _top(pile: Sequence[int], heights: Sequence[float], min_gap: float) -> float:
+    return _bottom(pile, heights, min_gap) + min_gap * (len(pile) - 1)

@@ -15,7 +15,7 @@ class Group:
     Attributes:
         title: above their table.
         engines: name in tables, by name in ``engines.kinds``; this project's first.
-        sizes: batch sizes measured besides all questions at once.
+        sizes: batch sizes measured besides all questions in one batch.
     """
 
     title: str
@@ -34,7 +34,7 @@ GROUPS = {
     ),
     "vectors": Group(
         "MiniLM's vectors, from query vectors to passages",
-        {"exact": "idx exact", "faiss-best": "FAISS at its best", "faiss": "FAISS as it comes", "semantic-search": "semantic_search"},
+        {"exact": "idx exact", "faiss-best": "FAISS at its best", "faiss": "FAISS with defaults", "semantic-search": "semantic_search"},
         sizes=(1, 8, 32, 128, 512),
     ),
 }
@@ -43,16 +43,16 @@ _GIVEN = {
     "bm25": "strings; kernels compiled before",
     "bm25s": "numba backend, n_threads, the terms of idx's analysis; making them is not timed",
     "bm25s-strings": "strings; numba backend, n_threads, its own tokenizer with English stop words and {stems}",
-    "pyserini": "strings; batch_search with so many threads; search for single questions; Lucene's index without texts",
-    "minilm": "strings; batches of its own",
+    "pyserini": "strings; batch_search with the same number of threads; search for single questions; Lucene's index without texts",
+    "minilm": "strings; its own batches",
     "sentence-transformers": "strings; encode at its fastest batch size of 8 to 128, semantic_search as below",
     "exact": "query vectors",
     "faiss-best": "query vectors; IndexFlatIP, the fastest of four blocks and up to three piece sizes for each batch, OpenMP",
-    "faiss": "query vectors; IndexFlatIP, all at once, OpenMP",
+    "faiss": "query vectors; IndexFlatIP, one batch, OpenMP",
     "semantic-search": "query vectors; inner product, fastest chunk of 100, 500 and 5,000 queries",
 }
 
 
-def given(engine: str) -> str:
+def describe_inputs(engine: str) -> str:
     """Return a description of an engine's inputs."""
     return _GIVEN[engine].format(stems="PyStemmer's stems" if has_stemmer() else "no stemmer (PyStemmer is not installed)")

@@ -32,5 +32,5 @@ def recall(rows: Sequence[Sequence[int]], answers: Sequence[Sequence[str]], stor
     distinct = list(dict.fromkeys(row for line in rows for row in line))
     number = {row: number for number, row in enumerate(distinct)}
     texts = [passage.text for passage in store.get_many(distinct)]
-    found = answer_hits([[number[row] for row in line] for line in rows], texts, answers)
-    return 100 * float(hit_values(found, K).mean())
+    hits = answer_hits([[number[row] for row in line] for line in rows], texts, answers)
+    return 100 * float(hit_values(hits, K).mean())

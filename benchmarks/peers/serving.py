@@ -13,8 +13,8 @@ from benchmarks.engines.kinds import NAME
 from benchmarks.peers.measuring import Rows, Task
 from benchmarks.peers.recall import K as RECALL_K
 from benchmarks.peers.recall import recall
-from benchmarks.serve.asking import BATCH, Run
 from benchmarks.serve.processes import Server
+from benchmarks.serve.run import BATCH, Run
 from wikidx.corpora.build import open_store
 from wikidx.retrievers.wire import RETRIEVE
 
@@ -30,7 +30,7 @@ def serve(task: Task, retrievers: Sequence[str], seconds: float) -> tuple[Rows, 
         for retriever in retrievers:
             kinds = [f"idx-{retriever}", f"search-r1-{retriever}"]
             for clients in CLIENTS:
-                reports = run.in_turn(kinds, RETRIEVE, 1, clients)
+                reports = run.alternate(kinds, RETRIEVE, 1, clients)
                 rates = [statistics.median(report.per_second for report in reports[kind]) for kind in kinds]
                 p95 = [statistics.median(report.latencies_ms["95"] for report in reports[kind]) for kind in kinds]
                 by_clients.append(

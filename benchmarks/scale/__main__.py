@@ -9,7 +9,7 @@ encoder's number of components (384). They cost as much as real ones; their resu
 2,000 passages. Query vectors are real where questions are text (open, serve), and synthetic where the index alone is searched (search).
 
 Every step is a process; figures are stored in ``--work``, and a step with stored figures is skipped. Numba's cache is filled with a
-small corpus before the first size. "own memory" is RssAnon, "resident memory" includes pages of mapped files; see ``watching``.
+small corpus before the first size. "own memory" is RssAnon, "resident memory" includes pages of mapped files; see ``monitoring``.
 "disk" is the size of a step's output, "most disk" the peak size of all files of the corpus while it runs. "open" is ``idx search`` with one
 question, from the start of the process to its end, "cold" with all files to be read from the disk. "a question of 512" is the time of a
 batch divided by its questions, "a request of 4 clients" the time divided by the requests answered.
@@ -32,9 +32,9 @@ import time
 from pathlib import Path
 
 from benchmarks.engines.corpus import write_questions
-from benchmarks.report import circumstances, exit_status, show
-from benchmarks.scale.growth import Series, machine, series
-from benchmarks.scale.steps import EMBED, Kept, carry_out, embedded
+from benchmarks.report import environment, exit_status, print_table
+from benchmarks.scale.growth import Series, required_machine, series
+from benchmarks.scale.steps import EMBED, FigureStore, measure_embedding, run_build
 from benchmarks.synthetic import data_folder
 
 SIZES = (312_500, 1_250_000, 5_000_000)
@@ -47,20 +47,20 @@ _TABLES = {
 }
 
 
-def report(kept: Kept, options: argparse.Namespace) -> None:
+def report(store: FigureStore, options: argparse.Namespace) -> None:
     """Print the tables of all measurements."""
-    measured = {n: kept.figures[str(n)] for n in options.sizes if str(n) in kept.figures}
-    about = circumstances("faiss-cpu", "numba", "numpy", "torch")
+    measured = {n: store.figures[str(n)] for n in options.sizes if str(n) in store.figures}
+    about = environment("faiss-cpu", "numba", "numpy", "torch")
     found: list[Series] = list(series(measured)) if len(measured) > 1 else []
     for title, kinds in _TABLES.items():
-        rows = [one.row(sorted(measured)) for one in found if one.step.split()[0] in kinds]
+        rows = [line.row(sorted(measured)) for line in found if line.step.split()[0] in kinds]
         if rows:
-            show(title, rows, about, None)
-    speeds = {name: figures["a_passage_s"] for name, figures in kept.figures.get(EMBED, {}).items()}
-    if any(one.step.startswith("build") for one in found):
-        show("The machine that is needed, with two cores like these", machine(found, speeds), about, None)
+            print_table(title, rows, about, None)
+    speeds = {name: figures["a_passage_s"] for name, figures in store.figures.get(EMBED, {}).items()}
+    if any(line.step.startswith("build") for line in found):
+        print_table("The machine that is needed, with two cores like these", required_machine(found, speeds), about, None)
     if options.json:
-        options.json.write_text(json.dumps({"about": about, "figures": kept.figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"about": about, "figures": store.figures}, indent=1) + "\n")
 
 
 def _options() -> argparse.Namespace:
@@ -89,11 +89,11 @@ def _run(options: argparse.Namespace) -> None:
     options.source = options.source or wiki_intro / "passages.jsonl.gz"
     options.questions = options.work / "questions.json"
     write_questions(options.asked or wiki_intro / "queries.hybridqa_dev.jsonl.gz", options.questions)
-    kept, started = Kept(options.work), time.perf_counter()
+    store, started = FigureStore(options.work), time.perf_counter()
     sizes = [*([] if options.no_warm_up else [_WARM_UP]), *sorted(options.sizes)]
-    if all([carry_out(n, kept, options, lambda: time.perf_counter() - started < 60 * options.minutes) for n in sizes]):
-        embedded(kept, options)
-    report(kept, options)
+    if all([run_build(n, store, options, lambda: time.perf_counter() - started < 60 * options.minutes) for n in sizes]):
+        measure_embedding(store, options)
+    report(store, options)
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ class Series:
         unit: "s" or "ms", measured in seconds, or "MB", measured in bytes.
         sizes: passages.
         values: in seconds or bytes.
-        held: bytes per further byte of text, for a process's own memory; otherwise None.
+        bytes_per_text_byte: bytes per further byte of text, for a process's own memory; otherwise None.
     """
 
     step: str
@@ -35,7 +35,7 @@ class Series:
     unit: str
     sizes: Sequence[int]
     values: Sequence[float]
-    held: float | None = None
+    bytes_per_text_byte: float | None = None
 
     @property
     def exponent(self) -> float:
@@ -47,7 +47,7 @@ class Series:
         """The same for the two largest sizes, where fixed costs of a process weigh least."""
         return _exponent(self.sizes[-2:], self.values[-2:])
 
-    def at(self, n: int) -> float:
+    def estimate(self, n: int) -> float:
         """Return the estimate at another size, from the two largest: on the power law or the straight line, whichever gives more.
 
         The line is right for a process with fixed costs; decreasing figures are assumed to stay constant.
@@ -60,7 +60,7 @@ class Series:
     def remark(self) -> str:
         """Return a remark on excessive growth, empty if there is none."""
         remarks = ["worse than linear"] if max(self.exponent, self.last_exponent) > LINEAR else []
-        remarks += ["holds the corpus"] if self.held is not None and self.held > HELD else []
+        remarks += ["holds the corpus"] if self.bytes_per_text_byte is not None and self.bytes_per_text_byte > HELD else []
         return ", ".join(remarks)
 
     def row(self, sizes: Sequence[int]) -> dict[str, Figure]:
@@ -73,8 +73,8 @@ class Series:
             **{f"{n:,}": factor * value for n, value in zip(self.sizes, self.values, strict=True)},
             "exponent": round(self.exponent, 2),
             "(largest two)": round(self.last_exponent, 2),
-            "of text %": "" if self.held is None else 100 * self.held,
-            **{f"{n:,}": factor * self.at(n) for n in TARGETS},
+            "of text %": "" if self.bytes_per_text_byte is None else 100 * self.bytes_per_text_byte,
+            **{f"{n:,}": factor * self.estimate(n) for n in TARGETS},
             "remark": self.remark(),
         }
 
@@ -91,14 +91,14 @@ def series(measured: Mapping[int, Mapping[str, Mapping[str, float]]]) -> Iterato
     for step, figures in steps.items():
         sizes = [n for n in sorted(measured) if step in measured[n]]
         for key in figures if len(sizes) > 1 else ():
-            found = _shown(step, key)
+            found = _describe_figure(step, key)
             if found is not None:
                 values = [measured[n][step][key] for n in sizes]
-                yield Series(step, *found, sizes, values, _held(measured, sizes, values) if key == "own" else None)
+                yield Series(step, *found, sizes, values, _memory_growth(measured, sizes, values) if key == "own" else None)
 
 
-def _shown(step: str, key: str) -> tuple[str, str] | None:
-    """Return the name of a figure, and its unit; None for one that does not describe the step."""
+def _describe_figure(step: str, key: str) -> tuple[str, str] | None:
+    """Return the name of a figure, and its unit; None if it does not describe the step."""
     kind = step.split()[0]
     if kind in ("passages", "make") and key not in ("s", "kept", "text"):
         return None  # not the project's work
@@ -119,27 +119,29 @@ def _shown(step: str, key: str) -> tuple[str, str] | None:
     return (f"a request of {clients} clients", "ms") if clients != "1" else None
 
 
-def _held(measured: Mapping[int, Mapping[str, Mapping[str, float]]], sizes: Sequence[int], values: Sequence[float]) -> float | None:
+def _memory_growth(
+    measured: Mapping[int, Mapping[str, Mapping[str, float]]], sizes: Sequence[int], values: Sequence[float]
+) -> float | None:
     """Return the bytes of a figure per further byte of text between the two largest sizes: below, buffers are still filling."""
     texts = [measured[n].get("passages", {}).get("text", 0.0) for n in sizes[-2:]]
     return (values[-1] - values[-2]) / (texts[1] - texts[0]) if texts[1] > texts[0] > 0 else None
 
 
-def machine(found: Sequence[Series], embedding: Mapping[str, float]) -> list[dict[str, Figure]]:
+def required_machine(found: Sequence[Series], embedding: Mapping[str, float]) -> list[dict[str, Figure]]:
     """Return the resources of a machine for each target; ``embedding`` are the seconds per passage of each encoder."""
 
     def total(n: int, figure: str, *kinds: str) -> float:
-        return sum(one.at(n) for one in found if one.figure == figure and one.step.split()[0] in kinds)
+        return sum(growth.estimate(n) for growth in found if growth.figure == figure and growth.step.split()[0] in kinds)
 
     rows: list[dict[str, Figure]] = []
     for n in TARGETS:
-        own = max((one for one in found if one.figure == "own memory"), key=lambda one: one.at(n))
+        own = max((one for one in found if one.figure == "own memory"), key=lambda one: one.estimate(n))
         rows.append(
             {
                 "passages": n,
                 "disk GB": total(n, "disk", "build", "make") / 1e9,
-                "most disk while building GB": max(one.at(n) for one in found if one.figure == "most disk") / 1e9,
-                "own memory GB, most": own.at(n) / 1e9,
+                "most disk while building GB": max(one.estimate(n) for one in found if one.figure == "most disk") / 1e9,
+                "own memory GB, most": own.estimate(n) / 1e9,
                 "(of)": own.step,
                 "hours to build": total(n, "time", "build") / 3600,
                 "processor hours": total(n, "processors", "build") / 3600,

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.engines.kinds import NAME, enter
-from benchmarks.scale.part import PASSAGES, arguments
-from benchmarks.watching import folder_bytes, watched
-from wikidx.corpora.artifacts.durable import replacing
+from benchmarks.engines.kinds import NAME, use_data_home
+from benchmarks.monitoring import folder_bytes, run_monitored
+from benchmarks.scale.worker import PASSAGES, arguments
+from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.indexer.naming import parse_index_name
 
 _IDX = ("-c", "from wikidx.runtimes.cli import main; main()")
@@ -33,7 +33,7 @@ class Step:
     Attributes:
         name: its kind, "build", "open", "search" and so on, and usually its object.
         arguments: of Python.
-        prints: whether it prints figures of its own as JSON.
+        prints: whether it prints its own figures as JSON.
         is_cold: whether its files are to be read from the disk.
     """
 
@@ -43,7 +43,7 @@ class Step:
     is_cold: bool = False
 
 
-class Kept:
+class FigureStore:
     """The stored figures of a run in its folder: for each size, those of each step."""
 
     def __init__(self, work: Path) -> None:
@@ -57,29 +57,29 @@ class Kept:
     def put(self, size: str, step: str, figures: Figures) -> None:
         """Store the figures of a step."""
         self.figures.setdefault(size, {})[step] = figures
-        with replacing(self._path) as file:
+        with atomic_write(self._path) as file:
             file.write(json.dumps(self.figures, indent=1).encode())
 
 
-def encoders_of(retrievers: list[str]) -> list[str]:
+def required_encoders(retrievers: list[str]) -> list[str]:
     """Return the encoders whose vectors are needed."""
     return list(dict.fromkeys(filter(None, (parse_index_name(name).encoder for name in retrievers))))
 
 
-def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step]:
+def list_steps(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step]:
     """Yield all steps of a size."""
-    asked = {"questions": options.questions, "device": options.device, "seconds": options.seconds}
+    search_options = {"questions": options.questions, "device": options.device, "seconds": options.seconds}
     retrievers: list[str] = options.retrievers
     yield Step("passages", arguments("passages", folder, n=n, source=options.source), prints=True)
     yield Step("build passages", arguments("store", folder), prints=True)
-    for encoder in encoders_of(retrievers):
+    for encoder in required_encoders(retrievers):
         yield Step(f"make {encoder}", arguments("vectors", folder, retriever=encoder), prints=True)
     for name in retrievers:
-        encoder, kind = parse_index_name(name)
+        encoder, kind, _ = parse_index_name(name)
         if encoder and kind:
             yield Step(f"build {name}", [*_IDX, "build", NAME, "--encoder", encoder, "--index", kind, "--force"])
         elif kind:
-            yield Step(f"build {name}", [*_IDX, "build", NAME, f"--{name}", "--force"])
+            yield Step(f"build {name}", [*_IDX, "build", NAME, "--index", name, "--force"])
     yield Step("check", [*_IDX, "check", NAME])
     question = json.loads(options.questions.read_bytes())[0]
     for name in retrievers:
@@ -87,47 +87,47 @@ def steps_of(n: int, folder: Path, options: argparse.Namespace) -> Iterator[Step
         yield Step(f"open {name}, cold", command, is_cold=True)
         yield Step(f"open {name}", command)
     for name in retrievers:
-        yield Step(f"search {name}", arguments("search", folder, retriever=name, **asked), prints=True)
+        yield Step(f"search {name}", arguments("search", folder, retriever=name, **search_options), prints=True)
     for name in retrievers:
-        yield Step(f"serve {name}", arguments("serve", folder, retriever=name, clients=options.clients, **asked), prints=True)
+        yield Step(f"serve {name}", arguments("serve", folder, retriever=name, clients=options.clients, **search_options), prints=True)
 
 
-def carry_out(n: int, kept: Kept, options: argparse.Namespace, is_time: Callable[[], bool]) -> bool:
+def run_build(n: int, store: FigureStore, options: argparse.Namespace, is_time: Callable[[], bool]) -> bool:
     """Run the steps of a size that have no figures yet, while there is time; return whether all are done.
 
     The files of a size are removed with its last step.
     """
     size, folder = str(n), options.work / str(n)
-    for step in steps_of(n, folder, options):
-        if kept.has(size, step.name) or (options.steps and step.name.split()[0] not in options.steps):
+    for step in list_steps(n, folder, options):
+        if store.has(size, step.name) or (options.steps and step.name.split()[0] not in options.steps):
             continue
         if not is_time():
             return False
-        _note(f"{n:,} passages: {step.name}")
-        kept.put(size, step.name, measured(step, folder))
+        _print_progress(f"{n:,} passages: {step.name}")
+        store.put(size, step.name, measure_step(step, folder))
         if step.name == "build passages":
             (folder / PASSAGES).unlink()
-    is_done = all(kept.has(size, step.name) for step in steps_of(n, folder, options))
+    is_done = all(store.has(size, step.name) for step in list_steps(n, folder, options))
     if is_done and not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return is_done
 
 
-def measured(step: Step, folder: Path) -> Figures:
+def measure_step(step: Step, folder: Path) -> Figures:
     """Run a step and return its figures; ``kept`` is the size of its output in the data home."""
     folder.mkdir(parents=True, exist_ok=True)
-    enter(folder)
+    use_data_home(folder)
     for left in folder.rglob(".*.partial"):  # by an interrupted step: a resumed one would not be measured completely
         shutil.rmtree(left)
     before = folder_bytes(folder / "home")
     if step.is_cold:
-        forget(folder)
-    taken, printed = watched(step.arguments, folder)
+        drop_from_page_cache(folder)
+    usage, printed = run_monitored(step.arguments, folder)
     own = json.loads(printed) if step.prints else {}
-    return {**asdict(taken), "kept": folder_bytes(folder / "home") - before, **own}
+    return {**asdict(usage), "kept": folder_bytes(folder / "home") - before, **own}
 
 
-def forget(folder: Path) -> None:
+def drop_from_page_cache(folder: Path) -> None:
     """Drop a folder's files from the page cache, so that they are read from the disk."""
     for file in folder.rglob("*"):
         if file.is_file():
@@ -136,14 +136,14 @@ def forget(folder: Path) -> None:
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def embedded(kept: Kept, options: argparse.Namespace) -> None:
+def measure_embedding(store: FigureStore, options: argparse.Namespace) -> None:
     """Measure the speed of embedding, unless that is done."""
-    for encoder in encoders_of(options.retrievers):
-        if options.embedded and not kept.has(EMBED, encoder):
-            _note(f"{options.embedded:,} passages: embedding by {encoder}")
+    for encoder in required_encoders(options.retrievers):
+        if options.embedded and not store.has(EMBED, encoder):
+            _print_progress(f"{options.embedded:,} passages: embedding by {encoder}")
             part = arguments("embed", options.work, n=options.embedded, source=options.source, retriever=encoder, device=options.device)
-            kept.put(EMBED, encoder, measured(Step(EMBED, part, prints=True), options.work / EMBED))
+            store.put(EMBED, encoder, measure_step(Step(EMBED, part, prints=True), options.work / EMBED))
 
 
-def _note(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(text, flush=True)

@@ -6,9 +6,9 @@
 Server and load are processes on one machine: on two CPUs the load takes a share of the server's time, whereas the library has both CPUs
 to itself. Rounds go through all servers in turn; each figure is the median of its rounds.
 
-singles     requests of one question, k 10, from 1 to 64 clients that each wait for their answer, beside handlers that search nothing
-peers       the same through /retrieve, and beside a server written as Search-R1's is; see ``hosts``
-batches     requests of 32 questions, beside ``LocalSearcher.search`` with 32
+singles     requests of one question, k 10, from 1 to 64 clients that each wait for their answer, compared with handlers without a search
+peers       the same through /retrieve, compared with a server modelled on Search-R1's; see ``hosts``
+batches     requests of 32 questions, compared with ``LocalSearcher.search`` with 32
 half        single questions at half of the highest rate: latencies
 overload    requests at four times the highest rate: answered and refused ones, and half of the rate right after
 long        1,000 questions in one request, and an answer of 10 MB: concurrent searches, memory
@@ -27,11 +27,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.engines.kinds import NAME
-from benchmarks.report import Figure, circumstances, exit_status, show
-from benchmarks.serve.asking import BATCH, K, Run
+from benchmarks.report import Figure, environment, exit_status, print_table
 from benchmarks.serve.corpus import DENSE, prepare
 from benchmarks.serve.load import Report
 from benchmarks.serve.processes import Server, idx_serve, library
+from benchmarks.serve.run import BATCH, K, Run
 from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 CLIENTS = (1, 4, 16, 64)
@@ -41,7 +41,7 @@ Rows = list[dict[str, Figure]]
 
 
 def singles(run: Run) -> Rows:
-    """Measure single questions beside handlers that search nothing; over the sample, searches take almost no time either."""
+    """Compare single questions with handlers without a search; over the sample, searches take almost no time either."""
     rows: Rows = []
     for clients in CLIENTS:
         rates = run.rates(["idx-sample", "idx-bm25", "nothing", "fastapi"], SEARCH, 1, clients)
@@ -67,8 +67,8 @@ def peers(run: Run) -> Rows:
     for retriever in run.retrievers:
         for clients in CLIENTS:
             rates = run.rates([f"idx-{retriever}", f"search-r1-{retriever}"], RETRIEVE, 1, clients)
-            idx, other = rates.values()
-            rows.append({"retriever": retriever, "clients": clients, "idx requests/s": idx, "Search-R1's way": other, "×": idx / other})
+            idx, theirs = rates.values()
+            rows.append({"retriever": retriever, "clients": clients, "idx requests/s": idx, "Search-R1's way": theirs, "×": idx / theirs})
     return rows
 
 
@@ -78,12 +78,12 @@ def batches(run: Run) -> Rows:
     for retriever in run.retrievers:
         with library("bm25" if retriever == "bm25" else DENSE, run.folder) as alone:
             for clients in CLIENTS:
-                here, there = list[float](), list[float]()
+                library_rates, server_rates = list[float](), list[float]()
                 for _ in range(run.rounds):
-                    here.append(float(alone.told([BATCH, K, run.seconds])))
-                    there.append(BATCH * run.sent(f"idx-{retriever}", SEARCH, BATCH, clients=clients).per_second)
-                library_rate, rate = statistics.median(here), statistics.median(there)
-                shares = [100 * one / other for one, other in zip(there, here, strict=True)]
+                    library_rates.append(float(alone.exchange_line([BATCH, K, run.seconds])))
+                    server_rates.append(BATCH * run.send_requests(f"idx-{retriever}", SEARCH, BATCH, clients=clients).per_second)
+                library_rate, rate = statistics.median(library_rates), statistics.median(server_rates)
+                shares = [100 * ours / theirs for ours, theirs in zip(server_rates, library_rates, strict=True)]
                 rows.append(
                     {
                         "retriever": retriever,
@@ -102,7 +102,7 @@ def half(run: Run) -> Rows:
     for retriever in run.retrievers:
         kind = f"idx-{retriever}"
         best = _highest(run, kind, 1)
-        report = run.sent(kind, SEARCH, 1, seconds=2 * run.seconds, rate=best / 2)
+        report = run.send_requests(kind, SEARCH, 1, seconds=2 * run.seconds, rate=best / 2)
         rows.append({"retriever": retriever, "requests/s": best / 2, **_latencies(report), "answered": report.statuses.get("200", 0)})
     return rows
 
@@ -113,8 +113,8 @@ def overload(run: Run) -> Rows:
     for retriever, size in [(retriever, size) for retriever in run.retrievers for size in (1, BATCH)]:
         kind = f"idx-{retriever}"
         best = _highest(run, kind, size)
-        report = run.sent(kind, SEARCH, size, seconds=2 * run.seconds, rate=OVERLOAD * best)
-        after = run.sent(kind, SEARCH, size, seconds=run.seconds, rate=best / 2)
+        report = run.send_requests(kind, SEARCH, size, seconds=2 * run.seconds, rate=OVERLOAD * best)
+        after = run.send_requests(kind, SEARCH, size, seconds=run.seconds, rate=best / 2)
         rows.append(
             {
                 "retriever": retriever,
@@ -173,7 +173,7 @@ def start(run: Run) -> Rows:
 
 def _highest(run: Run, kind: str, size: int) -> float:
     """Return a server's highest rate of requests per second, measured now."""
-    return max(run.sent(kind, SEARCH, size, clients=clients).per_second for clients in (64, 256))
+    return max(run.send_requests(kind, SEARCH, size, clients=clients).per_second for clients in (64, 256))
 
 
 def _latencies(report: Report) -> dict[str, Figure]:
@@ -186,9 +186,9 @@ def _batches(server: Server) -> int:
 
 
 PARTS: dict[str, tuple[str, Callable[[Run], Rows]]] = {
-    "singles": ("Single questions, beside handlers that search nothing", singles),
-    "peers": ("Single questions through /retrieve, beside a server written as Search-R1's is", peers),
-    "batches": (f"Requests of {BATCH} questions, beside the library", batches),
+    "singles": ("Single questions, compared with handlers without a search", singles),
+    "peers": ("Single questions through /retrieve, compared with a server modelled on Search-R1's", peers),
+    "batches": (f"Requests of {BATCH} questions, compared with the library", batches),
     "half": ("Single questions at half of the highest rate", half),
     "overload": (f"At {OVERLOAD} times the highest rate", overload),
     "long": ("Long requests and answers", long),
@@ -211,16 +211,16 @@ def _options() -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> None:
     options.work.mkdir(parents=True, exist_ok=True)
-    wanted = {"dense": "dense" in options.retrievers, "peers": "peers" in options.parts}
-    folder = prepare(options.work.resolve(), options.passages, options.questions, **wanted)
-    about = circumstances("fastapi", "uvicorn", "uvloop", "numba", "faiss-cpu", "pyserini")
+    needed = {"dense": "dense" in options.retrievers, "peers": "peers" in options.parts}
+    folder = prepare(options.work.resolve(), options.passages, options.questions, **needed)
+    about = environment("fastapi", "uvicorn", "uvloop", "numba", "faiss-cpu", "pyserini")
     found = {}
     with ExitStack() as running:
         run = Run(folder, options.rounds, options.seconds, running, retrievers=options.retrievers)
         for part in options.parts:
             title, measure = PARTS[part]
             found[part] = measure(run)
-            show(title, found[part], about, None)
+            print_table(title, found[part], about, None)
     if options.json:
         options.json.write_text(json.dumps({"about": about, "rows": found}, indent=1) + "\n")
 

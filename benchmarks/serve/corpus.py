@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engines.anserini import PYSERINI
-from benchmarks.engines.corpus import corpus_of, real_corpus, write_questions
-from benchmarks.engines.kinds import NAME, enter
+from benchmarks.engines.corpus import load_corpus, real_corpus, write_questions
+from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.synthetic import data_folder
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.sample import CORPUS as SAMPLE
@@ -25,7 +25,7 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.published.formats import find_embeddings, hashed
+from wikidx.indexer.published.formats import add_checksums, find_embeddings
 from wikidx.indexer.published.importing import ImportOptions, import_vectors
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
@@ -61,9 +61,9 @@ class RandomEncoder:
 
 
 def prepare(work: Path, passages: Path | None, questions: Path | None, *, dense: bool, peers: bool) -> Path:
-    """Build what is missing, of wiki_intro unless other passages are given; return the folder with the data home."""
-    corpus = real_corpus(work) if passages is None else corpus_of(passages, work)
-    enter(corpus.folder)
+    """Build all missing parts, of wiki_intro unless other passages are given; return the folder with the data home."""
+    corpus = real_corpus(work) if passages is None else load_corpus(passages, work)
+    use_data_home(corpus.folder)
     store = open_store(NAME)
     build_index(NAME, "bm25", store)
     build_store(SAMPLE, StoreOptions())
@@ -72,7 +72,7 @@ def prepare(work: Path, passages: Path | None, questions: Path | None, *, dense:
         write_questions(questions or data_folder() / "wiki_intro" / "queries.hybridqa_dev.jsonl.gz", corpus.folder / _QUESTIONS)
     if dense:
         _write_random(corpus.folder / _FLAT, len(store))
-        source = hashed(find_embeddings(corpus.folder / _FLAT, "flat"))
+        source = add_checksums(find_embeddings(corpus.folder / _FLAT, "flat"))
         import_vectors(NAME, encoder_spec(DENSE), store, source, ImportOptions())
     if peers and not (corpus.folder / "anserini").exists():
         PYSERINI.prepare(corpus.folder)
@@ -93,7 +93,7 @@ def flat_index(folder: Path) -> Any:  # noqa: ANN401 - FAISS has no types
     return faiss.read_index(str(folder / _FLAT))
 
 
-def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+def open_benchmark_retriever(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
     """Open a retriever as the server does, except for the encoder."""
     if name != DENSE:
         return open_retriever(corpus, name, store, device=device)

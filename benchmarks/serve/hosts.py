@@ -30,21 +30,21 @@ from starlette.routing import Route
 from benchmarks.engines.anserini import PYSERINI
 from benchmarks.engines.embedded import checkpoint
 from benchmarks.engines.faiss_flat import read_flat
-from benchmarks.engines.kinds import NAME, enter
-from benchmarks.serve.corpus import DENSE, RandomEncoder, flat_index, open_stage, read_questions
+from benchmarks.engines.kinds import NAME, use_data_home
+from benchmarks.serve.corpus import DENSE, RandomEncoder, flat_index, open_benchmark_retriever, read_questions
 from wikidx.corpora.build import open_store
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.opening import OpenRetriever, open_retriever, open_searcher
 from wikidx.retrievers.server.metrics import Metrics
-from wikidx.retrievers.server.models import checked, search_model
+from wikidx.retrievers.server.models import search_model, validate_body
 from wikidx.retrievers.server.running import Service
-from wikidx.retrievers.server.settings import Settings, listen, url_of
+from wikidx.retrievers.server.settings import Settings, listen, server_url
 from wikidx.retrievers.wire import SEARCH, ranking_to_json
 
 Found = tuple[list[list[dict[str, str]]], list[list[float]]]
 
 
-class Retrieval(BaseModel):
+class RetrieveBody(BaseModel):
     """Body of a request to Search-R1's server."""
 
     queries: list[str]
@@ -52,7 +52,7 @@ class Retrieval(BaseModel):
     return_scores: bool = False
 
 
-class Asked(BaseModel):
+class SearchBody(BaseModel):
     """The fields of a search that a handler without a searcher needs."""
 
     queries: list[str]
@@ -60,49 +60,49 @@ class Asked(BaseModel):
     depth: int = 100
 
 
-def idx(corpus: str, retriever: str, listening: socket.socket, open_stage: OpenRetriever = open_retriever) -> None:
+def idx(corpus: str, retriever: str, listener: socket.socket, opener: OpenRetriever = open_retriever) -> None:
     """Serve this project's server."""
     settings = Settings(corpora=(corpus,), retrievers=(retriever,), topk=10, access_log=True)
-    Service(settings, listening, Metrics(), open_stage).run()
+    Service(settings, listener, Metrics(), opener).run()
 
 
-def nothing(folder: Path, listening: socket.socket) -> None:
+def nothing(folder: Path, listener: socket.socket) -> None:
     """Serve without a search."""
     (ranking,) = open_searcher(NAME).search([read_questions(folder)[0]], SearchOptions(k=10))
     ready = b'{"rankings":[' + ranking_to_json(ranking) + b"]}"
     model = search_model(Settings(corpora=(NAME,)))
 
     async def answer(request: Request) -> Response:
-        checked(model, await request.body())
+        validate_body(model, await request.body())
         return Response(ready, media_type="application/json")
 
-    _run(Starlette(routes=[Route(SEARCH, answer, methods=["POST"])]), listening)
+    _run(Starlette(routes=[Route(SEARCH, answer, methods=["POST"])]), listener)
 
 
-def fastapi(folder: Path, listening: socket.socket) -> None:
+def fastapi(folder: Path, listener: socket.socket) -> None:
     """Serve a handler that does nothing."""
     api = FastAPI()
 
     @api.post(SEARCH)
-    async def answer(asked: Asked) -> dict[str, str]:
+    async def answer(body: SearchBody) -> dict[str, str]:
         return {}
 
-    _run(api, listening)
+    _run(api, listener)
 
 
-def search_r1(find: Callable[[Sequence[str], int], Found], listening: socket.socket) -> None:
+def search_r1(find: Callable[[Sequence[str], int], Found], listener: socket.socket) -> None:
     """Serve like Search-R1's server."""
     api = FastAPI()
 
     @api.post("/retrieve")
-    def retrieve(asked: Retrieval) -> dict[str, Any]:
-        documents, scores = find(asked.queries, asked.topk or 3)
-        if not asked.return_scores:
+    def retrieve(body: RetrieveBody) -> dict[str, Any]:
+        documents, scores = find(body.queries, body.topk or 3)
+        if not body.return_scores:
             return {"result": documents}
         pairs = [list(zip(*line, strict=True)) for line in zip(documents, scores, strict=True)]
         return {"result": [[{"document": document, "score": score} for document, score in line] for line in pairs]}
 
-    _run(api, listening)
+    _run(api, listener)
 
 
 def pyserini(folder: Path) -> Callable[[Sequence[str], int], Found]:
@@ -112,7 +112,7 @@ def pyserini(folder: Path) -> Callable[[Sequence[str], int], Found]:
     engine: Any = PYSERINI.open(folder, 1)
 
     def find(queries: Sequence[str], k: int) -> Found:
-        engine.ask(queries)
+        engine.set_questions(queries)
         found = [engine.single(number, k) for number in range(len(queries))]
         return [[documents[int(docid)] for docid, _ in hits] for hits in found], [[float(score) for _, score in hits] for hits in found]
 
@@ -120,7 +120,7 @@ def pyserini(folder: Path) -> Callable[[Sequence[str], int], Found]:
 
 
 def flat(index: Any, encode: Callable[[list[str]], Any]) -> Callable[[Sequence[str], int], Found]:  # noqa: ANN401 - FAISS has no types
-    """Return the search of Search-R1's dense retriever: all queries of a request at once."""
+    """Return the search of Search-R1's dense retriever: all queries of a request in one batch."""
     documents = _documents()
 
     def find(queries: Sequence[str], k: int) -> Found:
@@ -147,21 +147,21 @@ def _documents() -> list[dict[str, str]]:
     return [{"id": passage.id, "contents": f'"{passage.title}"\n{passage.text}'} for passage in open_store(NAME).read()]
 
 
-def _run(application: Any, listening: socket.socket) -> None:  # noqa: ANN401 - any ASGI application
+def _run(application: Any, listener: socket.socket) -> None:  # noqa: ANN401 - any ASGI application
     config = uvicorn.Config(application, log_level="warning", access_log=False, lifespan="off", ws="none")
-    asyncio.Runner(loop_factory=config.get_loop_factory()).run(uvicorn.Server(config).serve([listening]))
+    asyncio.Runner(loop_factory=config.get_loop_factory()).run(uvicorn.Server(config).serve([listener]))
 
 
 KINDS: dict[str, Callable[[Path, socket.socket], None]] = {
-    "idx-bm25": lambda folder, listening: idx(NAME, "bm25", listening),
-    "idx-dense": lambda folder, listening: idx(NAME, DENSE, listening, open_stage),
-    "idx-minilm": lambda folder, listening: idx(NAME, "minilm", listening),
-    "idx-sample": lambda folder, listening: idx("sample", "bm25", listening),
+    "idx-bm25": lambda folder, listener: idx(NAME, "bm25", listener),
+    "idx-dense": lambda folder, listener: idx(NAME, DENSE, listener, open_benchmark_retriever),
+    "idx-minilm": lambda folder, listener: idx(NAME, "minilm", listener),
+    "idx-sample": lambda folder, listener: idx("sample", "bm25", listener),
     "nothing": nothing,
     "fastapi": fastapi,
-    "search-r1-bm25": lambda folder, listening: search_r1(pyserini(folder), listening),
-    "search-r1-dense": lambda folder, listening: search_r1(random_flat(folder), listening),
-    "search-r1-minilm": lambda folder, listening: search_r1(minilm_flat(folder), listening),
+    "search-r1-bm25": lambda folder, listener: search_r1(pyserini(folder), listener),
+    "search-r1-dense": lambda folder, listener: search_r1(random_flat(folder), listener),
+    "search-r1-minilm": lambda folder, listener: search_r1(minilm_flat(folder), listener),
 }
 
 
@@ -171,10 +171,10 @@ def main() -> int:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
-    enter(options.folder)
-    listening = listen(Settings(corpora=(NAME,), port=0))
-    print(url_of(listening), file=sys.stderr, flush=True)
-    KINDS[options.kind](options.folder, listening)
+    use_data_home(options.folder)
+    listener = listen(Settings(corpora=(NAME,), port=0))
+    print(server_url(listener), file=sys.stderr, flush=True)
+    KINDS[options.kind](options.folder, listener)
     return 0
 
 

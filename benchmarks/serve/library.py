@@ -1,6 +1,6 @@
 """A process that searches without a server, for comparison; ``python -m benchmarks.serve.library RETRIEVER FOLDER`` is that process.
 
-Requests are lines of JSON, ``[queries at once, k, seconds]``; the answer is the rate in queries per second.
+Requests are lines of JSON, ``[queries per batch, k, seconds]``; the answer is the rate in queries per second.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.engines.kinds import NAME, enter
-from benchmarks.serve.corpus import open_stage, read_questions
+from benchmarks.engines.kinds import NAME, use_data_home
+from benchmarks.serve.corpus import open_benchmark_retriever, read_questions
 from wikidx.corpora.build import open_store
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.searcher import LocalSearcher
@@ -35,9 +35,9 @@ def main() -> int:
     parser.add_argument("retriever")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
-    enter(options.folder)
+    use_data_home(options.folder)
     store, questions = open_store(NAME), read_questions(options.folder)
-    searcher = LocalSearcher(store, {options.retriever: open_stage(NAME, options.retriever, store, device="cpu")})
+    searcher = LocalSearcher(store, {options.retriever: open_benchmark_retriever(NAME, options.retriever, store, device="cpu")})
     searcher.search(questions)  # warms up mapped files
     print("ready", flush=True)
     for line in sys.stdin:

@@ -25,7 +25,7 @@ _DRAIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LoadSpec:
     """A load to send.
 
     Attributes:
@@ -34,7 +34,7 @@ class Order:
         bodies: sent in turn.
         seconds: duration.
         clients: connections that each send one request after the other; 0: requests are sent at ``rate`` regardless of the answers.
-        rate: requests a second.
+        rate: requests per second.
     """
 
     port: int
@@ -79,7 +79,7 @@ class _Connection(asyncio.Protocol):
         self._load = load
         self._missing, self._is_chunked, self._tail = -1, False, b""
         self.status = ""
-        self.sent = 0.0
+        self.send_requests = 0.0
         self.is_waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -87,7 +87,7 @@ class _Connection(asyncio.Protocol):
 
     def send(self, request: bytes) -> None:
         """Send a request."""
-        self.sent, self.is_waiting = time.perf_counter(), True
+        self.send_requests, self.is_waiting = time.perf_counter(), True
         self.transport.write(request)
 
     def data_received(self, data: bytes) -> None:
@@ -123,7 +123,7 @@ class _Connection(asyncio.Protocol):
 class _Load:
     """The requests of one order."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: LoadSpec) -> None:
         self._order = order
         head = f"POST {order.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
         self._requests = [(f"{head}{len(body.encode())}\r\n\r\n{body}").encode() for body in order.bodies]
@@ -163,7 +163,7 @@ class _Load:
         self._n_open -= 1
         self._statuses[connection.status] += 1
         if connection.status == "200":
-            self._latencies.append(now - connection.sent)
+            self._latencies.append(now - connection.send_requests)
         if self._order.clients and now < self._end:
             self._send(connection)
         else:
@@ -209,7 +209,7 @@ class _Load:
 def main() -> int:
     """Run the process."""
     for line in sys.stdin:
-        report = uvloop.run(_Load(Order(**json.loads(line))).run())
+        report = uvloop.run(_Load(LoadSpec(**json.loads(line))).run())
         print(json.dumps(asdict(report)), flush=True)
     return 0
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from benchmarks.serve.load import Order, Report
+from benchmarks.serve.load import LoadSpec, Report
 from wikidx.corpora.errors import IdxError
 
 _ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ class Process:
         self.process.terminate()
         self.process.communicate()
 
-    def told(self, order: object) -> str:
+    def exchange_line(self, order: object) -> str:
         """Write a request and return the line that answers it."""
         if self.process.stdin is not None:
             self.process.stdin.write(json.dumps(order) + "\n")
@@ -59,10 +59,10 @@ class Server(Process):
     def __init__(self, arguments: Sequence[str]) -> None:
         super().__init__(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         words = self.process.stderr.readline().split() if self.process.stderr else []
-        found = [word for word in words if word.startswith("http://")]
-        if not found:
+        addresses = [word for word in words if word.startswith("http://")]
+        if not addresses:
             raise IdxError(f"{arguments} does not say where it listens: {' '.join(words)}")
-        self.url = found[0]
+        self.url = addresses[0]
         self.port = urlsplit(self.url).port or 0
 
     def get(self, path: str) -> str | None:
@@ -101,9 +101,9 @@ class Load(Process):
     def __init__(self) -> None:
         super().__init__(["-m", "benchmarks.serve.load"])
 
-    def report(self, order: Order) -> Report:
+    def report(self, order: LoadSpec) -> Report:
         """Carry out an order and return its report."""
-        return Report(**json.loads(self.told(asdict(order))))
+        return Report(**json.loads(self.exchange_line(asdict(order))))
 
 
 def host(kind: str, folder: Path) -> Server:

@@ -1,8 +1,8 @@
 """Atomic, resumable builds of artefacts: staging directories, locks, and renaming.
 
-A build writes into a hidden staging directory beside its target, which survives an interruption. When it is complete it is flushed to the
-disk and *sealed* by its manifest, and the sealed directory is renamed to the target. If interrupted before the seal, the same command
-reuses the finished pieces; if interrupted after it, the same command only renames.
+A build writes to a hidden staging directory next to its target; the directory survives an interruption. A complete directory is flushed to
+disk, *sealed* by its manifest, and renamed to the target. After an interruption, the same command reuses the finished files; if the
+directory was already sealed, the command only renames it.
 """
 
 from __future__ import annotations
@@ -20,75 +20,75 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError, LockedError, PiecesDamaged, StorageError
+from wikidx.corpora.errors import InputError, LockedError, StagingCorrupt, StorageError
 
-from .durable import file_sha256, json_value, sync, write_durably
+from .durable import file_sha256, parse_json, sync, write_durably
 from .home import home
 from .manifest import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file, package_versions
 
-PIECES = "pieces"  # a folder in a staging directory for files needed only until the seal
+INTERMEDIATE = "intermediate"  # a staging subfolder for files that the artefact does not keep
 
 _RECIPE = "recipe.json"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
 _STORE_PACKAGES = ("wikidx", "numpy", "lmdb", "zstandard")
 
 
-class Outcome(NamedTuple):
-    """Report of a build whose files are written; see ``Manifest``."""
+class BuildResult(NamedTuple):
+    """Fingerprint and counts of a finished build; see ``Manifest``."""
 
     fingerprint: str
     counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ArtifactSpec:
     """A build for ``build_artifact``.
 
     Attributes:
-        recipe: inputs and settings that determine the outcome; finished pieces of another recipe are discarded.
-        sources: where the inputs are; see ``Manifest``.
-        existing: returns the manifest of an existing artefact to keep, None to build. Raises to refuse.
-        write: writes the files into the given staging directory, reusing the pieces already there; raises ``PiecesDamaged`` if they are
+        recipe: inputs and settings that determine the result; finished files of another recipe are discarded.
+        sources: path or address of each input; see ``Manifest``.
+        find_existing: returns the manifest of an existing artefact to keep, or None to build one; raises an error to refuse both.
+        write: writes the files to the given staging directory, reusing existing ones; raises ``StagingCorrupt`` if these are
             corrupt.
-        packages: further packages whose versions the manifest names if they are installed.
-        keeps_pieces: keep the pieces if ``write`` raises ``InputError``: they took long to make and are not the fault.
+        packages: further packages whose versions, if installed, are in the manifest.
+        keep_staging: keep the staged files if ``write`` raises ``InputError``: they are valid and expensive to rebuild.
     """
 
     recipe: Recipe
     sources: Mapping[str, str]
-    existing: Callable[[], Manifest | None]
-    write: Callable[[Path], Outcome]
+    find_existing: Callable[[], Manifest | None]
+    write: Callable[[Path], BuildResult]
     packages: Sequence[str] = ()
-    keeps_pieces: bool = False
+    keep_staging: bool = False
 
 
-def build_artifact(target: Path, work: Work) -> Manifest:
+def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
     """Build the artefact ``target``, a directory in the data home, or resume an interrupted build of the same recipe.
 
-    The decision to keep or replace an existing artefact is made under the lock: another process may have built it a moment ago.
+    ``find_existing`` is called under the lock, because another process may just have built the artefact.
 
     Raises:
         LockedError: another process is building this artefact.
-        StorageError: no space, read-only, no permission; the pieces stay for the next attempt.
-        InputError: ``write`` raised it; the pieces are removed unless ``Work.keeps_pieces`` is set.
+        StorageError: no space, read-only, no permission; the staged files are kept for the next attempt.
+        InputError: ``write`` raised it; the staged files are removed unless ``ArtifactSpec.keep_staging`` is set.
     """
     staging = staging_path(target)
-    with _system_errors(target), locked(target):
-        kept = work.existing()
-        if kept is not None:
-            return kept
+    with _system_errors(target), lock(target):
+        existing = spec.find_existing()
+        if existing is not None:
+            return existing
         target.parent.mkdir(parents=True, exist_ok=True)
-        manifest = _sealed(staging, work.recipe)
+        manifest = _find_sealed(staging, spec.recipe)
         if manifest is None:
             try:
-                outcome = _written(staging, work)
+                result = _write(staging, spec)
             except InputError:
-                has_pieces = any(file.name != _RECIPE and not file.name.startswith(".") for file in staging.iterdir())
-                if not (work.keeps_pieces and has_pieces):
+                has_staged_files = any(file.name != _RECIPE and not file.name.startswith(".") for file in staging.iterdir())
+                if not (spec.keep_staging and has_staged_files):
                     discard(staging)
                     remove_empty(target.parent)
                 raise
-            manifest = _seal(staging, work, outcome)
+            manifest = _seal(staging, spec, result)
         _publish(staging, target)
         return manifest
 
@@ -99,13 +99,13 @@ def staging_path(target: Path) -> Path:
 
 
 def artifact_files(staging: Path) -> list[Path]:
-    """Return the files of a staging directory that belong to the artefact, by name."""
+    """Return the files of a staging directory that belong to the artefact, sorted by name."""
     files = sorted(file for file in staging.rglob("*") if file.is_file() and not file.name.startswith("."))
-    return [file for file in files if file.relative_to(staging).parts[0] not in (_RECIPE, MANIFEST, PIECES)]
+    return [file for file in files if file.relative_to(staging).parts[0] not in (_RECIPE, MANIFEST, INTERMEDIATE)]
 
 
 def staged_bytes(target: Path) -> int:
-    """Return the number of bytes that an interrupted build of the artefact ``target`` has left to resume from."""
+    """Return the size in bytes of the files left by an interrupted build of the artefact ``target``."""
     n_bytes = 0
     for file in staging_path(target).rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # a build may be running
@@ -114,9 +114,9 @@ def staged_bytes(target: Path) -> int:
 
 
 def staged_recipe(target: Path) -> Recipe | None:
-    """Return the recipe of the interrupted build of the artefact ``target`` whose pieces may be left, None if there is none."""
+    """Return the recipe of an interrupted build of the artefact ``target``; None without such a build."""
     try:
-        return Recipe(**json_value((staging_path(target) / _RECIPE).read_bytes()))
+        return Recipe(**parse_json((staging_path(target) / _RECIPE).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -124,7 +124,7 @@ def staged_recipe(target: Path) -> Recipe | None:
 def discard(path: Path) -> None:
     """Delete a directory or file, if it exists; for a link, also its target.
 
-    A directory is first renamed to a hidden name: an interruption never leaves half of an artefact under its own name.
+    The path is first renamed to a hidden name, so that an interruption never leaves a partial artefact under its own name.
     """
     hidden = path if path.name.startswith(".") else path.with_name(f".{path.name}.old")
     if hidden != path:
@@ -141,7 +141,7 @@ def discard(path: Path) -> None:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder of the data home, and its parents, while they are empty."""
+    """Remove a folder of the data home and its parents, as far as they are empty."""
     while folder != home() and folder.is_relative_to(home()):
         try:
             folder.rmdir()
@@ -151,17 +151,17 @@ def remove_empty(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of ``target``, a path in the data home that need not exist; a kernel lock, so that it ends with the process.
+def lock(target: Path) -> Iterator[None]:
+    """Hold the lock of ``target``, an existing or missing path in the data home; the kernel releases it when the process ends.
 
     Raises:
-        LockedError: another process, or another thread of this one, holds it.
-        StorageError: its file cannot be created.
+        LockedError: another process, or another thread of this process, holds the lock.
+        StorageError: the lock file cannot be created.
     """
-    lock = home() / ".locks" / "+".join(target.relative_to(home()).parts)
+    path = home() / ".locks" / "+".join(target.relative_to(home()).parts)
     with _system_errors(target):
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("a+", encoding="utf-8", errors="backslashreplace")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8", errors="backslashreplace")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,7 +176,7 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def _prepare(staging: Path, recipe: Recipe) -> None:
-    """Create the staging directory, or keep the pieces of a build of the same recipe."""
+    """Create an empty staging directory, or keep one with files of the same recipe."""
     recipe_file = staging / _RECIPE
     if not recipe_file.is_file() or recipe_file.read_text() != recipe.to_json():
         discard(staging)
@@ -184,21 +184,21 @@ def _prepare(staging: Path, recipe: Recipe) -> None:
         write_durably(recipe_file, recipe.to_json().encode())
 
 
-def _written(staging: Path, work: Work) -> Outcome:
-    """Run ``write``; corrupt pieces are discarded once.
+def _write(staging: Path, spec: ArtifactSpec) -> BuildResult:
+    """Run ``write``; after ``StagingCorrupt``, discard the staged files and run it once more.
 
-    Only ``PiecesDamaged`` does that: a corrupt store, found while its vectors are made, must not cost the finished vectors.
+    Other errors keep these files: a corrupt store, found while it is embedded, must not cost the finished vectors.
     """
-    _prepare(staging, work.recipe)
-    with contextlib.suppress(PiecesDamaged):
-        return work.write(staging)
+    _prepare(staging, spec.recipe)
+    with contextlib.suppress(StagingCorrupt):
+        return spec.write(staging)
     discard(staging)
-    _prepare(staging, work.recipe)
-    return work.write(staging)
+    _prepare(staging, spec.recipe)
+    return spec.write(staging)
 
 
-def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
-    """Return the manifest of a build of this recipe that was interrupted just before its renaming."""
+def _find_sealed(staging: Path, recipe: Recipe) -> Manifest | None:
+    """Return the manifest of a sealed build of this recipe, interrupted before the renaming; discard any other sealed build."""
     try:
         manifest = manifest_from_json((staging / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -209,9 +209,9 @@ def _sealed(staging: Path, recipe: Recipe) -> Manifest | None:
     return None
 
 
-def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
-    """Flush all files to the disk and write the manifest."""
-    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # left by an interruption within ``durable.replacing``
+def _seal(staging: Path, spec: ArtifactSpec, result: BuildResult) -> Manifest:
+    """Flush all files to disk and write the manifest."""
+    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # left by an interruption of ``durable.atomic_write``
         unfinished.unlink()
     files = {}
     for file in artifact_files(staging):
@@ -220,11 +220,11 @@ def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
     for folder in filter(Path.is_dir, staging.rglob("*")):
         sync(folder)
     manifest = Manifest(
-        recipe=work.recipe,
-        sources=work.sources,
-        fingerprint=outcome.fingerprint,
-        counts=outcome.counts,
-        packages=package_versions((*_STORE_PACKAGES, *work.packages)),
+        recipe=spec.recipe,
+        sources=spec.sources,
+        fingerprint=result.fingerprint,
+        counts=result.counts,
+        packages=package_versions((*_STORE_PACKAGES, *spec.packages)),
         files=files,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
@@ -233,8 +233,8 @@ def _seal(staging: Path, work: Work, outcome: Outcome) -> Manifest:
 
 
 def _publish(staging: Path, target: Path) -> None:
-    """Rename a sealed directory to the target, and remove the old one."""
-    shutil.rmtree(staging / PIECES, ignore_errors=True)
+    """Rename a sealed directory to the target, and remove the old target."""
+    shutil.rmtree(staging / INTERMEDIATE, ignore_errors=True)
     (staging / _RECIPE).unlink(missing_ok=True)
     if not target.exists():
         staging.rename(target)
@@ -249,10 +249,10 @@ def _publish(staging: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two directories atomically, so that ``other`` exists at every moment; False if the system cannot."""
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two directories atomically, so that ``second`` always exists; return False if the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
-    return rename is not None and rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    return rename is not None and rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0
 
 
 @contextlib.contextmanager
@@ -262,5 +262,5 @@ def _system_errors(target: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(
             f"work on {target} has stopped: {error.strerror or error}"
-            f"{f' ({error.filename})' if error.filename else ''}; what is finished is kept: mend it and run the same command again"
+            f"{f' ({error.filename})' if error.filename else ''}; finished parts are kept: fix the cause and run the same command again"
         ) from error

@@ -1,4 +1,4 @@
-"""Crash-safe files: flushed to the disk, replaced atomically; their checksums, and parsing of JSON."""
+"""Crash-safe writing of files, checksums of files, and parsing of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ_BYTES = 1 << 20
 
 
 def sync(path: Path) -> None:
-    """Flush a file's bytes, or a folder's names, to the disk."""
+    """Flush a file's content or a folder's entries to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -23,8 +23,8 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that, after a crash, has either its complete new content or its old one."""
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for an atomic write: after a crash, it has either its old content or the complete new content."""
     unfinished = path.with_name(f".{path.name}.tmp")
     with unfinished.open("wb") as file:
         yield file
@@ -35,13 +35,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a small file atomically; see ``replacing``."""
-    with replacing(path) as file:
+    """Write a small file atomically; see ``atomic_write``."""
+    with atomic_write(path) as file:
         file.write(content)
 
 
 def file_digests(path: Path, algorithms: tuple[str, ...], report: Callable[[int], None] | None = None) -> dict[str, str]:
-    """Return checksums of a file as hexadecimal digits, read once; ``report`` is called with the bytes read so far."""
+    """Return a file's checksums in hexadecimal, from a single read; ``report`` is called with the number of bytes read so far."""
     sums = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms}
     n_bytes = 0
     with path.open("rb") as file:
@@ -55,15 +55,15 @@ def file_digests(path: Path, algorithms: tuple[str, ...], report: Callable[[int]
 
 
 def file_sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
-    """Return the sha256 of a file as hexadecimal digits."""
+    """Return a file's sha256 in hexadecimal; see ``file_digests``."""
     return file_digests(path, ("sha256",), report)["sha256"]
 
 
-def json_value(content: str | bytes) -> Any:  # noqa: ANN401 - JSON
+def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - JSON
     """Parse JSON.
 
     Raises:
-        ValueError: it is not JSON or not UTF-8, a number in it has thousands of digits, or it is nested too deeply for Python.
+        ValueError: the content is not JSON or not UTF-8, has a number of thousands of digits, or is nested too deeply for Python.
     """
     try:
         return json.loads(content)

@@ -1,4 +1,4 @@
-"""The data home, its allowed names, and its file system."""
+"""The data home: its path, allowed names, and file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.corpora.errors import InputError
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 
-_MAX_NAME = 100  # below the 255 bytes of file systems, because suffixes are added
+_MAX_NAME = 100  # below the 255 bytes that file systems allow, because suffixes are added
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
 _MOUNTS = Path("/proc/self/mounts")
@@ -25,7 +25,7 @@ def check_name(name: str) -> str:
     """Validate a user's name for a corpus and return it.
 
     Raises:
-        InputError: it contains other characters than ``a-z 0-9 . _ -``, or is reserved.
+        InputError: it has other characters than ``a-z 0-9 . _ -``, begins with ``. _ -``, is too long, or is reserved.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"'{name}' cannot be a name: use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
@@ -37,16 +37,16 @@ def check_name(name: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, int | None]:
-    """Parse a name on disk, ``<corpus>`` or, for a subset, ``<corpus>@<limit>``, into corpus and limit.
+    """Split a name on disk, ``<corpus>`` or, for a subset, ``<corpus>@<limit>``, into corpus and limit.
 
     Raises:
         InputError: ``name`` is invalid.
     """
-    corpus, at, limit = name.partition("@")
+    corpus, separator, limit = name.partition("@")
     check_name(corpus)
-    if at and not (limit.isascii() and limit.isdecimal() and len(limit) < _MAX_NAME and int(limit) > 0):
-        raise InputError(f"'{name}' cannot be a name: behind '@' stands the number of passages of a subset")
-    return corpus, int(limit) if at else None
+    if separator and not (limit.isascii() and limit.isdecimal() and len(limit) < _MAX_NAME and int(limit) > 0):
+        raise InputError(f"'{name}' cannot be a name: '@' precedes the number of passages of a subset")
+    return corpus, int(limit) if separator else None
 
 
 def corpus_path(name: str) -> Path:
@@ -61,7 +61,7 @@ def downloads_path(corpus: str) -> Path:
 
 
 def corpus_names() -> list[str]:
-    """Return the names of all corpora in the data home with any files; other folders are ignored."""
+    """Return the names of all corpora with a folder in the data home; folders with other names are ignored."""
 
     def is_corpus(folder: Path) -> bool:
         try:
@@ -74,17 +74,17 @@ def corpus_names() -> list[str]:
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """Return the name of the network file system of a path, None for a local or unknown one.
+    """Return the name of a path's network file system; None for a local or unknown file system.
 
     Args:
-        path: need not exist yet.
-        mounts: the text of /proc/self/mounts; None reads it.
+        path: an existing or missing path.
+        mounts: content of /proc/self/mounts; None reads the file.
     """
     if mounts is None:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""  # not Linux
-    found, depth, resolved = "", 0, path.resolve()
+    file_system, depth, resolved = "", 0, path.resolve()
     for _, point, kind, *_ in (line.split(" ") for line in mounts.splitlines()):
         folder = Path(point.replace("\\040", " "))
         if resolved.is_relative_to(folder) and len(folder.parts) >= depth:  # a later mount hides an earlier one
-            found, depth = kind, len(folder.parts)
-    return found if found in _NETWORK else None
+            file_system, depth = kind, len(folder.parts)
+    return file_system if file_system in _NETWORK else None

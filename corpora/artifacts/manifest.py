@@ -1,4 +1,4 @@
-"""The ``manifest.json`` of an artefact: writing, reading and verifying it, without knowing the contents of the files."""
+"""Write, read and verify the ``manifest.json`` of an artefact, without interpreting the artefact's files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.progress import Progress, silent
 
-from .durable import file_sha256, json_value
+from .durable import file_sha256, parse_json
 
 MANIFEST = "manifest.json"
 
@@ -26,7 +26,7 @@ Parameters = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """All inputs and settings that determine a build; equal recipes make the same artefact."""
+    """All inputs and settings that determine a build; equal recipes produce the same artefact."""
 
     kind: str
     format_version: int
@@ -53,11 +53,11 @@ class Manifest:
     Attributes:
         recipe: inputs and settings of the build.
         sources: path or address of each input at build time.
-        fingerprint: of the corpus it holds or belongs to.
+        fingerprint: fingerprint of the corpus in the artefact, or of the corpus from which it was built.
         counts: "rows" and other counts.
         packages: versions of the packages used.
         files: name -> size and checksum.
-        created: UTC, ISO 8601.
+        created: time of creation, UTC, ISO 8601.
     """
 
     recipe: Recipe
@@ -69,7 +69,7 @@ class Manifest:
     created: str
 
     def to_json(self) -> bytes:
-        """Return the content of ``manifest.json``, with a sha256 of itself to detect corruption."""
+        """Return the content of ``manifest.json``, with its own sha256 to detect corruption."""
         data = dataclasses.asdict(self)
         return json.dumps({**data, _CHECKSUM: _checksum(data)}, indent=1).encode()
 
@@ -77,10 +77,10 @@ class Manifest:
         """Return one of the counts.
 
         Raises:
-            ArtifactDamaged: the manifest does not have it.
+            ArtifactCorrupt: the manifest lacks this count.
         """
         if name not in self.counts:
-            raise ArtifactDamaged(f"the manifest of a '{self.recipe.kind}' has no count of '{name}': build it again with --force")
+            raise ArtifactCorrupt(f"the manifest of a '{self.recipe.kind}' has no count of '{name}': build it again with --force")
         return self.counts[name]
 
     @property
@@ -90,7 +90,7 @@ class Manifest:
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the version of Python, as ``python``, and those of the named distributions that are installed."""
+    """Return the versions of Python, as ``python``, and of the named distributions, if installed."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -99,45 +99,45 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 
 
 def is_finished(path: Path) -> bool:
-    """Return whether there is a finished artefact at ``path``, usable or not."""
+    """Return whether ``path`` is a finished artefact, usable or not."""
     return (path / MANIFEST).is_file()
 
 
 def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> Manifest:
-    """Read the manifest of the artefact at ``path`` and check kind, version and the presence and size of its files.
+    """Read the manifest of the artefact at ``path``, and check its kind, its version, and the presence and size of its files.
 
     Args:
         path: the artefact's directory.
-        kind: the kind it must be.
-        format_version: the format this version of idx reads.
-        rebuild: the command that builds it, for the messages.
+        kind: the required kind.
+        format_version: the required format version.
+        rebuild: the command that builds the artefact, for messages.
 
     Raises:
-        ArtifactMissing: there is no finished artefact.
-        ArtifactMismatch: it is of another kind or format version.
-        ArtifactDamaged: the manifest is unreadable, or a file is missing or of another size.
+        ArtifactMissing: ``path`` has no finished artefact.
+        ArtifactMismatch: the artefact has another kind or format version.
+        ArtifactCorrupt: the manifest is unreadable, or a file is missing or has another size.
     """
     try:
         manifest = manifest_from_json((path / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        absent = f"{path} has no file {MANIFEST}" if path.is_dir() else f"nothing is built at {path}"
-        raise ArtifactMissing(f"{absent}: run '{rebuild}'") from None
+        reason = f"{path} has no file {MANIFEST}" if path.is_dir() else f"nothing is built at {path}"
+        raise ArtifactMissing(f"{reason}: run '{rebuild}'") from None
     except ValueError as error:
-        raise ArtifactDamaged(f"{path / MANIFEST} cannot be read ({error}): run '{rebuild} --force'") from error
-    found = (manifest.recipe.kind, manifest.recipe.format_version)
-    if found != (kind, format_version):
+        raise ArtifactCorrupt(f"{path / MANIFEST} cannot be read ({error}): run '{rebuild} --force'") from error
+    actual = (manifest.recipe.kind, manifest.recipe.format_version)
+    if actual != (kind, format_version):
         raise ArtifactMismatch(
-            f"{path} holds '{found[0]}' in format {found[1]}, this version of idx reads '{kind}' in format {format_version}: "
+            f"{path} holds '{actual[0]}' in format {actual[1]}, this version of idx reads '{kind}' in format {format_version}: "
             f"run '{rebuild} --force'"
         )
     missing = missing_file(path, manifest)
     if missing:
-        raise ArtifactDamaged(f"{missing}: run '{rebuild} --force'")
+        raise ArtifactCorrupt(f"{missing}: run '{rebuild} --force'")
     return manifest
 
 
 def missing_file(path: Path, manifest: Manifest) -> str | None:
-    """Return the first file of an artefact that is missing or has another size, with the reason; None if all are complete."""
+    """Return a line on the first file of an artefact that is missing or has another size; None if all files are complete."""
     for name, record in manifest.files.items():
         n_bytes = (path / name).stat().st_size if (path / name).is_file() else None
         if n_bytes != record.n_bytes:
@@ -147,7 +147,7 @@ def missing_file(path: Path, manifest: Manifest) -> str | None:
 
 
 def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild: str) -> None:
-    """Raise ``ArtifactMismatch`` unless the artefact was built over the store with that fingerprint."""
+    """Raise ``ArtifactMismatch`` unless the artefact was built from the store with this fingerprint."""
     if manifest.fingerprint != fingerprint:
         raise ArtifactMismatch(
             f"{path} was built over other passages ({manifest.fingerprint[:12]}…) than the store now holds ({fingerprint[:12]}…): "
@@ -156,33 +156,33 @@ def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild:
 
 
 def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) -> list[str]:
-    """Re-read every file of an artefact and return one line for each that differs from the manifest.
+    """Reread every file of an artefact, and return one line for each file that differs from the manifest.
 
     Args:
         path: the artefact's directory.
         manifest: its manifest.
-        progress: called with (bytes read, bytes of all files).
+        progress: called with (bytes read, total bytes).
     """
     done, problems = 0, list[str]()
     for name, record in manifest.files.items():
         before = done
-        sha256 = file_sha256(path / name, lambda n_bytes: progress(before + n_bytes, manifest.n_bytes))  # noqa: B023 - used at once
+        sha256 = file_sha256(path / name, lambda n_bytes: progress(before + n_bytes, manifest.n_bytes))  # noqa: B023 - used immediately
         if sha256 != record.sha256:
-            problems.append(f"{path / name} is damaged: sha256 {sha256[:12]}… instead of {record.sha256[:12]}…")
+            problems.append(f"{path / name} is corrupt: sha256 {sha256[:12]}… instead of {record.sha256[:12]}…")
         done += record.n_bytes
     return problems
 
 
 def manifest_from_json(content: bytes) -> Manifest:
-    """Parse the manifest that ``Manifest.to_json`` wrote.
+    """Parse a manifest written by ``Manifest.to_json``.
 
     Raises:
-        ValueError: it is invalid or corrupt; the message says where.
+        ValueError: it is invalid or corrupt, for the reason in the message.
     """
-    data = json_value(content)
+    data = parse_json(content)
     try:
         if data.pop(_CHECKSUM, None) != _checksum(data):
-            raise ValueError("it is damaged: its checksum is another one")
+            raise ValueError("it is corrupt: its checksum is another one")
         files = {name: FileRecord(**record) for name, record in data.pop("files").items()}
         return Manifest(recipe=Recipe(**data.pop("recipe")), files=files, **data)
     except (AttributeError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
 """Files of a corpus, from the network or a local copy.
 
-download  resumable, verified    sources  locations of the files
+download  resumable, verified    sources  local or downloaded files
 """

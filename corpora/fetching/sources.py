@@ -1,11 +1,11 @@
-"""Sources of a corpus's files: locate, fetch and verify files that are downloaded, copied by the user, or the user's own."""
+"""Locate, download and verify the files of a corpus: published files, local copies of them, or a user's own file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from wikidx.corpora.artifacts.building import locked
+from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.home import downloads_path
 from wikidx.corpora.corpus import Corpus
@@ -17,11 +17,11 @@ from .download import LocalFile, download, verify
 
 
 def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
-    """Return the local paths of the corpus's files, in reading order; None if they are to be downloaded.
+    """Return the local paths of the corpus's files, in reading order; None if they must be downloaded.
 
     Args:
         corpus: the corpus.
-        source: a local copy; for a corpus of several files the folder that holds them.
+        source: a local copy; for a corpus of several files, their folder.
 
     Raises:
         InputError: a file is missing, or ``source`` does not apply.
@@ -42,14 +42,14 @@ def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
     return paths
 
 
-def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progress: Progress = silent) -> list[LocalFile]:
+def obtain_files(corpus: Corpus, source: Path | None, *, verified: bool = True, progress: Progress = silent) -> list[LocalFile]:
     """Return the corpus's files, downloaded if necessary, in reading order.
 
     Args:
         corpus: the corpus.
         source: see ``local_paths``.
-        verified: check local copies against the published checksums; a subset's need not be complete.
-        progress: called with (bytes, all bytes) of the file being downloaded or read.
+        verified: check local copies against the published checksums; False for a subset, whose files may be incomplete.
+        progress: called with (bytes done, total bytes) of the file being downloaded or read.
 
     Raises:
         InputError: see ``local_paths``.
@@ -64,23 +64,23 @@ def obtain(corpus: Corpus, source: Path | None, *, verified: bool = True, progre
 
 
 def missing_bytes(corpus: Corpus) -> int:
-    """Return the number of bytes of the corpus's files still to be downloaded, where their sizes are known."""
+    """Return the number of bytes still to be downloaded, for files of known size."""
     folder = downloads_path(corpus.name)
     return sum(max(0, (file.n_bytes or 0) - downloaded_bytes(file, folder)) for file in corpus.files)
 
 
 def downloaded_bytes(file: SourceFile, folder: Path) -> int:
-    """Return the number of bytes of a file in a folder of downloads."""
+    """Return the number of downloaded bytes of a file in a folder."""
     return max((path.stat().st_size for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()), default=0)
 
 
 def download_all(files: Sequence[SourceFile], folder: Path, progress: Progress) -> list[LocalFile]:
-    """Return files in a folder, downloading missing ones; raises as ``download`` does, and ``LockedError``."""
-    with locked(folder):
+    """Return files in a folder, downloading missing ones; raises ``LockedError`` and the errors of ``download``."""
+    with lock(folder):
         return [download(file, folder, progress=progress) for file in files]
 
 
-_checksums: dict[tuple[Path, int, int], str] = {}  # of this process: (path, size, time of change) -> sha256; reused within a build
+_checksums: dict[tuple[Path, int, int], str] = {}  # cache: (path, size, modification time) -> sha256; reused within a build
 
 
 def _sha256(path: Path, progress: Progress) -> str:

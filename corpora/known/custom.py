@@ -1,4 +1,4 @@
-"""A corpus from a user's own file."""
+"""Corpus in a user's own file."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 from wikidx.corpora.artifacts.home import check_name
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.passage import Located, OnBad
+from wikidx.corpora.passage import LocatedPassage, OnBad
 from wikidx.corpora.reading.readers import ARTICLE_FORMATS, READERS, detect_format, read
 from wikidx.corpora.reading.splitters import SPLITTERS
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 
 NO_SPLIT = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadOptions:
     """Format and splitting of a user's file.
 
     Attributes:
         file_format: a key of ``READERS``; None detects it from the content.
-        split: a key of ``SPLITTERS``, or "none"; None splits whole articles by "words" and leaves passages as they are.
-        n_words: the length to split at.
+        split: a key of ``SPLITTERS``, or "none"; None splits whole articles by "words" and leaves passages unchanged.
+        n_words: maximum number of words per passage.
     """
 
     file_format: str | None = None
@@ -35,13 +35,13 @@ class Reading:
         if self.n_words < 1:
             raise InputError(f"--words {self.n_words}: a passage needs at least one word")
         if self.file_format is not None and self.file_format not in READERS:
-            raise near_names("format", self.file_format, READERS)
+            raise unknown_name_error("format", self.file_format, READERS)
         if self.split is not None and self.split not in (NO_SPLIT, *SPLITTERS):
-            raise near_names("splitting rule", self.split, (NO_SPLIT, *SPLITTERS))
+            raise unknown_name_error("splitting rule", self.split, (NO_SPLIT, *SPLITTERS))
 
 
-def custom_corpus(path: Path, name: str, reading: Reading) -> Corpus:
-    """Return the corpus of a local file, under a given name.
+def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
+    """Return the corpus in a local file, under a given name.
 
     Raises:
         InputError: the name or the file cannot be used.
@@ -50,7 +50,7 @@ def custom_corpus(path: Path, name: str, reading: Reading) -> Corpus:
     chosen_format = reading.file_format or detect_format(path)
     chosen_split = reading.split or ("words" if chosen_format in ARTICLE_FORMATS else NO_SPLIT)
 
-    def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:
+    def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         for file in files:
             records = read(file, chosen_format, on_bad)
             yield from records if chosen_split == NO_SPLIT else _split(records, chosen_split, reading.n_words)
@@ -67,8 +67,8 @@ def custom_corpus(path: Path, name: str, reading: Reading) -> Corpus:
     )
 
 
-def _split(articles: Iterator[Located], rule: str, n_words: int) -> Iterator[Located]:
+def _split(articles: Iterator[LocatedPassage], rule: str, n_words: int) -> Iterator[LocatedPassage]:
     split = SPLITTERS[rule]
     for article, file, line in articles:
         for passage in split(article, n_words):
-            yield Located(passage, file, line)
+            yield LocatedPassage(passage, file, line)

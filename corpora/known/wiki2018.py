@@ -1,8 +1,8 @@
 """The DPR Wikipedia: English Wikipedia of 20 December 2018 in 21,015,324 passages of 100 words (psgs_w100.tsv).
 
 Address: facebookresearch/DPR, dpr/data/download_data.py. Size, md5 and count: allenai/ir_datasets, dpr-w100 (Facebook publishes no
-checksum). Ids are "1" to "21015324". Rows are read as by ``csv.reader``, which Contriever uses; DPR's own reader also
-strips quotes at the edges of the text and prefixes ids with ``wiki:``. FlashRAG's and Search-R1's wiki-18 counts the same rows from 0.
+checksum). Ids are "1" to "21015324". Rows are read with ``csv.reader``, as in Contriever; DPR's own reader also
+strips quotes at the edges of the text and prefixes ids with ``wiki:``. FlashRAG's and Search-R1's wiki-18 numbers the same rows from 0.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import Located, OnBad, SourceFile
+from wikidx.corpora.passage import LocatedPassage, OnBad, SourceFile
 from wikidx.corpora.reading.readers import read_tsv
 
 
-def _read(files: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:
+def _read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
     for file in files:
         yield from read_tsv(file, on_bad)
 
@@ -33,6 +33,6 @@ CORPUS = Corpus(
     ),
     read=_read,
     n_passages=21_015_324,
-    about=(21_015_324, 640),
+    estimate=(21_015_324, 640),
     reading={"format": "tsv"},
 )

@@ -1,7 +1,7 @@
 """The Atlas Wikipedia of December 2020: 31.5 million text passages and 4.1 million infobox passages.
 
-Addresses and approximate counts: facebookresearch/atlas, README; sizes: the servers' Content-Length. No checksum is published: the first
-download's sha256 is recorded beside the file and in the store's manifest, and later downloads are held against it. Titles are
+Addresses and approximate counts: facebookresearch/atlas, README; sizes: the server's Content-Length. No checksum is published: the
+sha256 of the first download is recorded next to the file and in the store's manifest; later downloads are checked against it. Titles are
 ``"<title>: <section>"`` as in atlas, src/index_io.py. Both files number their records from 0, so infobox ids become ``infobox:<id>``.
 """
 
@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import Located, OnBad, SourceFile
+from wikidx.corpora.passage import LocatedPassage, OnBad, SourceFile
 from wikidx.corpora.reading.readers import read
 
 _FOLDER = "https://dl.fbaipublicfiles.com/atlas/corpora/wiki/enwiki-dec2020"
 
 
-def _read(files: Sequence[Path], on_bad: OnBad) -> Iterator[Located]:
+def _read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
     text, infobox = files
     yield from read(text, "jsonl", on_bad)
     for passage, file, line in read(infobox, "jsonl", on_bad):
-        yield Located(passage._replace(id=f"infobox:{passage.id}"), file, line)
+        yield LocatedPassage(passage._replace(id=f"infobox:{passage.id}"), file, line)
 
 
 CORPUS = Corpus(
@@ -33,6 +33,6 @@ CORPUS = Corpus(
     ),
     read=_read,
     n_passages=None,
-    about=(35_600_000, 600),
+    estimate=(35_600_000, 600),
     reading={"format": "jsonl", "infobox_ids": "infobox:<id>"},
 )

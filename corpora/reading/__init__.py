@@ -1,5 +1,5 @@
-"""Dump files -> located passages.
+"""Reading of dump files as located passages.
 
-readers    one streaming reader a format     compression  plain, gzip, bzip2 and zstd files
+readers    one streaming reader per format   compression  plain, gzip, bzip2 and zstd files
 splitters  article -> passages, by named rules
 """

@@ -1,4 +1,4 @@
-"""Opens plain, gzip, bzip2 and zstd files, detected by their first bytes, never by their names."""
+"""Open plain, gzip, bzip2 and zstd files, detected by their first bytes, never by their names."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import zstandard
 from wikidx.corpora.errors import InputError
 
 BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
-"""What is raised where a compressed file that is being read turns out to be damaged."""
+"""Exceptions raised by reading a corrupt compressed file."""
 
 MAX_LINE_BYTES = 64 << 20
 
 _READ_BYTES = 1 << 20
-_ZSTD_BYTES = 512  # compressed bytes per step: zstd can write 128 KiB in 4 bytes, and so 16 MiB in this many
+_ZSTD_BYTES = 512  # compressed bytes per step; they expand to at most 16 MiB, since 4 bytes can expand to 128 KiB
 _MEASURED_BYTES = 32 << 20
-_MAX_WHOLE_BYTES = 256 << 20  # limit of a decompressed file in memory, unless it is at most this many times its compressed size:
-_MAX_WHOLE_TIMES = 100
+_MAX_WHOLE_BYTES = 256 << 20  # a file that is read whole may always expand to this size
+_MAX_WHOLE_TIMES = 100  # or to this multiple of its compressed size
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
@@ -34,13 +34,13 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes.
 
     Raises:
-        InputError: it does not exist, is a directory, is empty, cannot be read, or is compressed in another format.
+        InputError: it does not exist, is a directory, pipe or device, is empty, cannot be read, or is a zip, 7z, xz or rar file.
     """
     try:
         if path.is_dir():
             raise InputError(f"{path} is a directory: name one file")
         if path.exists() and not path.is_file():
-            raise InputError(f"{path} is a pipe or a device: what it gives can be read only once, so write it to a file first")
+            raise InputError(f"{path} is a pipe or a device, readable only once: write it to a file first")
         with path.open("rb") as file:
             magic = file.read(4)
         if not magic:
@@ -55,43 +55,46 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file as ``open_bytes`` does, and close it at the end.
+def open_decompressed(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file as ``open_bytes`` does, and close it at the end of the ``with`` block.
 
     Raises:
-        InputError: as ``open_bytes``; or the content is corrupt.
+        InputError: see ``open_bytes``; also if the content is corrupt.
     """
     with open_bytes(path) as file:
         try:
             yield file
         except BROKEN_FILE as error:
-            raise InputError(f"{path} is damaged: {error}: fetch or compress it again") from error
+            raise InputError(f"{path} is corrupt: {error}: fetch or compress it again") from error
 
 
-def measured(path: Path, n_lines: int) -> tuple[int, float]:
-    """Return the decompressed bytes of a file's first lines, and an estimate of those of the whole file from its first 32 MiB."""
-    n_bytes = n_of_lines = n_found = 0
+def estimate_sizes(path: Path, n_lines: int) -> tuple[int, float]:
+    """Return the decompressed size in bytes of a file's first ``n_lines`` lines, and an estimate for the whole file.
+
+    The estimate assumes that the whole file compresses as well as its beginning, of which at least 32 MiB are decompressed.
+    """
+    n_bytes = n_line_bytes = n_found_lines = 0
     with open_bytes(path) as file:
-        with contextlib.suppress(*BROKEN_FILE):  # whoever reads the file says where it is corrupt
-            while (n_bytes < _MEASURED_BYTES or n_found < n_lines) and (chunk := file.read(_READ_BYTES)):
+        with contextlib.suppress(*BROKEN_FILE):  # the reader of the records reports where the file is corrupt
+            while (n_bytes < _MEASURED_BYTES or n_found_lines < n_lines) and (chunk := file.read(_READ_BYTES)):
                 n_bytes += len(chunk)
-                if n_found < n_lines:
-                    *lines, rest = chunk.split(b"\n", n_lines - n_found)
-                    n_found += len(lines)
-                    n_of_lines += len(chunk) - (len(rest) if n_found == n_lines else 0)
+                if n_found_lines < n_lines:
+                    *lines, rest = chunk.split(b"\n", n_lines - n_found_lines)
+                    n_found_lines += len(lines)
+                    n_line_bytes += len(chunk) - (len(rest) if n_found_lines == n_lines else 0)
         n_read = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-    return n_of_lines, n_bytes * path.stat().st_size / n_read
+    return n_line_bytes, n_bytes * path.stat().st_size / n_read
 
 
-def lines_of(file: IO[bytes], name: str, begun: bytes = b"") -> Iterator[bytes]:
-    """Yield the lines of an open file, possibly from within the first: a small compressed file can contain a line that fills the memory.
+def read_lines(file: IO[bytes], name: str, prefix: bytes = b"") -> Iterator[bytes]:
+    """Yield the lines of an open file; ``prefix`` is the part of the first line that has already been read.
 
     Raises:
-        InputError: a line is longer than ``MAX_LINE_BYTES``.
+        InputError: a line is longer than ``MAX_LINE_BYTES``. Without a limit, even a small compressed file could fill the memory.
     """
     number = 0
-    while line := begun + (b"" if begun.endswith(b"\n") else file.readline(MAX_LINE_BYTES + 1 - len(begun))):
-        number, begun = number + 1, b""
+    while line := prefix + (b"" if prefix.endswith(b"\n") else file.readline(MAX_LINE_BYTES + 1 - len(prefix))):
+        number, prefix = number + 1, b""
         if len(line) > MAX_LINE_BYTES:
             raise InputError(f"{name}, line {number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: write one record a line")
         yield line
@@ -101,30 +104,30 @@ def read_bytes(path: Path) -> bytes:
     """Return the decompressed bytes of a whole file.
 
     Raises:
-        InputError: as ``reading``; or it is so much larger than its compressed form that it would fill the memory.
+        InputError: see ``open_decompressed``; also if the file expands so much that it could fill the memory.
     """
-    n_most = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
-    with reading(path) as file:
-        content = file.read(n_most + 1)
-    if len(content) > n_most:
-        raise InputError(f"{path} is compressed and holds more than {n_most:,} bytes: unpack it, and see whether it is what it should be")
+    limit = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
+    with open_decompressed(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path} is compressed and holds more than {limit:,} bytes: unpack it, and check its content")
     return content
 
 
 def _open(path: Path, magic: bytes) -> IO[bytes]:
     if magic.startswith(_GZIP):
-        return io.BufferedReader(_AsItComes(gzip.open(path)), _READ_BYTES)
+        return io.BufferedReader(_UnbufferedReader(gzip.open(path)), _READ_BYTES)
     if magic.startswith(_BZIP2):
-        return io.BufferedReader(_AsItComes(bz2.open(path)), _READ_BYTES)
+        return io.BufferedReader(_UnbufferedReader(bz2.open(path)), _READ_BYTES)
     if magic.startswith(_ZSTD):
         return io.BufferedReader(_ZstdFrames(path), _READ_BYTES)
     return path.open("rb", _READ_BYTES)
 
 
-class _AsItComes(io.RawIOBase):
+class _UnbufferedReader(io.RawIOBase):
     """Decompressed bytes of a gzip or bzip2 file, returned as soon as they are available.
 
-    The libraries' ``readinto`` continues until the buffer is full, and loses its content if the file is cut off meanwhile.
+    The libraries' ``readinto`` continues until the buffer is full, and loses the buffer's content if the file ends too early.
     """
 
     def __init__(self, file: gzip.GzipFile | bz2.BZ2File) -> None:
@@ -136,7 +139,7 @@ class _AsItComes(io.RawIOBase):
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub declares WriteableBuffer
         return self._file.readinto1(buffer)
 
     def close(self) -> None:
@@ -147,7 +150,7 @@ class _AsItComes(io.RawIOBase):
 class _ZstdFrames(io.RawIOBase):
     """Decompressed bytes of one or more zstd frames.
 
-    zstandard's own stream reader ends silently inside a cut frame; like gzip's, this one raises ``EOFError``.
+    At a truncated frame, this reader raises ``EOFError``, as gzip's does; zstandard's own stream reader ends silently.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +165,7 @@ class _ZstdFrames(io.RawIOBase):
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub asks for every writable buffer
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub declares WriteableBuffer
         while not self._ready:
             chunk = self._frame.unused_data or self._file.read(_ZSTD_BYTES)
             if not chunk:

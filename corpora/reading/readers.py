@@ -1,7 +1,7 @@
-"""Dump files -> located passages: one streaming, pure reader per format, and detection of the format from the content.
+"""Streaming readers of dump files, one per format, and detection of the format from the content.
 
-A reader yields every good record with its file and line and passes every bad one to ``on_bad``, which either raises or counts. Memory is
-bounded by the longest allowed record, ``MAX_RECORD_BYTES``.
+A reader yields every valid record with its file and line, and passes every bad record to ``on_bad``, which may raise an error. Memory is
+bounded by the largest record; lines are limited to ``MAX_RECORD_BYTES``.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from pathlib import Path
 from typing import IO, Any
 
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.passage import BadRecord, Located, OnBad, Passage
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
+from wikidx.corpora.registry import unknown_name_error
 
 from .compression import BROKEN_FILE, open_bytes
 
 MAX_RECORD_BYTES = 16 << 20
 
 
-Reader = Callable[[Path, OnBad], Iterator[Located]]
+Reader = Callable[[Path, OnBad], Iterator[LocatedPassage]]
 
 
 def fail(bad: BadRecord) -> None:
-    """Raise ``InputError`` for a bad record: the default ``on_bad``."""
-    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; mend the file, or leave such records out with --on-error skip")
+    """Raise ``InputError`` for a bad record; the default ``on_bad``."""
+    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or skip unusable records with --on-error skip")
 
 
-def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located]:
+def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
     """Yield the records of a file in a named format.
 
     Raises:
         InputError: the file cannot be opened, or ``on_bad`` raised it.
-        UnknownNameError: there is no such format.
+        UnknownNameError: the format is unknown.
     """
     if file_format not in READERS:
-        raise near_names("format", file_format, READERS)
+        raise unknown_name_error("format", file_format, READERS)
     yield from READERS[file_format](path, on_bad)
 
 
-def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
-    """Yield (line number, line with its end) of a UTF-8 file, a byte order mark removed."""
+def _read_lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
+    """Yield (line number, line with its newline) of a UTF-8 file, without a byte order mark."""
     with open_bytes(path) as file:
         for number in itertools.count(1):
-            line = _line(file, path, number)
+            line = _read_line(file, path, number)
             if not line:
                 return
             if len(line) > MAX_RECORD_BYTES:
@@ -64,11 +64,12 @@ def _lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
             yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _line(file: IO[bytes], path: Path, number: int) -> bytes:
-    """Return the next line; of one longer than ``MAX_RECORD_BYTES`` only one byte more than that.
+def _read_line(file: IO[bytes], path: Path, number: int) -> bytes:
+    """Return the next line, truncated to ``MAX_RECORD_BYTES + 1`` bytes.
 
     Raises:
-        InputError: the file is cut off, corrupt or unreadable here, with an unknown number of records missing.
+        InputError: the file is truncated, corrupt or unreadable here; unlike a bad record, this cannot be skipped, since the number of
+            missing records is unknown.
     """
     try:
         line = rest = file.readline(MAX_RECORD_BYTES + 1)
@@ -77,28 +78,29 @@ def _line(file: IO[bytes], path: Path, number: int) -> bytes:
     except BROKEN_FILE as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"{path}, line {number}: the file cannot be read here ({error.strerror})") from error
-        raise InputError(f"{path}, line {number}: the file is cut off or damaged here ({error}); fetch or compress it again") from error
+        raise InputError(f"{path}, line {number}: the file is cut off or corrupt here ({error}); fetch or compress it again") from error
     return line
 
 
-def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
-    """Yield rows in DPR's format, read exactly as by ``csv.reader`` with a tab as delimiter (Contriever, src/data.py).
+def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
+    """Yield rows in DPR's format.
 
-    A header defines the order of the columns; without one it is DPR's: id, text, title. Blank lines are skipped.
+    They are read exactly as Contriever (src/data.py) reads them: with ``csv.reader`` and tab as the delimiter. The header defines the
+    column order; without a header, it is DPR's: id, text, title. Blank lines are skipped.
     """
     file = str(path)
     order: tuple[int, int, int] | None = None
-    for number, row in _rows(path, on_bad):
+    for number, row in _read_rows(path, on_bad):
         if order is None:
             order = (0, 2, 1)
             if sorted(row) == ["id", "text", "title"]:
                 order = (row.index("id"), row.index("title"), row.index("text"))
                 continue
-        yield Located(Passage(row[order[0]], row[order[1]], row[order[2]]), file, number)
+        yield LocatedPassage(Passage(row[order[0]], row[order[1]], row[order[2]]), file, number)
 
 
 class _RowLines:
-    """The lines of one row for ``csv.reader``; lines after an unclosed quote can be read once more."""
+    """The lines of one row, handed to ``csv.reader``; all but the first can be put back, to be read again as rows of their own."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
@@ -120,20 +122,21 @@ class _RowLines:
     def begin_row(self) -> None:
         self.row, self.is_cut = [], False
 
-    def go_back(self) -> None:
+    def reread(self) -> None:
         self._again.extendleft(reversed(self.row[1:]))
 
     def has_gap(self) -> bool:
         return self.row[-1][0] - self.row[0][0] >= len(self.row)
 
 
-def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of its first line, three columns) of every good row.
+def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of the first line, three columns) of every valid row.
 
-    A bad row costs only its first line, however many lines an unclosed quote took. A row that contains a bad line is left out.
+    Only the first line of a bad row is lost, even if an unclosed quote took in further lines. A valid row is skipped if
+    it spans a line that ``_read_lines`` has already reported as bad.
     """
     csv.field_size_limit(MAX_RECORD_BYTES)  # applies to all csv readers of this process; the default is 131,072 characters
-    lines = _RowLines(_lines(path, on_bad))
+    lines = _RowLines(_read_lines(path, on_bad))
     rows = csv.reader(lines, delimiter="\t")
     while True:
         lines.begin_row()
@@ -145,38 +148,38 @@ def _rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
             reason = "a carriage return outside quotes" if "new-line" in str(error) else f"not a tab-separated row: {error}"
         if row is None:
             return
-        reason = reason or _row_complaint(row)
+        reason = reason or _row_error(row)
         if reason or lines.is_cut:
             if lines.is_cut:
                 reason = "a quote is opened here and never closed"
             elif len(lines.row) > 1:
                 reason += " (a quote that is never closed?)"
             on_bad(BadRecord(str(path), lines.row[0][0], reason))
-            lines.go_back()
+            lines.reread()
         elif len(row) == 3 and not lines.has_gap():
             yield lines.row[0][0], row
 
 
-def _row_complaint(row: list[str]) -> str:
+def _row_error(row: list[str]) -> str:
     if len(row) == 3 or not "".join(row).strip():
         return ""
     return f"{len(row)} columns instead of 3 (id, text, title)"
 
 
 def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
-    """Return a reader of JSON lines whose objects ``fields`` turns into passages."""
+    """Return a reader of JSON lines; ``fields`` converts a JSON object to a passage."""
 
-    def read_jsonl(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
+    def read_jsonl(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
         file = str(path)
-        for number, line in _lines(path, on_bad):
+        for number, line in _read_lines(path, on_bad):
             if line.isspace():
                 continue
             try:
-                passage = fields(_parsed(line))
+                passage = fields(_parse(line))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
-                on_bad(BadRecord(file, number, _json_complaint(error)))
+                on_bad(BadRecord(file, number, _json_error(error)))
             else:
-                yield Located(passage, file, number)
+                yield LocatedPassage(passage, file, number)
 
     return read_jsonl
 
@@ -184,17 +187,17 @@ def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
 _decode = json.JSONDecoder().raw_decode
 
 
-def _parsed(line: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Parse a line of JSON: ``json.loads`` without its two regular expressions, a third of its time on short records."""
+def _parse(line: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Parse a line of JSON without the two regular expressions of ``json.loads``, which take a third of its time on short records."""
     text = line.strip()
     with suppress(json.JSONDecodeError):
         value, end = _decode(text)
         if end == len(text):
             return value
-    return json.loads(line)  # raises, with columns of the unchanged line
+    return json.loads(line)  # raises an error with the column in the original line
 
 
-def _json_complaint(error: Exception) -> str:
+def _json_error(error: Exception) -> str:
     match error:
         case json.JSONDecodeError():
             return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
@@ -228,19 +231,19 @@ def _id(record: dict[str, Any], name: str) -> str:
 
 
 def _title(record: dict[str, Any]) -> str:
-    """Return the title, which is optional."""
+    """Return the title, or an empty string without one."""
     return "" if record.get("title") is None else _string(record, "title")
 
 
-def _object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     if not isinstance(record, dict):
         raise TypeError(f"{_json_type(record)} instead of a JSON object")
     return record
 
 
 def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """Fields ``id``, ``title``, ``text``; with a ``section``, Atlas's title ``"<title>: <section>"`` (atlas, src/index_io.py)."""
-    record = _object(record)
+    """Return a passage from ``id``, ``title`` and ``text``; a ``section`` is added to the title as in Atlas (atlas, src/index_io.py)."""
+    record = _check_object(record)
     title = _title(record)
     if record.get("section"):
         title = f"{title}: {_string(record, 'section')}"
@@ -248,13 +251,13 @@ def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 
 
 def _beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    record = _object(record)
+    record = _check_object(record)
     return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
 
 
 def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """Fields of FlashRAG, Search-R1 and Pyserini: the first line of ``contents`` is the title, in double quotes."""
-    record = _object(record)
+    """Return a passage in the format of FlashRAG, Search-R1 and Pyserini: ``contents`` begins with a line for the title, often quoted."""
+    record = _check_object(record)
     title, newline, text = _string(record, "contents").partition("\n")
     if not newline:
         return Passage(_id(record, "id"), "", title)
@@ -265,64 +268,64 @@ def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 _ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
 
 
-def _unescaped(text: str) -> str:
-    """Undo the escaping of ``& < > " '``: WikiExtractor writes titles as in the XML dump and escapes texts (extract.py)."""
+def _unescape(text: str) -> str:
+    """Unescape ``& < > " '``: WikiExtractor keeps the XML dump's escapes in titles, and escapes texts itself (extract.py)."""
     return _ESCAPED.sub(lambda entity: html.unescape(entity[0]), text)
 
 
 def _wikiextractor_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     id_, title, text = _plain_fields(record)
-    return Passage(id_, _unescaped(title), _unescaped(text))
+    return Passage(id_, _unescape(title), _unescape(text))
 
 
 _DOC = re.compile(r"<doc\s(?P<attributes>.*)>\s*")
 _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')
 
 
-def read_wikiextractor(path: Path, on_bad: OnBad = fail) -> Iterator[Located]:
+def read_wikiextractor(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
     """Yield articles from WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are skipped.
 
-    The text keeps its first line, the title, as the DPR passages do.
+    The text retains its first line, the title, as in DPR's passages.
     """
-    opened: tuple[int, dict[str, str]] | None = None
+    header: tuple[int, dict[str, str]] | None = None
     body: list[str] = []
     is_left_out = False  # inside an article already reported as bad
     last = 0
-    for number, line in _lines(path, on_bad):
-        if number > last + 1:  # a bad line was skipped here, and its article is left out with it
-            opened, is_left_out = None, True
+    for number, line in _read_lines(path, on_bad):
+        if number > last + 1:  # a bad line was skipped here, and its whole article is skipped
+            header, is_left_out = None, True
         last = number
         if line.startswith("<doc "):
-            if opened:
-                on_bad(BadRecord(str(path), opened[0], "this <doc> is not closed before the next one begins"))
-            opened, body = _opening(line, number), []
-            is_left_out = not opened
-            if not opened:
+            if header:
+                on_bad(BadRecord(str(path), header[0], "this <doc> is not closed before the next one begins"))
+            header, body = _parse_header(line, number), []
+            is_left_out = not header
+            if not header:
                 on_bad(BadRecord(str(path), number, "<doc …> without id and title"))
         elif line.startswith("</doc>"):
-            yield from _article(opened, "".join(body), path)
-            opened, is_left_out = None, False
-        elif opened:
+            yield from _article(header, "".join(body), path)
+            header, is_left_out = None, False
+        elif header:
             body.append(line)
         elif not (is_left_out or line.isspace()):
             on_bad(BadRecord(str(path), number, "text outside <doc> … </doc>"))
-    if opened:
-        on_bad(BadRecord(str(path), opened[0], "this <doc> is never closed"))
+    if header:
+        on_bad(BadRecord(str(path), header[0], "this <doc> is never closed"))
 
 
-def _opening(line: str, number: int) -> tuple[int, dict[str, str]] | None:
+def _parse_header(line: str, number: int) -> tuple[int, dict[str, str]] | None:
     match = _DOC.fullmatch(line)
     attributes = dict(_ATTRIBUTE.findall(match["attributes"])) if match else {}
     return (number, attributes) if {"id", "title"} <= attributes.keys() else None
 
 
-def _article(opened: tuple[int, dict[str, str]] | None, body: str, path: Path) -> Iterator[Located]:
-    if not opened:
+def _article(header: tuple[int, dict[str, str]] | None, body: str, path: Path) -> Iterator[LocatedPassage]:
+    if not header:
         return
-    line, attributes = opened
-    title, text = _unescaped(attributes["title"]), _unescaped(body)
+    line, attributes = header
+    title, text = _unescape(attributes["title"]), _unescape(body)
     if text.strip() not in ("", title):
-        yield Located(Passage(attributes["id"], title, text), str(path), line)
+        yield LocatedPassage(Passage(attributes["id"], title, text), str(path), line)
 
 
 READERS: dict[str, Reader] = {
@@ -342,9 +345,9 @@ def detect_format(path: Path) -> str:
     Raises:
         InputError: the file cannot be opened, or matches none of ``READERS``.
     """
-    number, first = next(((number, line.strip()) for number, line in _lines(path, _undetected) if line.strip()), (0, ""))
+    number, first = next(((number, line.strip()) for number, line in _read_lines(path, _fail_detection) if line.strip()), (0, ""))
     if not first:
-        raise InputError(f"{path} holds nothing but blank lines")
+        raise InputError(f"{path} holds only blank lines")
     if first.startswith("<doc "):
         return "wikiextractor"
     if first.startswith("{"):
@@ -357,16 +360,16 @@ def detect_format(path: Path) -> str:
     )
 
 
-def _undetected(bad: BadRecord) -> None:
-    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; mend the file, or name the format with --format")
+def _fail_detection(bad: BadRecord) -> None:
+    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or name the format with --format")
 
 
 def _json_format(path: Path, number: int, line: str) -> str:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = f"{_json_complaint(error)} (one record a line is needed)"
-        raise InputError(f"{path}, line {number}: {reason}; mend the file, or name the format with --format") from None
+        reason = f"{_json_error(error)} (one record a line is needed)"
+        raise InputError(f"{path}, line {number}: {reason}; correct the file, or name the format with --format") from None
     if {"id", "title", "text"} <= record.keys() and ("revid" in record or "curid=" in str(record.get("url"))):
         return "wikiextractor-json"
     for name, needed in (("beir", {"_id", "text"}), ("contents", {"id", "contents"}), ("jsonl", {"id", "text"})):

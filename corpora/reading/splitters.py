@@ -1,7 +1,7 @@
-"""Article -> passages of a fixed number of words: the named rules, as pure functions.
+"""Split articles into passages of at most a given number of words, by named rules.
 
-Words are those of ``str.split()``. Passages of an article get ids ``<article id>#<n>`` with n from 0. The original splitting code of
-the DPR Wikipedia was never released (DPR issues 111, 138, 222), so ``dpr`` reproduces its known outcome, not its bytes.
+Words are defined by ``str.split()``. An article's passages have ids ``<article id>#<n>``, with n from 0. The code that split
+the DPR Wikipedia was never released (DPR issues 111, 138, 222): ``dpr`` reproduces its known properties, not its bytes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _MAX_HEADING_WORDS = 8
 
 
 def split_words(article: Passage, n_words: int = 100) -> Iterator[Passage]:
-    """Yield consecutive blocks of ``n_words`` words; the last one has the remaining words."""
+    """Yield consecutive blocks of ``n_words`` words; the last block may be shorter."""
     words = article.text.split()
     for n, start in enumerate(range(0, len(words), n_words)):
         yield Passage(f"{article.id}#{n}", article.title, " ".join(words[start : start + n_words]))
 
 
 def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
-    """Yield blocks of exactly ``n_words`` words, the last one filled up from the beginning of the same article.
+    """Yield blocks of exactly ``n_words`` words; the last block is padded from the beginning of the article.
 
-    Therefore every row of psgs_w100 has 100 words (Pyserini, docs/experiments-wiki-corpora.md). An article shorter than one block is
-    yielded unchanged: repeating a stub would only inflate its term counts.
+    In psgs_w100, every row therefore has 100 words (Pyserini, docs/experiments-wiki-corpora.md). Here, an article shorter than one block
+    is an exception and stays unpadded: repeating a stub would only inflate its term counts.
     """
     words = article.text.split()
     if len(words) < n_words:
@@ -42,10 +42,10 @@ def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 
 
 def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:
-    """Yield passages that never cross a section, each section cut into parts of nearly equal length, at most ``n_words`` words.
+    """Split each section by itself into passages of nearly equal length, at most ``n_words`` words.
 
-    A section's passages carry the title ``"<title>: <heading>"``, Atlas's rule (atlas, src/index_io.py). Headings are lines
-    ``== Heading ==`` or, as WikiExtractor writes them, a short line of its own that ends in a full stop.
+    A passage's title is ``"<title>: <heading>"``, as in Atlas (atlas, src/index_io.py). A heading is a line
+    ``== Heading ==`` or, in WikiExtractor's output, a short line that ends in a full stop.
     """
     n = 0
     for heading, text in _sections(article.text):
@@ -56,31 +56,31 @@ def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (heading, body) in order; the lead has the heading ''.
+    """Yield (heading, body) in order; the heading of the lead is ''.
 
-    The first line starts the lead and is never a heading. An apparent heading without a body of its own (a nested heading, a last
-    short sentence) stays in the section before it, so that no text is lost.
+    The first line belongs to the lead and is never a heading. An apparent heading directly before another one or the end of the
+    text has no body of its own: it stays in the body of the preceding section, so that no text is lost.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     heading, body = "", lines[:1]
-    for line, following in pairwise([*lines[1:], ""]):
-        found = _heading(line)
-        if found is not None and following and _heading(following) is None:
+    for line, next_line in pairwise([*lines[1:], ""]):
+        next_heading = _heading(line)
+        if next_heading is not None and next_line and _heading(next_line) is None:
             yield heading, "\n".join(body)
-            heading, body = found, []
+            heading, body = next_heading, []
         else:
             body.append(line)
     yield heading, "\n".join(body)
 
 
 def _heading(line: str) -> str | None:
-    """Return the heading in a stripped line, or None if it is body text."""
+    """Return the heading in a stripped line, or None for body text."""
     marked = _MARKED_HEADING.fullmatch(line)
     if marked and marked["heading"].strip():
         return marked["heading"].strip()
-    bare = line.removesuffix(".")
-    is_plain = bare != line and line[0].isupper() and not any(mark in bare for mark in ".!?:;")
-    return bare if is_plain and len(bare.split()) <= _MAX_HEADING_WORDS else None
+    stripped = line.removesuffix(".")
+    is_plain = stripped != line and line[0].isupper() and not any(mark in stripped for mark in ".!?:;")
+    return stripped if is_plain and len(stripped.split()) <= _MAX_HEADING_WORDS else None
 
 
 def _equal_parts(words: list[str], n_words: int) -> Iterator[list[str]]:

@@ -2,7 +2,7 @@
 
 layout   files and tables             writer  records -> store
 batches  frames within a batch        reader  store -> passages
-names    rows by id and by title      checks  checksums of all but the frames
+names    rows by id and by title      checks  checksums of everything but frames
 """
 
 from .layout import FORMAT_VERSION, KIND

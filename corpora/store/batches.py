@@ -1,6 +1,7 @@
-"""Batches of passages, each one LMDB value: the starts of its frames and the end of the last (u32, little-endian), then the frames.
+"""Batches of passages. A batch is one LMDB value: offsets (u32, little-endian), then the frames, each one compressed passage.
 
-Batching keeps LMDB's tree small: a row is located by arithmetic within its batch, and LMDB is read once, for the positions of the batches.
+There is an offset for the start of each frame, and one for the end of the last. Batching keeps LMDB's tree small. The tree is walked once,
+to locate the batches; after that, the offsets in a batch locate its frames.
 """
 
 from __future__ import annotations
@@ -15,63 +16,63 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
-from .layout import DICTIONARY, ROW, Database, Decompress, Frames, damage_named, decompressor, unpack
+from .layout import DICTIONARY, ROW, Database, Decompress, Frames, corruption_errors, decompressor, unpack
 
-_PLACE = struct.Struct("<I")
+_OFFSET = struct.Struct("<I")
 _FRAME = struct.Struct("<II")
-_LARGEST = 1 << 40  # size; corrupt data may claim more
+_LARGEST = 1 << 40  # sizes are capped here, as the size that a corrupt frame states may not fit into int64
 
 
 def join(frames: Sequence[bytes]) -> bytes:
-    """Return the batch that holds the frames."""
-    places = itertools.accumulate((len(frame) for frame in frames), initial=_PLACE.size * (len(frames) + 1))
-    return b"".join([*map(_PLACE.pack, places), *frames])
+    """Join frames into a batch."""
+    offsets = itertools.accumulate((len(frame) for frame in frames), initial=_OFFSET.size * (len(frames) + 1))
+    return b"".join([*map(_OFFSET.pack, offsets), *frames])
 
 
 class Batches:
-    """The batches of a finished database; per process, and immutable."""
+    """Read-only batches of a database, located on construction."""
 
     def __init__(self, database: Database) -> None:
         """Locate the batches.
 
         Raises:
-            ArtifactDamaged: the database is corrupt.
+            ArtifactCorrupt: the database is corrupt.
         """
         self.database = database
-        self._dictionary = database.about_value(DICTIONARY) or b""
-        with damage_named(database.path):
+        self._dictionary = database.read_about(DICTIONARY) or b""
+        with corruption_errors(database.path):
             self._transaction = database.environment.begin(buffers=True)  # keeps the values valid
             pairs = list(self._transaction.cursor(database.passages))
             self.values: list[memoryview] = [value for _, value in pairs]
             self._first_rows = np.array([ROW.unpack(key)[0] for key, _ in pairs], dtype=np.int64)
-            n_last = _PLACE.unpack_from(self.values[-1])[0] // _PLACE.size - 1 if pairs else 0
+            n_last = _OFFSET.unpack_from(self.values[-1])[0] // _OFFSET.size - 1 if pairs else 0
             self.n_passages = int(self._first_rows[-1]) + n_last if pairs else 0
 
     def close(self) -> None:
-        """Release the values."""
+        """End the transaction that keeps the values valid."""
         self._transaction.abort()
 
     def decompressor(self) -> Decompress:
-        """Return the function that decompresses the frames; one per thread."""
+        """Return a function that decompresses frames; each thread needs its own."""
         return decompressor(self._dictionary)
 
     def passages(self, rows: NDArray[np.int64], decompress: Decompress) -> list[Passage]:
-        """Return the passages of existing rows, in order; raises ``ArtifactDamaged``."""
-        with damage_named(self.database.path):
+        """Return the passages of existing rows, in order; raises ``ArtifactCorrupt``."""
+        with corruption_errors(self.database.path):
             return list(map(unpack, decompress(self._frames(rows)), rows.tolist()))
 
     def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the decompressed size of each of the rows in bytes; raises ``ArtifactDamaged``."""
-        with damage_named(self.database.path):
+        """Return the decompressed size of each row in bytes; raises ``ArtifactCorrupt``."""
+        with corruption_errors(self.database.path):
             sizes = map(zstandard.frame_content_size, self._frames(rows))
             return np.array([min(size, _LARGEST) for size in sizes], dtype=np.int64)
 
     def _frames(self, rows: NDArray[np.int64]) -> Frames:
         numbers = np.searchsorted(self._first_rows, rows, side="right") - 1
-        places = _PLACE.size * (rows - self._first_rows[numbers])
+        offsets = _OFFSET.size * (rows - self._first_rows[numbers])
         frames: Frames = []
-        for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
+        for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
             value = self.values[number]
-            start, end = _FRAME.unpack_from(value, place)
+            start, end = _FRAME.unpack_from(value, offset)
             frames.append(value[start:end])
         return frames

@@ -1,7 +1,7 @@
-"""Checksums for the parts of a store that frames do not cover: the arrays, and the pages that LMDB follows.
+"""Checksums of the parts of a store outside of frames: the arrays, and the pages that LMDB interprets.
 
-LMDB trusts its pages: single bits flipped in the headers and nodes of pages made it end the process (SIGBUS, SIGABRT).
-Batches are most of its file, and LMDB does not interpret them; the rest, a few pages, is verified before it opens the file.
+LMDB does not verify its pages: a single flipped bit in a page's header or nodes can kill the process (SIGBUS, SIGABRT).
+Most of the file is batches, which LMDB does not interpret; the few other pages are verified before LMDB opens the file.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import json_value, write_durably
-from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.artifacts.durable import parse_json, write_durably
+from wikidx.corpora.errors import ArtifactCorrupt
 
 from .batches import Batches
 
@@ -27,7 +27,7 @@ Spans = Sequence[tuple[int, int]]
 
 
 def write_checks(batches: Batches, arrays: Iterable[Path]) -> None:
-    """Write the checksums of a finished store, whose last transaction is on the disk."""
+    """Write the checksums of a finished store, whose last transaction must be on disk."""
     path = batches.database.path
     spans = _spans(batches)
     sums = {array.name: zlib.crc32(np.memmap(array, dtype=np.uint8, mode="r").data) for array in arrays}
@@ -42,42 +42,42 @@ class Checks:
         self._database = database
         path = database.with_name(CHECKS)
         try:
-            self._content: dict[str, Any] = dict(json_value(path.read_bytes()))
+            self._content: dict[str, Any] = dict(parse_json(path.read_bytes()))
         except OSError as error:
-            raise ArtifactDamaged(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
+            raise ArtifactCorrupt(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
         except (TypeError, ValueError) as error:
-            raise ArtifactDamaged(f"{path} is damaged ({error}): build it again with --force") from error
+            raise ArtifactCorrupt(f"{path} is corrupt ({error}): build it again with --force") from error
 
     def check_pages(self) -> None:
-        """Raise ``ArtifactDamaged`` if a page that LMDB follows is corrupt."""
+        """Raise ``ArtifactCorrupt`` if a page that LMDB interprets is corrupt."""
         try:
-            is_sound = _crc32_between(self._database, self._content["batches"]) == self._content["other_pages"]
+            is_intact = _crc32_between(self._database, self._content["batches"]) == self._content["other_pages"]
         except (OSError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArtifactDamaged(f"{self._database} cannot be checked ({error}): build it again with --force") from error
-        if not is_sound:
-            raise ArtifactDamaged(f"{self._database} is damaged: build it again with --force")
+            raise ArtifactCorrupt(f"{self._database} cannot be checked ({error}): build it again with --force") from error
+        if not is_intact:
+            raise ArtifactCorrupt(f"{self._database} is corrupt: build it again with --force")
 
     def check_array(self, name: str, array: NDArray[Any]) -> None:
-        """Raise ``ArtifactDamaged`` if an array is corrupt."""
+        """Raise ``ArtifactCorrupt`` if an array is corrupt."""
         sums = self._content.get("arrays")
         if not isinstance(sums, dict) or sums.get(name) != zlib.crc32(array.data):
-            raise ArtifactDamaged(f"{self._database.with_name(name)} is damaged: build it again with --force")
+            raise ArtifactCorrupt(f"{self._database.with_name(name)} is corrupt: build it again with --force")
 
 
 def _spans(batches: Batches) -> list[tuple[int, int]]:
-    """Return starts and stops of the file's spans of pages that contain only batches.
+    """Return the start and stop, in bytes, of each span of pages that contains only batches.
 
-    A value larger than a page has pages of its own, after a header of a few bytes.
+    LMDB stores a value larger than a page on separate pages, after a header of a few bytes.
     """
     page_bytes = batches.database.environment.stat()["psize"]
     values = [np.frombuffer(value, dtype=np.uint8) for value in batches.values if len(value) >= page_bytes]
     if not values:
         return []
-    places = np.array([value.ctypes.data for value in values])
+    addresses = np.array([value.ctypes.data for value in values])
     with batches.database.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        starts = places - places[0] + content.find(values[0].data)
+        starts = addresses - addresses[0] + content.find(values[0].data)
         while any(content[start : start + 64] != value[:64].tobytes() for start, value in zip(starts.tolist(), values, strict=True)):
-            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # skips an earlier copy, on pages that are free now
+            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # skip an older copy on pages that are now free
     merged: list[tuple[int, int]] = []
     for start, n_bytes in sorted(zip(starts.tolist(), map(len, values), strict=True)):
         first, end = start // page_bytes * page_bytes, -(-(start + n_bytes) // page_bytes) * page_bytes
@@ -88,7 +88,7 @@ def _spans(batches: Batches) -> list[tuple[int, int]]:
 
 
 def _crc32_between(path: Path, spans: Spans) -> int:
-    """Return the crc32 of all bytes of a file outside of ascending spans."""
+    """Return the crc32 of a file's bytes outside of ascending spans."""
     crc32, end, n_bytes = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         for start, next_end in [*spans, (n_bytes, n_bytes)]:

@@ -1,12 +1,13 @@
-"""Layout of a store on disk, and LMDB's own rule: one environment per process and path.
+"""Layout of a store on disk, and the single LMDB environment that a process may open per file.
 
-``passages.lmdb`` has the tables below; ``text_keys.u64``, ``ids.u64`` and ``titles.u64`` have one little-endian word a row, memory-mapped
-(see ``names``); ``checks.json`` has checksums of these arrays and of the pages that LMDB follows (see ``checks``). A passage is one zstd
-frame with a dictionary trained on the corpus's first passages, so that single rows are cheap to read at less than half their size.
+``passages.lmdb`` has the tables below; ``text_keys.u64``, ``ids.u64`` and ``titles.u64`` have one little-endian uint64 per row,
+memory-mapped (see ``names``); ``checks.json`` has checksums of these arrays and of the pages that LMDB interprets (see ``checks``). A
+passage is one zstd frame, compressed with a dictionary trained on the corpus's first passages: single rows are cheap to read, and take
+less than half of their original size.
 
-    passages  row of a batch's first passage (u32, big-endian) -> the batch: start of each frame, and the frames (see ``batches``)
+    passages  row of a batch's first passage (u32, big-endian) -> the batch: offsets of the frames, and the frames (see ``batches``)
     about     "dictionary"  -> the zstd dictionary, empty for a tiny corpus
-              "repeated"    -> (number, number) of records that repeat an id and the first records with it
+              "repeated"    -> pairs of record numbers: a record that repeats an id, and the first record with this id
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import lmdb
 import zstandard
 
-from wikidx.corpora.errors import ArtifactDamaged, StorageError
+from wikidx.corpora.errors import ArtifactCorrupt, StorageError
 from wikidx.corpora.passage import Passage
 
 KIND = "passages"
@@ -41,19 +42,19 @@ REPEATED = b"repeated"
 _LENGTHS = struct.Struct("<III")
 _ROW_AND_LENGTHS = struct.Struct("<IIII")
 _FIRST_MAP_BYTES = 256 << 20
-_COMPRESSION_LEVEL = 3  # level 6 gains 4 % of size and is three times slower (284 k passages of wiki_intro)
+_COMPRESSION_LEVEL = 3  # level 6 saves 4 % of the size and is three times slower (284 k passages of wiki_intro)
 
 Frames = list[bytes | bytearray | memoryview]
 Decompress = Callable[[Frames], list[bytes]]
 
 
 @contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Translate exceptions of corrupt pages and frames into ``ArtifactDamaged``."""
+def corruption_errors(path: Path) -> Iterator[None]:
+    """Translate exceptions of corrupt pages and frames into ``ArtifactCorrupt``."""
     try:
         yield
     except (lmdb.Error, zstandard.ZstdError, UnicodeDecodeError, struct.error) as error:
-        raise ArtifactDamaged(f"{path} is damaged ({error}): 'idx check' says which files are") from error
+        raise ArtifactCorrupt(f"{path} is corrupt ({error}): 'idx check' says which files are") from error
 
 
 class Database:
@@ -63,7 +64,7 @@ class Database:
         # Readers need no lock file: a published store never changes, and a writer holds the artefact's own lock.
         self.path = path
         is_new = not path.exists() or not path.stat().st_size
-        refusal = StorageError if is_new else ArtifactDamaged
+        error_class = StorageError if is_new else ArtifactCorrupt
         try:
             self.environment = lmdb.open(
                 str(path),
@@ -73,55 +74,55 @@ class Database:
                 readonly=not writable,
                 lock=False,
                 readahead=False,
-                meminit=True,  # otherwise pages would contain stale memory, such as records that were left out
+                meminit=True,  # otherwise pages would contain stale memory, such as skipped records
             )
         except lmdb.Error as error:
-            raise refusal(f"{path} cannot be opened: {error}") from error
+            raise error_class(f"{path} cannot be opened: {error}") from error
         try:
             self._check_whole(is_new=is_new)
             self.passages = self.environment.open_db(b"passages", create=writable)
             self.about = self.environment.open_db(b"about", create=writable)
         except lmdb.Error as error:
             self.environment.close()  # otherwise this process could not open the path again
-            raise refusal(f"{path} cannot be opened: {error}") from error
-        except ArtifactDamaged:
+            raise error_class(f"{path} cannot be opened: {error}") from error
+        except ArtifactCorrupt:
             self.environment.close()
             raise
 
     def _check_whole(self, *, is_new: bool) -> None:
-        """Raise ``ArtifactDamaged`` if the file ends before its last page: reading beyond a mapped file's end kills the process."""
+        """Raise ``ArtifactCorrupt`` if the file is truncated: reading beyond the end of a mapped file kills the process."""
         n_bytes = self.path.stat().st_size
         n_needed = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
         if not is_new and n_bytes < n_needed:
-            raise ArtifactDamaged(f"{self.path} is cut off: it has {n_bytes:,} bytes, its pages need {n_needed:,}")
+            raise ArtifactCorrupt(f"{self.path} is cut off: it has {n_bytes:,} bytes, its pages need {n_needed:,}")
 
-    def about_value(self, key: bytes) -> bytes | None:
-        """Return an entry of the table ``about``; None if it is not written yet."""
-        with damage_named(self.path), self.environment.begin() as txn:
-            found: bytes | None = txn.get(key, db=self.about)
-            return found
+    def read_about(self, key: bytes) -> bytes | None:
+        """Return an entry of the table ``about``; None if it has not been written."""
+        with corruption_errors(self.path), self.environment.begin() as txn:
+            value: bytes | None = txn.get(key, db=self.about)
+            return value
 
 
 _open: weakref.WeakValueDictionary[tuple[int, int], Database] = weakref.WeakValueDictionary()
 _opening = threading.Lock()  # protects _open
 
 
-# A fork waits until no file is being opened. Both processes can use open files, which are only read, and without LMDB's locks.
+# A fork waits until no file is being opened. Parent and child can share open files, which are read-only and without LMDB's locks.
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
 def shared_database(path: Path) -> Database:
-    """Return this process's environment of a finished store, opened on first use.
+    """Return this process's LMDB environment of a finished store, opened on first use.
 
-    The file's inode number is part of the key: a store rebuilt under the same path is another store.
+    The file's inode number is part of the key, so that a store rebuilt at the same path is opened anew.
 
     Raises:
-        ArtifactDamaged: the file is missing or not LMDB's.
+        ArtifactCorrupt: the file is missing, or LMDB cannot open it.
     """
     try:
         stat = path.stat()
     except OSError as error:
-        raise ArtifactDamaged(f"{path} cannot be opened: {error.strerror}") from error
+        raise ArtifactCorrupt(f"{path} cannot be opened: {error.strerror}") from error
     key = (stat.st_dev, stat.st_ino)
     with _opening:
         database = _open.get(key)
@@ -133,16 +134,16 @@ def shared_database(path: Path) -> Database:
 def pack(id_: bytes, title: bytes, text: bytes) -> bytes:
     """Return the bytes of one passage: three lengths (u32, little-endian), then id, title and text in UTF-8.
 
-    The corpus fingerprint is the sha256 over these bytes of all passages in row order.
+    The corpus fingerprint is the sha256 of these bytes of all passages in row order.
     """
     return _LENGTHS.pack(len(id_), len(title), len(text)) + id_ + title + text
 
 
 def unpack(raw: bytes, row: int) -> Passage:
-    """Return the passage of a row from its frame's content: the row (u32, little-endian), then the bytes of ``pack``.
+    """Return the passage in a decompressed frame: the row (u32, little-endian), then the bytes from ``pack``.
 
     Raises:
-        struct.error: it is too short, or another row's.
+        struct.error: the frame is too short, or belongs to another row.
     """
     stored_row, n_id, n_title, _ = _ROW_AND_LENGTHS.unpack_from(raw)
     if stored_row != row:
@@ -154,11 +155,11 @@ def unpack(raw: bytes, row: int) -> Passage:
         str(raw[title_start:text_start], "utf-8"),
         str(raw[text_start:], "utf-8"),
     )
-    return tuple.__new__(Passage, fields)  # Passage(*fields) without a Python frame: 15 % of get_many
+    return tuple.__new__(Passage, fields)  # Passage(*fields) without its Python call, 15 % of get_many
 
 
 def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
-    """Return a compressor with the store's settings; one per thread."""
+    """Return a compressor with the store's settings; each thread needs its own."""
     prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
     if prepared:
         prepared.precompute_compress(level=_COMPRESSION_LEVEL)
@@ -166,16 +167,16 @@ def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
 
 
 def decompressor(dictionary: bytes) -> Decompress:
-    """Return the function that decompresses frames; one per thread."""
+    """Return a function that decompresses frames; each thread needs its own."""
     prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-    all_at_once = zstandard.ZstdDecompressor(dict_data=prepared).multi_decompress_to_buffer
+    decompress_all = zstandard.ZstdDecompressor(dict_data=prepared).multi_decompress_to_buffer
 
     def decompress(frames: Frames) -> list[bytes]:
-        """Decompress all frames in one call, which releases the GIL once: each reacquisition may have to wait for other threads."""
+        """Decompress all frames in one call, which releases the GIL only once: reacquiring it may mean waiting for other threads."""
         if not frames:
             return []
         try:
-            contents = all_at_once(frames)
+            contents = decompress_all(frames)
             return [contents[number].tobytes() for number in range(len(contents))]
         except ValueError as error:  # a frame's header is corrupt
             raise zstandard.ZstdError(str(error)) from error

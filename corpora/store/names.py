@@ -1,6 +1,6 @@
-"""Rows by id and by title: a sorted array of words, with the crc32 of a name in the upper half and its row in the lower.
+"""Lookup of rows by id or title, in sorted uint64 words: the crc32 of a name in the upper half, its row in the lower half.
 
-Different names may have equal checksums: a lookup compares the names of the passages.
+Different names may have the same crc32, so that a lookup also compares the passages' names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROW_MASK = (1 << _ROW_BITS) - 1
 
 
 def word(name: bytes, row: int) -> int:
-    """Return the word of a row and its id or title."""
+    """Return the uint64 word for a row and its id or title."""
     return zlib.crc32(name) << _ROW_BITS | row
 
 
@@ -33,17 +33,17 @@ def sort(path: Path) -> Words:
 
 
 def colliding_rows(words: Words) -> list[Rows]:
-    """Return, from sorted words, the ascending rows of each checksum that occurs more than once."""
+    """Return the ascending rows of each repeated crc32 in sorted words."""
     checksums = words.view("<u4")[1::2]
     is_next_equal = checksums[1:] == checksums[:-1]
     edges = np.flatnonzero(np.diff(is_next_equal, prepend=False, append=False)).reshape(-1, 2)
     return [(words[first : last + 1] & np.uint64(_ROW_MASK)).astype(np.int64) for first, last in edges.tolist()]
 
 
-def candidates(words: Words, names: Sequence[bytes]) -> tuple[Rows, Rows]:
-    """Return places in ``names``, ascending, and the rows that may have those names, ascending for each."""
+def find_candidates(words: Words, names: Sequence[bytes]) -> tuple[Rows, Rows]:
+    """Return ascending positions in ``names``, and the rows that may have these names, ascending for each name."""
     firsts = np.array([word(name, 0) for name in names], dtype=words.dtype)
     starts, ends = np.searchsorted(words, firsts), np.searchsorted(words, firsts | np.uint64(_ROW_MASK), side="right")
     counts = ends - starts
-    places = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-    return np.repeat(np.arange(len(names)), counts), (words[places] & np.uint64(_ROW_MASK)).astype(np.int64)
+    indices = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+    return np.repeat(np.arange(len(names)), counts), (words[indices] & np.uint64(_ROW_MASK)).astype(np.int64)

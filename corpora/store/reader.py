@@ -1,4 +1,4 @@
-"""Reads a finished store: by row, by id, by title; safe for processes, threads and forks."""
+"""Reader of a finished store by row, id or title; safe for processes, threads and forks."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 
 from .batches import Batches
 from .checks import Checks
 from .layout import DATABASE, IDS, TEXT_KEYS, TITLES, Decompress, shared_database
-from .names import Rows, candidates
+from .names import Rows, find_candidates
 
 TextKeys = NDArray[np.uint64]
 
 NO_ROW = -1
 
 _READ_ROWS = 1024
-_READ_BYTES = 4 << 20  # whole articles, unsplit, close a batch earlier
+_READ_BYTES = 4 << 20  # limits batches of whole, unsplit articles
 
 
 class PassageStore:
     """A finished store, memory-mapped.
 
     Attributes:
-        folder: folder of its files.
-        fingerprint: identifies the passages and their order.
+        folder: folder of the store's files.
+        fingerprint: identifier of the passages and their order.
     """
 
     def __init__(self, folder: Path, fingerprint: str, n_passages: int) -> None:
@@ -39,15 +39,15 @@ class PassageStore:
         self.fingerprint = fingerprint
         self._n_passages = n_passages
         self._arrays = {name: self._map(name) for name in (TEXT_KEYS, IDS, TITLES)}
-        self._compared = set[str]()
-        self._local = threading.local()  # zstd contexts belong to one thread
+        self._verified = set[str]()
+        self._local = threading.local()  # zstd contexts are not thread-safe
         self._checks = Checks(folder / DATABASE)
         self._checks.check_pages()  # before LMDB reads any of them
         self._batches = Batches(shared_database(folder / DATABASE))
-        n_found = self._batches.n_passages
-        if n_found != n_passages:
-            raise ArtifactDamaged(
-                f"{folder / DATABASE} holds {n_found:,} passages, its manifest says {n_passages:,}: build it again with --force"
+        n_stored = self._batches.n_passages
+        if n_stored != n_passages:
+            raise ArtifactCorrupt(
+                f"{folder / DATABASE} holds {n_stored:,} passages, its manifest says {n_passages:,}: build it again with --force"
             )
 
     def __len__(self) -> int:
@@ -55,10 +55,10 @@ class PassageStore:
 
     @property
     def text_key(self) -> TextKeys:
-        """Key of each text, uint64, shape (n,): equal for texts equal up to case, spacing and compatibility form (``passage.text_key``).
+        """Keys of the texts, uint64, shape (n,), shared by texts equal up to case, spacing and compatibility form (``passage.text_key``).
 
         Raises:
-            ArtifactDamaged: one of them is corrupt.
+            ArtifactCorrupt: the array is corrupt.
         """
         return self._array(TEXT_KEYS)
 
@@ -67,60 +67,60 @@ class PassageStore:
 
         Raises:
             TypeError: the rows are not integers.
-            ValueError: a row is outside the store, -1 included.
-            ArtifactDamaged: a passage is corrupt.
+            ValueError: a row, such as -1, is outside the store.
+            ArtifactCorrupt: a passage is corrupt.
         """
-        wanted = np.asarray(rows)
-        if wanted.size and wanted.dtype.kind not in "iu":
-            raise TypeError(f"rows are {wanted.dtype}, not integers")
-        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self._n_passages):
-            raise ValueError(f"rows from {wanted.min()} to {wanted.max()} are asked for, the store has 0 to {self._n_passages - 1}")
-        return self._batches.passages(wanted.astype(np.int64), self._decompressor())
+        array = np.asarray(rows)
+        if array.size and array.dtype.kind not in "iu":
+            raise TypeError(f"rows are {array.dtype}, not integers")
+        if array.size and not (array.min() >= 0 and array.max() < self._n_passages):
+            raise ValueError(f"rows from {array.min()} to {array.max()} are requested, the store has 0 to {self._n_passages - 1}")
+        return self._batches.passages(array.astype(np.int64), self._decompressor())
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
         """Yield the passages of rows ``start`` to ``stop`` (default: the end) in order, with bounded memory."""
         return itertools.chain.from_iterable(self.read_batches(start, self._n_passages if stop is None else stop))
 
     def read_batches(self, start: int, stop: int) -> Iterator[list[Passage]]:
-        """Yield the passages of rows ``start`` to ``stop`` in lists that are bounded by number and by size; raises as ``get_many`` does."""
+        """Yield the passages of rows ``start`` to ``stop`` in lists of limited length and size; raises as ``get_many`` does."""
         end = min(stop, self._n_passages)
         for first in range(start, end, _READ_ROWS):
             rows = np.arange(first, min(first + _READ_ROWS, end))
             ends = np.cumsum(self._batches.sizes(rows))
-            for part in np.split(rows, np.flatnonzero(np.diff(ends // _READ_BYTES)) + 1):
-                yield self.get_many(part)
+            for chunk in np.split(rows, np.flatnonzero(np.diff(ends // _READ_BYTES)) + 1):
+                yield self.get_many(chunk)
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
-        """Return int64 rows, shape (len(ids),), of the ids; -1 for an unknown id; raises as ``get_many`` does."""
+        """Return the int64 row of each id, shape (len(ids),); -1 for an unknown id; raises as ``get_many`` does."""
         rows = np.full(len(ids), NO_ROW, dtype=np.int64)
-        for number, row, passage in self._candidates(IDS, ids):
+        for number, row, passage in self._find_candidates(IDS, ids):
             if passage.id == ids[number]:
                 rows[number] = row
         return rows
 
-    def rows_titled(self, title: str) -> Rows:
-        """Return the int64 rows, ascending, of all passages with exactly this title; raises as ``get_many`` does."""
-        return np.array([row for _, row, passage in self._candidates(TITLES, [title]) if passage.title == title], dtype=np.int64)
+    def rows_with_title(self, title: str) -> Rows:
+        """Return the ascending int64 rows of all passages with exactly this title; raises as ``get_many`` does."""
+        return np.array([row for _, row, passage in self._find_candidates(TITLES, [title]) if passage.title == title], dtype=np.int64)
 
-    def _candidates(self, array: str, names: Sequence[str]) -> Iterator[tuple[int, int, Passage]]:
-        """Yield (place in ``names``, row, passage) of all passages that may have one of the names."""
-        numbers, rows = candidates(self._array(array), [name.encode(errors="surrogatepass") for name in names])
+    def _find_candidates(self, array: str, names: Sequence[str]) -> Iterator[tuple[int, int, Passage]]:
+        """Yield (position in ``names``, row, passage) of all passages that may have one of the names."""
+        numbers, rows = find_candidates(self._array(array), [name.encode(errors="surrogatepass") for name in names])
         for first in range(0, len(rows), _READ_ROWS):
-            part = slice(first, first + _READ_ROWS)
-            yield from zip(numbers[part].tolist(), rows[part].tolist(), self.get_many(rows[part]), strict=True)
+            chunk = slice(first, first + _READ_ROWS)
+            yield from zip(numbers[chunk].tolist(), rows[chunk].tolist(), self.get_many(rows[chunk]), strict=True)
 
     def _array(self, name: str) -> TextKeys:
-        """Return an array of one word a row, verified by its checksum on first use."""
-        if name not in self._compared:
+        """Return an array with one uint64 per row, verified by its checksum on first use."""
+        if name not in self._verified:
             self._checks.check_array(name, self._arrays[name])
-            self._compared.add(name)
+            self._verified.add(name)
         return self._arrays[name]
 
     def _map(self, name: str) -> TextKeys:
-        """Map an array of one word a row, which stays unchanged if the store is replaced."""
+        """Map an array with one uint64 per row; the mapping stays valid if the store is replaced."""
         path = self.folder / name
         if not path.is_file() or path.stat().st_size != 8 * self._n_passages:
-            raise ArtifactDamaged(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")
+            raise ArtifactCorrupt(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")
         return np.memmap(path, dtype="<u8", mode="r").view(np.ndarray) if self._n_passages else np.empty(0, dtype="<u8")
 
     def _decompressor(self) -> Decompress:

@@ -1,4 +1,4 @@
-"""Writes a store, batch by batch; each batch is durable before the next one, so that an interrupted build resumes from there."""
+"""Writer of a store in batches; each batch is durable before the next is stored, so that an interrupted build resumes after it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import lmdb
 import numpy as np
 import zstandard
 
-from wikidx.corpora.errors import ArtifactDamaged, InputError, PiecesDamaged, StorageError
-from wikidx.corpora.passage import BadRecord, Located, OnBad, Passage, text_key
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt, StorageError
+from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
 
 from .batches import Batches, join
 from .checks import write_checks
@@ -39,12 +39,12 @@ from .layout import (
 from .names import Words, colliding_rows, sort, word
 
 _BATCH_PASSAGES = 16_384
-_BATCH_CHARACTERS = 32 << 20  # whole articles, unsplit, close a batch earlier
-_FULL_DISK_BYTES = 64 << 20  # a batch may need this much
-_DICTIONARY_BYTES = 256 << 10  # 112 KiB costs 2 to 8 % of the ratio, 1 MiB gains 1 % (284 k passages of wiki_intro)
+_BATCH_CHARACTERS = 32 << 20  # ends a batch of whole, unsplit articles earlier
+_FULL_DISK_BYTES = 64 << 20  # a batch may need this much: with less free space, a failed write is a full disk
+_DICTIONARY_BYTES = 256 << 10  # compression ratio: 2 to 8 % worse with 112 KiB, 1 % better with 1 MiB (284 k passages of wiki_intro)
 _MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
 _READ_ROWS = 1024
-_DICTIONARY_SAMPLES = 8192  # twice as many gain 1 % of the ratio in twice the time
+_DICTIONARY_SAMPLES = 8192  # twice as many improve the ratio by 1 % in twice the time
 
 
 class _Record(NamedTuple):
@@ -56,64 +56,64 @@ class _Record(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Records not stored yet, with a zstd frame for each."""
+    """Records not stored yet, and a zstd frame for each."""
 
     records: list[_Record]
     frames: Sequence[bytes]
 
 
 class StoreWriter:
-    """Writes records into the store in a folder.
+    """Writer of records to the store in a folder.
 
-    Passages are written in the order received, one durable batch after the other; while one is compressed, the next one is read. Ids and
+    Passages are stored in input order, in durable batches; while one batch is compressed, the next is read. Ids and
     titles are sorted in their files at the end, so that memory does not grow with the corpus.
 
-    In the folder of an interrupted writer it resumes after the last durable batch: give it the same records from the beginning; those
-    already stored are only read again, for the fingerprint, the ids and the titles. Corrupt leftovers raise ``PiecesDamaged``.
+    In the folder of an interrupted writer, it resumes after the last durable batch: pass the same records from the beginning. Records
+    already stored are reread only for the fingerprint, the ids and the titles. Corrupt leftover files raise ``StagingCorrupt``.
 
     Attributes:
-        n_taken: records read so far, stored or not.
+        n_read: records read so far, stored or not.
     """
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
         self._on_bad = on_bad
         try:
             self._database = Database(folder / DATABASE, writable=True)
-        except ArtifactDamaged as error:
-            raise PiecesDamaged(str(error)) from error
+        except ArtifactCorrupt as error:
+            raise StagingCorrupt(str(error)) from error
         try:
             self._n_durable = _n_passages(self._database)
-            self._dictionary = self._database.about_value(DICTIONARY)
-            self._repeated = dict(PAIR.iter_unpack(self._database.about_value(REPEATED) or b""))
+            self._dictionary = self._database.read_about(DICTIONARY)
+            self._repeated = dict(PAIR.iter_unpack(self._database.read_about(REPEATED) or b""))
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
-        except ArtifactDamaged as error:
+        except ArtifactCorrupt as error:
             self._database.environment.close()
-            raise PiecesDamaged(str(error)) from error
-        self.n_taken = 0
-        self._n_passages = self._n_records = 0  # records include those left out because they repeat an id
-        self._places = dict.fromkeys(self._repeated.values(), "")  # of the first records with those ids
+            raise StagingCorrupt(str(error)) from error
+        self.n_read = 0
+        self._n_passages = self._n_records = 0  # records include skipped ones that repeat an id
+        self._locations = dict.fromkeys(self._repeated.values(), "")  # of the first records with repeated ids, by number
         self._fingerprint = hashlib.sha256()
         self._ids, self._titles = (folder / IDS).open("wb"), (folder / TITLES).open("wb")
-        self._compressing = ThreadPoolExecutor(max_workers=1)
+        self._compressor_thread = ThreadPoolExecutor(max_workers=1)
 
-    def write(self, records: Iterable[Located]) -> Iterator[int]:
-        """Store the records, yielding after each durable batch the number of passages so far.
+    def write(self, records: Iterable[LocatedPassage]) -> Iterator[int]:
+        """Store the records; yield the number of durable passages after each batch.
 
         Raises:
             InputError: ``on_bad`` raised it.
             StorageError: the disk is full or fails.
         """
         compressed: Future[_Batch] | None = None
-        for batch in _batches(records):
-            self.n_taken += len(batch)
+        for batch in _batch_records(records):
+            self.n_read += len(batch)
             if self._n_passages + len(batch) > _MOST_PASSAGES:
                 raise InputError(
                     f"there are more than {_MOST_PASSAGES:,} passages, which one store can hold: divide the corpus into several"
                 )
-            accepted = list(self._accepted(batch))
+            accepted = list(self._accept(batch))
             if compressed is not None:
                 yield self._store(compressed.result())
-            compressed = self._compressing.submit(self._compress, accepted)
+            compressed = self._compressor_thread.submit(self._compress, accepted)
         if compressed is not None:
             yield self._store(compressed.result())
 
@@ -121,8 +121,8 @@ class StoreWriter:
         """Sort ids and titles, write the checksums, and return the fingerprint.
 
         Returns:
-            None if some ids were repeated. The store is then empty again and knows which records to pass to ``on_bad``: close this
-            writer and give all records to a new one.
+            The fingerprint, or None if ids are repeated. In that case, the passages are deleted, and the store lists the records to
+            pass to ``on_bad``: close this writer and pass all records to a new one.
 
         Raises:
             StorageError: the disk is full or fails.
@@ -131,7 +131,7 @@ class StoreWriter:
             file.flush()
         sort(Path(self._titles.name))
         with closing(Batches(self._database)) as batches:
-            repeated = list(_repeated_ids(sort(Path(self._ids.name)), batches))
+            repeated = list(_find_repeated_ids(sort(Path(self._ids.name)), batches))
             if not repeated:
                 write_checks(batches, [Path(file.name) for file in (self._text_keys, self._ids, self._titles)])
                 return self._fingerprint.hexdigest()
@@ -146,22 +146,22 @@ class StoreWriter:
 
     def close(self) -> None:
         """Close the files."""
-        self._compressing.shutdown()
+        self._compressor_thread.shutdown()
         for file in (self._ids, self._titles, self._text_keys, self._database.environment):
             file.close()
 
-    def _accepted(self, batch: Sequence[Located]) -> Iterator[_Record]:
-        """Assign each good passage its row; pass those that cannot be stored, or repeat an id, to ``on_bad``."""
+    def _accept(self, batch: Sequence[LocatedPassage]) -> Iterator[_Record]:
+        """Yield a record with its row for each valid passage; pass invalid passages and repeated ids to ``on_bad``."""
         ids: list[int] = []
         titles: list[int] = []
         for passage, file, line in batch:
             try:
-                id_, title, text = _encoded(passage)
+                id_, title, text = _encode(passage)
                 self._n_records += 1
                 if self._n_records in self._repeated:
-                    raise ValueError(f"the id '{passage.id}' is already that of {self._places[self._repeated[self._n_records]]}")
-                if self._n_records in self._places:
-                    self._places[self._n_records] = f"{file}, line {line}"
+                    raise ValueError(f"the id '{passage.id}' is already that of {self._locations[self._repeated[self._n_records]]}")
+                if self._n_records in self._locations:
+                    self._locations[self._n_records] = f"{file}, line {line}"
             except ValueError as error:
                 self._on_bad(BadRecord(file, line, str(error)))
                 continue
@@ -174,9 +174,9 @@ class StoreWriter:
         self._titles.write(np.array(titles, dtype="<u8").tobytes())
 
     def _compress(self, records: list[_Record]) -> _Batch:
-        """Compress the new ones of these records; the first batch trains the dictionary. Runs on the one compressing thread.
+        """Compress the new records, in the compressor thread; the first batch trains the dictionary.
 
-        Only long calls that release the GIL belong here: many short ones would only alternate with the reading thread.
+        Only long calls that release the GIL belong here: many short ones would only take turns with the reading thread.
         """
         self._fingerprint.update(b"".join([record.packed for record in records]))
         new = [record for record in records if record.row >= self._n_durable]
@@ -184,14 +184,14 @@ class StoreWriter:
             return _Batch([], [])
         packed: list[bytes | bytearray | memoryview] = [ROW_IN_FRAME.pack(record.row) + record.packed for record in new]
         if self._dictionary is None:
-            self._dictionary = _trained(packed)
+            self._dictionary = _train_dictionary(packed)
         frames = compressor(self._dictionary).multi_compress_to_buffer(packed)
         return _Batch(new, cast(Sequence[bytes], [frames[i] for i in range(len(new))]))
 
     def _store(self, batch: _Batch) -> int:
-        """Make a batch durable; return the number of passages so far.
+        """Make a batch durable and return the number of durable passages.
 
-        The dictionary and the text keys come first, then the passages in one LMDB transaction, whose commit is what counts on resume.
+        The dictionary and the text keys are written first. One LMDB transaction stores the passages; on resume, only its commit counts.
         """
         if batch.records:
             dictionary = self._dictionary or b""
@@ -206,7 +206,7 @@ class StoreWriter:
         return self._n_durable
 
     def _transact(self, write: Callable[[lmdb.Transaction], object]) -> None:
-        """Run ``write`` in one durable transaction, growing the memory map as often as necessary."""
+        """Run ``write`` in one durable transaction; enlarge the memory map as needed."""
         environment = self._database.environment
         while True:
             try:
@@ -218,32 +218,32 @@ class StoreWriter:
             except lmdb.Error as error:
                 raise StorageError(
                     f"cannot write {environment.path()}: {_disk_reason(error, environment.path())}; "
-                    "what is finished is kept: mend it and run the same command again"
+                    "finished parts are kept: fix the cause and run the same command again"
                 ) from error
 
 
 def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
-    """Open the text keys for appending, cut to those of durable passages.
+    """Open the text keys for appending, truncated to the durable passages.
 
     Raises:
-        ArtifactDamaged: some of those are missing.
+        ArtifactCorrupt: keys of durable passages are missing.
     """
     n_bytes = path.stat().st_size if path.exists() else 0
     if n_bytes < n_durable * 8:
-        raise ArtifactDamaged(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
+        raise ArtifactCorrupt(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
     file = path.open("ab")
     file.truncate(n_durable * 8)
     return file
 
 
 def _disk_reason(error: lmdb.Error, path: str) -> str:
-    """Return the disk's error; LMDB reports a write cut short by a full disk as an input/output error."""
+    """Return the reason for a failed write; LMDB reports one truncated by a full disk as an input/output error."""
     n_free = shutil.disk_usage(Path(path).parent).free
     return f"no space left on device ({n_free / 1e6:.1f} MB free)" if n_free < _FULL_DISK_BYTES else str(error)
 
 
-def _trained(samples: list[bytes | bytearray | memoryview]) -> bytes:
-    """Return a dictionary trained on the samples; empty if they are too few or too small for one."""
+def _train_dictionary(samples: list[bytes | bytearray | memoryview]) -> bytes:
+    """Return a dictionary trained on the samples; empty if they are too few or too small."""
     samples = samples[:_DICTIONARY_SAMPLES]
     n_bytes = min(_DICTIONARY_BYTES, sum(map(len, samples)) // 16)
     try:
@@ -252,9 +252,9 @@ def _trained(samples: list[bytes | bytearray | memoryview]) -> bytes:
         return b""
 
 
-def _batches(records: Iterable[Located]) -> Iterator[list[Located]]:
-    """Yield the records in lists bounded by number and by size; the bounds alone decide where a list ends."""
-    batch: list[Located] = []
+def _batch_records(records: Iterable[LocatedPassage]) -> Iterator[list[LocatedPassage]]:
+    """Yield the records in lists of limited length and size, whose ends depend only on the records."""
+    batch: list[LocatedPassage] = []
     n_characters = 0
     for record in records:
         batch.append(record)
@@ -266,16 +266,16 @@ def _batches(records: Iterable[Located]) -> Iterator[list[Located]]:
         yield batch
 
 
-def _encoded(passage: Passage) -> tuple[bytes, bytes, bytes]:
+def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
     """Return the fields in UTF-8.
 
     Raises:
-        ValueError: the store cannot hold the passage; the message says why.
+        ValueError: the store cannot hold the passage, for the reason in the message.
     """
     try:
         id_, title, text = passage.id.encode(), passage.title.encode(), passage.text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"half of a surrogate pair, \\u{ord(error.object[error.start]):04x}, stands alone") from None
+        raise ValueError(f"half of a surrogate pair, \\u{ord(error.object[error.start]):04x}, without its other half") from None
     if not 0 < len(id_) <= MAX_ID_BYTES:
         raise ValueError(f"the id has {len(id_)} bytes (1 to {MAX_ID_BYTES} are possible)")
     return id_, title, text
@@ -286,14 +286,14 @@ def _n_passages(database: Database) -> int:
         return batches.n_passages
 
 
-def _repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
-    """Yield the numbers, from 1, of each record that repeats an id and of the first record with it."""
+def _find_repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
+    """Yield pairs of record numbers, from 1: a record that repeats an id, and the first record with this id."""
     decompress = batches.decompressor()
     for rows in colliding_rows(words):
-        first_of: dict[str, int] = {}
+        first_rows: dict[str, int] = {}
         for start in range(0, len(rows), _READ_ROWS):
-            part = rows[start : start + _READ_ROWS]
-            for row, passage in zip(part.tolist(), batches.passages(part, decompress), strict=True):
-                first = first_of.setdefault(passage.id, row)
+            chunk = rows[start : start + _READ_ROWS]
+            for row, passage in zip(chunk.tolist(), batches.passages(chunk, decompress), strict=True):
+                first = first_rows.setdefault(passage.id, row)
                 if first != row:
                     yield row + 1, first + 1

@@ -1,6 +1,6 @@
-"""Text -> terms, token for token as Lucene's English analysis makes them (Anserini's DefaultEnglishAnalyzer), without Java.
+"""Lucene's English analysis (Anserini's DefaultEnglishAnalyzer) of texts, token for token, without Java.
 
-grammar      words as patterns of character classes      characters   the class and the lower case of each code point
+grammar      words as patterns of character classes      characters   class and lower case of each code point
 automaton    the grammar as tables                       tokens       text -> words, equal to StandardTokenizer's
 terms        word -> term: possessive, case, stop words  porter       the stemmer
 numbering    texts -> term numbers, in one kernel        analyzer     public functions: english() and TermNumbers

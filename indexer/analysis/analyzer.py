@@ -1,4 +1,4 @@
-"""Texts -> terms, and texts -> term numbers: the Python interface of the kernels."""
+"""Python interface of the analysis kernels: terms and term numbers of texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _rules = functools.cache(read_rules)
 
 
 class TermTable(NamedTuple):
-    """Terms by number: term i is ``bytes(pool[ends[i - 1]:ends[i]])`` in UTF-8, the first starting at 0."""
+    """Terms by number: term i is ``bytes(pool[ends[i - 1]:ends[i]])`` in UTF-8; term 0 starts at 0."""
 
     pool: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -30,9 +30,9 @@ class TermTable(NamedTuple):
 
 
 class TermNumbers:
-    """Numbers the distinct terms of many texts, from 0 in order of their first appearance.
+    """Numbering of the distinct terms of many texts, from 0 in order of first appearance.
 
-    Memory grows with the vocabulary and, during a call, with its texts: 12 bytes a character. Not thread-safe; use one object per thread.
+    Memory grows with the vocabulary and, during a call, by 12 bytes per character of its texts. Not thread-safe; use one object per thread.
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class TermNumbers:
     def add(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Analyse texts and return the numbers of their terms.
 
-        Any string is analysed; a lone surrogate separates words.
+        Any string is valid; a lone surrogate separates words.
 
         Returns:
-            The numbers of all texts' terms in order, int32, concatenated; and the end of each text's numbers, int64, shape (len(texts),).
+            The term numbers of all texts, concatenated, int32; and the end of each text's numbers, int64, shape (len(texts),).
         """
         bounds = np.zeros(len(texts) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)), out=bounds[1:])
@@ -59,7 +59,7 @@ class TermNumbers:
         return numbers[: ends.max(initial=0)].copy(), ends
 
     def table(self) -> TermTable:
-        """Return the terms numbered so far; later calls of ``add`` do not change it."""
+        """Return the terms numbered so far; later calls of ``add`` do not change the returned table."""
         n = len(self)
         starts = self._table.starts
         return TermTable(self._table.pool[: starts[n]], starts[1 : n + 1])
@@ -68,9 +68,9 @@ class TermNumbers:
 def english(text: str) -> list[str]:
     """Return the terms of a text in order."""
     numbers = TermNumbers()
-    in_order, _ = numbers.add([text])
+    occurrences, _ = numbers.add([text])
     terms = numbers.table().terms()
-    return [terms[number] for number in in_order.tolist()]
+    return [terms[number] for number in occurrences.tolist()]
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

@@ -1,8 +1,8 @@
 """Compile a pattern over character classes to a deterministic automaton, as tables for a kernel.
 
 Patterns are regular expressions with ``|``, ``*``, ``+``, ``?``, ``( )`` and ``[ ]`` over one-letter codes. Each occurrence of a code in
-the pattern is a *position*. The pattern determines the positions that can come first, last, and after each other; a state of the automaton
-is a set of positions that a match can have reached (Glushkov, The abstract theory of automata, 1961).
+the pattern is a *position*. The pattern determines the first positions, the last positions, and the successors of each position; a state
+of the automaton is a set of positions that a match can have reached (Glushkov, The abstract theory of automata, 1961).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Automaton(NamedTuple):
     accepting: NDArray[np.bool_]  # (states,)
 
 
-class _Part(NamedTuple):
+class _Subpattern(NamedTuple):
     """A part of a pattern: the possible first and last positions of a match, and whether it matches the empty string."""
 
     first: frozenset[int]
@@ -31,7 +31,7 @@ class _Part(NamedTuple):
     optional: bool
 
 
-_NOTHING = _Part(frozenset(), frozenset(), True)
+_NOTHING = _Subpattern(frozenset(), frozenset(), True)
 
 
 class _Pattern:
@@ -41,74 +41,74 @@ class _Pattern:
         self._rest = list(reversed(pattern))
         self.codes: list[str] = []
         self.after: list[set[int]] = []
-        self.whole = self._choice()
+        self.whole = self._parse_choice()
         if self._rest:
             raise ValueError(f"a bracket too many in {pattern!r}")
 
     def _next_is(self, characters: str) -> bool:
         return bool(self._rest) and self._rest[-1] in characters
 
-    def _choice(self) -> _Part:
-        part = self._sequence()
+    def _parse_choice(self) -> _Subpattern:
+        subpattern = self._parse_sequence()
         while self._next_is("|"):
             self._rest.pop()
-            other = self._sequence()
-            part = _Part(part.first | other.first, part.last | other.last, part.optional or other.optional)
-        return part
+            other = self._parse_sequence()
+            subpattern = _Subpattern(subpattern.first | other.first, subpattern.last | other.last, subpattern.optional or other.optional)
+        return subpattern
 
-    def _sequence(self) -> _Part:
-        part = _NOTHING
+    def _parse_sequence(self) -> _Subpattern:
+        subpattern = _NOTHING
         while self._rest and not self._next_is("|)"):
-            then = self._repeated()
-            self._follow(part.last, then.first)
-            part = _Part(
-                part.first | then.first if part.optional else part.first,
-                part.last | then.last if then.optional else then.last,
-                part.optional and then.optional,
+            following = self._parse_repetition()
+            self._follow(subpattern.last, following.first)
+            subpattern = _Subpattern(
+                subpattern.first | following.first if subpattern.optional else subpattern.first,
+                subpattern.last | following.last if following.optional else following.last,
+                subpattern.optional and following.optional,
             )
-        return part
+        return subpattern
 
-    def _repeated(self) -> _Part:
-        part = self._single()
+    def _parse_repetition(self) -> _Subpattern:
+        subpattern = self._parse_atom()
         while self._next_is("*+?"):
             sign = self._rest.pop()
             if sign in "*+":
-                self._follow(part.last, part.first)
-            part = part._replace(optional=part.optional or sign in "*?")
-        return part
+                self._follow(subpattern.last, subpattern.first)
+            subpattern = subpattern._replace(optional=subpattern.optional or sign in "*?")
+        return subpattern
 
-    def _single(self) -> _Part:
+    def _parse_atom(self) -> _Subpattern:
         code = self._rest.pop()
         if code == "(":
-            part = self._choice()
+            subpattern = self._parse_choice()
             self._rest.pop()
-            return part
+            return subpattern
         if code == "[":
             code = "".join(iter(self._rest.pop, "]"))
         position = len(self.codes)
         self.codes.append(code)
         self.after.append(set())
-        return _Part(frozenset([position]), frozenset([position]), False)
+        return _Subpattern(frozenset([position]), frozenset([position]), False)
 
-    def _follow(self, before: Iterable[int], then: Iterable[int]) -> None:
-        for position in before:
-            self.after[position].update(then)
+    def _follow(self, first: Iterable[int], following: Iterable[int]) -> None:
+        for position in first:
+            self.after[position].update(following)
 
 
 def compile_pattern(pattern: str, codes: Iterable[str]) -> Automaton:
     """Return the automaton of a pattern; ``codes`` are its codes in the order of their numbers."""
-    read = _Pattern(pattern)
-    in_order = list(codes)
+    parsed = _Pattern(pattern)
+    all_codes = list(codes)
     states: dict[frozenset[int] | None, int] = {frozenset(): DEAD, None: START}  # None: nothing has been matched yet
     moves = list[list[int]]()
-    for arrived in (todo := list(states)):
-        can_follow = read.whole.first if arrived is None else {p for position in arrived for p in read.after[position]}
+    for positions in (pending := list(states)):
+        can_follow = parsed.whole.first if positions is None else {p for position in positions for p in parsed.after[position]}
         moves.append([])
-        for code in in_order:
-            then = frozenset(position for position in can_follow if code in read.codes[position])
-            if then not in states:
-                states[then] = len(states)
-                todo.append(then)
-            moves[-1].append(states[then])
-    accepting = [read.whole.optional if arrived is None else bool(arrived & read.whole.last) for arrived in states]
+        for code in all_codes:
+            target = frozenset(position for position in can_follow if code in parsed.codes[position])
+            if target not in states:
+                states[target] = len(states)
+                pending.append(target)
+            moves[-1].append(states[target])
+    accepting = [parsed.whole.optional if positions is None else bool(positions & parsed.whole.last) for positions in states]
     return Automaton(np.array(moves, dtype=np.uint8), np.array(accepting))

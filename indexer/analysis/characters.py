@@ -1,4 +1,4 @@
-"""Unicode properties of each code point, as tables: its word-break class and its lower case."""
+"""Tables of Unicode properties: word-break class and lower case of each code point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 N_CODE_POINTS = 0x110000
 
-# The classes of word_breaks.txt, each with its letter in the grammar's patterns; a class's index is its number.
+# Classes of word_breaks.txt, each with its letter in the grammar's patterns; a class's number is its position in this dictionary.
 CLASSES = {
     "Other": " ",
     "ALetter": "a",
@@ -39,7 +39,7 @@ CLASSES = {
 OTHER, LETTER, PICTOGRAPHIC_LETTER = (list(CLASSES).index(name) for name in ("Other", "ALetter", "Pictographic_Letter"))
 
 _HANGUL = range(0xAC00, 0xD7A4)
-_LAST_CASED = 0x1E921  # no later code point has a lower case other than itself
+_LAST_CASED = 0x1E921  # last code point that differs from its lower case
 
 
 def class_table() -> NDArray[np.uint8]:
@@ -55,10 +55,11 @@ def class_table() -> NDArray[np.uint8]:
 
 
 def lower_case_table(classes: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the lower case of the first code points, shape (_LAST_CASED + 1,); later ones have none but themselves.
+    """Return the lower case of the first code points, shape (_LAST_CASED + 1,); later code points are unchanged.
 
-    The lower case of a code point is one code point, as in Java's ``Character.toLowerCase``: U+0130, in Python an i with a dot
-    above, becomes i. Only letters are looked up, all in older Unicode versions than any supported Python's, so that Python versions agree.
+    The lower case of a code point is one code point, as in Java's ``Character.toLowerCase``: U+0130 becomes i
+    (in Python, i and a combining dot). Only letters are converted: they predate the Unicode version of any supported Python, so that
+    all Python versions agree.
     """
     table = np.arange(_LAST_CASED + 1, dtype=np.uint32)
     is_letter = (classes[: len(table)] == LETTER) | (classes[: len(table)] == PICTOGRAPHIC_LETTER)

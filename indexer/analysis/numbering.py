@@ -1,4 +1,4 @@
-"""Texts -> the numbers of their terms: the kernel behind ``TermNumbers``."""
+"""Kernel of ``TermNumbers``, which numbers the terms of texts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LONGEST_RECENT = 8
 
 
 class Table(NamedTuple):
-    """Terms by number and numbers by term: open addressing, linear probing, at most half full. Replaced by a larger copy when full.
+    """Hash table of terms and their numbers, with linear probing, at most half full; a full table is replaced by a larger copy.
 
     Tokens of up to 8 ASCII characters, the most frequent ones, are cached: ``recent_tokens[p]`` is the latest token with hash p, packed
-    into an integer, and ``recent_numbers[p]`` the number of its term.
+    into an integer, and ``recent_numbers[p]`` is the number of its term.
     """
 
-    slots: NDArray[np.int32]  # a power of two of them: a number, or _FREE
-    starts: NDArray[np.int64]  # UTF-8 of term i is pool[starts[i]:starts[i + 1]]
+    slots: NDArray[np.int32]  # (a power of two,): number of a term, or _FREE
+    starts: NDArray[np.int64]  # term i in UTF-8 is pool[starts[i]:starts[i + 1]]
     pool: NDArray[np.uint8]
     size: NDArray[np.int64]  # (1,): number of terms
     recent_tokens: NDArray[np.int64]
@@ -56,10 +56,10 @@ def number_terms(
     Args:
         points: the code points of all texts, one after another.
         bounds: text i is ``points[bounds[i]:bounds[i + 1]]``.
-        rules: of the analysis.
+        rules: rules of the analysis.
         table: already numbered terms; modified in place, or copied when it grows.
-        numbers: output, the numbers of all texts one after another; at least as long as ``points``.
-        ends: output, the end of each text's numbers.
+        numbers: output; the term numbers of all texts, one after another; at least as long as ``points``.
+        ends: output; the end of each text's numbers.
 
     Returns:
         The updated table.
@@ -67,44 +67,44 @@ def number_terms(
     units = np.empty(MAX_TOKEN_UNITS, dtype=np.uint16)
     n = np.int64(0)
     for text in range(len(ends)):
-        at, stop = bounds[text], bounds[text + 1]
-        while at < stop:
-            n_read, n_written = _number_while_room(points[at:stop], rules, table, units, numbers[n:])
-            at += n_read
+        position, stop = bounds[text], bounds[text + 1]
+        while position < stop:
+            n_read, n_written = _number_until_full(points[position:stop], rules, table, units, numbers[n:])
+            position += n_read
             n += n_written
-            if at < stop:
-                table = _enlarged(table)
+            if position < stop:
+                table = _enlarge(table)
         ends[text] = n
     return table
 
 
 @kernel
-def _number_while_room(
+def _number_until_full(
     points: NDArray[np.uint32], rules: Rules, table: Table, units: Units, numbers: NDArray[np.int32]
 ) -> tuple[np.int64, int]:
-    """Number the terms of a text until it ends or the table is full; return the numbers of code points read and of numbers written."""
-    at, n, stop = np.int64(0), 0, len(points)
-    while at < stop and _has_room(table):
-        begin, at = next_token(points, at, stop, rules.token)
-        packed = _pack(points, begin, at)
-        place = _hash(packed) & (_N_RECENT - 1)
-        if packed > 0 and table.recent_tokens[place] == packed:
-            number = np.int64(table.recent_numbers[place])
+    """Number the terms of a text until it ends or the table is full; return the counts of code points read and numbers written."""
+    position, n, stop = np.int64(0), 0, len(points)
+    while position < stop and _has_room(table):
+        begin, position = next_token(points, position, stop, rules.token)
+        packed = _pack(points, begin, position)
+        slot = _hash(packed) & (_N_RECENT - 1)
+        if packed > 0 and table.recent_tokens[slot] == packed:
+            number = np.int64(table.recent_numbers[slot])
         else:
-            length = write_term(points, begin, at, rules, units)
+            length = write_term(points, begin, position, rules, units)
             number = _number_of(units, length, table) if length > 0 else np.int64(_STOPPED)
             if packed > 0:
-                table.recent_tokens[place] = packed
-                table.recent_numbers[place] = number
+                table.recent_tokens[slot] = packed
+                table.recent_numbers[slot] = number
         if number != _STOPPED:
             numbers[n] = number
             n += 1
-    return at, n
+    return position, n
 
 
 @kernel
 def _pack(points: NDArray[np.uint32], begin: int, end: int) -> np.int64:
-    """Return a token of up to 8 ASCII characters as an integer, and 0 for any other."""
+    """Return a token of up to 8 ASCII characters as an integer; 0 for any other token."""
     packed = np.int64(0)
     if end - begin > _LONGEST_RECENT:
         return packed
@@ -117,17 +117,17 @@ def _pack(points: NDArray[np.uint32], begin: int, end: int) -> np.int64:
 
 @kernel
 def _hash(packed: np.int64) -> np.int64:
-    """Return 31 mixed bits."""
+    """Return a 31-bit hash of a packed token."""
     mixed = ((packed ^ packed >> 32) & 0xFFFFFFFF) * 0x61C88647
     return (mixed ^ mixed >> 32) & 0x7FFFFFFF
 
 
 @kernel
 def _number_of(units: Units, n: int, table: Table) -> np.int64:
-    """Return the number of a term, a new one if it has none; the table must have room."""
+    """Return the number of a term, numbering a new term; the table must have room."""
     new = table.size[0]
     begin = table.starts[new]
-    end = write_utf8(units, n, table.pool, begin)  # where it stays if it is new
+    end = write_utf8(units, n, table.pool, begin)  # a new term stays there
     slot = _slot_of(begin, end, table.slots, table.starts, table.pool)
     if table.slots[slot] == _FREE:
         table.slots[slot] = new
@@ -138,7 +138,7 @@ def _number_of(units: Units, n: int, table: Table) -> np.int64:
 
 @kernel
 def _slot_of(begin: int, end: int, slots: NDArray[np.int32], starts: NDArray[np.int64], pool: NDArray[np.uint8]) -> np.int64:
-    """Return the slot of the term ``pool[begin:end]``: the one with its number, or the free one for it."""
+    """Return the slot with the number of the term ``pool[begin:end]``, or the free slot for it."""
     hashed = np.int64(0x811C9DC5)  # FNV-1a, 32 bits
     for i in range(begin, end):
         hashed = (hashed ^ np.int64(pool[i])) * 0x01000193 & 0xFFFFFFFF
@@ -165,7 +165,7 @@ def _has_room(table: Table) -> bool:
 
 
 @kernel
-def _enlarged(table: Table) -> Table:
+def _enlarge(table: Table) -> Table:
     """Return a copy of twice the capacity."""
     n = table.size[0]
     pool = np.empty(2 * len(table.pool), dtype=np.uint8)

@@ -1,10 +1,10 @@
-"""Porter's stemmer: M. F. Porter, An algorithm for suffix stripping, Program 14(3), 1980; steps and measure are named as there.
+"""Porter's stemmer, with the paper's names of steps and measure: M. F. Porter, An algorithm for suffix stripping, Program 14(3), 1980.
 
-As in the author's own later programs, and so in Lucene, it departs from the paper in three places: words of one or two units stay as they
-are, step 2 turns ``bli`` into ``ble`` (the paper: ``abli`` into ``able``), and it turns ``logi`` into ``log``.
+Like the author's own later programs and Lucene, it differs from the paper in three ways: words of one or two units are unchanged;
+step 2 replaces ``bli`` with ``ble`` (in the paper, ``abli`` with ``able``); and step 2 replaces ``logi`` with ``log``.
 
-A word is an array of UTF-16 units, as in Java, in lower case. Whatever is not a, e, i, o, u or y counts as a consonant: digits,
-apostrophes, letters of other scripts, each half of a surrogate pair. Kernels change the end of the word in place and return its length.
+A word is an array of lower-case UTF-16 units, as in Java. All units other than a, e, i, o, u and y count as consonants: also digits,
+apostrophes, letters of other scripts, and each half of a surrogate pair. Kernels change the end of the word in place and return its length.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wikidx.indexer.machine.compiled import kernel
 _A, _D, _E, _G, _I, _L, _N, _O, _S, _U, _W, _X, _Y, _Z = b"adegilnosuwxyz"
 _N_LETTERS = 26
 
-# For each step, the measure that the word without the suffix must exceed, and the suffixes' replacements. Letters before a dash must
-# precede the suffix. Of two suffixes that can end the same word, the longer one comes first.
+# For each step, the measure that the word without its suffix must exceed, and the replacement of each suffix. Letters before a dash must
+# precede the suffix. If two suffixes can end the same word, the longer suffix comes first.
 _RULES = [
     (-1, "sses:ss ies:i"),
     (-1, "at:ate bl:ble iz:ize"),
@@ -32,15 +32,15 @@ _RULES = [
     (0, "icate:ic ative: alize:al iciti:ic ical:ic ful: ness:"),
     (1, "al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: s-ion: t-ion: ou: ism: ate: iti: ous: ive: ize:"),
 ]
-_STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # numpy integers: numba would compile again for each Python int
+_STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # numpy integers: numba would recompile for each Python int
 
 
 class _Rule(NamedTuple):
-    """A suffix rule. Rules of a step with the same last letter but one form a group, and the first that fits is used."""
+    """A suffix rule. Rules of one step form a group if their suffixes have the same penultimate letter; the first match applies."""
 
     group: int
-    suffix: int  # with the letters that must precede it; the last letter in the lowest byte
-    n_before: int  # number of these letters
+    suffix: int  # the letters that must precede the suffix, and the suffix; the last letter in the lowest byte
+    n_before: int  # number of letters that must precede the suffix
     replacement: int  # the first letter in the lowest byte
 
 
@@ -74,7 +74,7 @@ def stem(word: Units, n: int) -> int:
 
 @kernel
 def _replace(word: Units, n: int, step: int) -> int:
-    """Replace the matching suffix if the measure of the rest allows it."""
+    """Replace the matching suffix if the measure of the remaining word allows it."""
     if n < 2 or word[n - 2] < _A or word[n - 2] > _Z:
         return n
     group = step * _N_LETTERS + word[n - 2] - _A
@@ -123,7 +123,7 @@ def _step_1b(word: Units, n: int) -> int:
 
 @kernel
 def _repair(word: Units, n: int) -> int:
-    """Restore an e, or remove one of two consonants, where step 1b has left no word."""
+    """Finish step 1b: restore a final e, or remove one of two equal final consonants."""
     longer: int = _replace(word, n, _END_OF_1B)
     if longer > n:
         return longer
@@ -137,7 +137,7 @@ def _repair(word: Units, n: int) -> int:
 
 @kernel
 def _step_5(word: Units, n: int) -> int:
-    """Remove a final e, and one of two final l."""
+    """Remove a final e, and one l of a final ll."""
     if word[n - 1] == _E:
         measure = _measure(word, n - 1)
         if measure > 1 or (measure == 1 and not _ends_in_short_syllable(word, n - 1)):
@@ -149,7 +149,7 @@ def _step_5(word: Units, n: int) -> int:
 
 @kernel
 def _is_vowel(word: Units, i: int) -> bool:
-    """Return whether a unit is a vowel: a y is one after a consonant, even after another y."""
+    """Return whether a unit is a vowel; y is a vowel after a consonant, which may be another y."""
     is_turned = False
     while word[i] == _Y and i > 0:
         is_turned = not is_turned
@@ -167,7 +167,7 @@ def _has_vowel(word: Units, n: int) -> bool:
 
 @kernel
 def _measure(word: Units, n: int) -> int:
-    """Return the paper's m of ``word[:n]``: the number of consonants that follow a vowel."""
+    """Return the paper's m of ``word[:n]``: the number of consonants directly after a vowel."""
     measure = 0
     for i in range(1, n):
         if not _is_vowel(word, i) and _is_vowel(word, i - 1):
@@ -182,7 +182,7 @@ def _ends_in_double_consonant(word: Units, n: int) -> bool:
 
 @kernel
 def _ends_in_short_syllable(word: Units, n: int) -> bool:
-    """Return whether the word ends in consonant, vowel, consonant, the last not w, x or y: the paper's *o."""
+    """Return whether the word ends in consonant, vowel, consonant, the last not w, x or y (the paper's *o)."""
     if n < 3 or word[n - 1] in (_W, _X, _Y):
         return False
     return not _is_vowel(word, n - 1) and _is_vowel(word, n - 2) and not _is_vowel(word, n - 3)

@@ -1,4 +1,4 @@
-"""Token -> term: Lucene's English filters: possessive 's, lower case, stop words, stemming."""
+"""Lucene's English token filters, which make a token a term: possessive 's, lower case, stop words, stemming."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _APOSTROPHE, _RIGHT_QUOTE, _WIDE_APOSTROPHE = 0x27, 0x2019, 0xFF07
 
 
 class Rules(NamedTuple):
-    """The tables of the analysis."""
+    """Tables of the analysis."""
 
     token: TokenRules
-    lower: NDArray[np.uint32]  # of the first code points; later ones are their own lower case
-    stop_words: NDArray[np.int64]  # packed, each at its value modulo the table's length; free slots hold -1
+    lower: NDArray[np.uint32]  # by code point; later code points are unchanged
+    stop_words: NDArray[np.int64]  # packed, each at the index of its value modulo the table's length; free slots are -1
 
 
 def read_rules() -> Rules:
@@ -40,7 +40,7 @@ def read_rules() -> Rules:
 
 
 def _stop_word_table() -> NDArray[np.int64]:
-    """Return the smallest table without collisions of stop words."""
+    """Return the smallest collision-free table of stop words."""
     packed = [int.from_bytes(word.encode("ascii")) for word in STOP_WORDS]
     length = next(length for length in itertools.count(len(packed)) if len({word % length for word in packed}) == len(packed))
     table = np.full(length, -1, dtype=np.int64)
@@ -51,7 +51,7 @@ def _stop_word_table() -> NDArray[np.int64]:
 
 @kernel
 def write_term(points: NDArray[np.uint32], begin: int, end: int, rules: Rules, units: Units) -> int:
-    """Write the term of the token ``points[begin:end]`` to ``units`` and return its length: 0 for a stop word, or no token."""
+    """Write the term of the token ``points[begin:end]`` to ``units`` and return its length, 0 for a stop word or an empty token."""
     n: int = _write_lower(points, begin, _end_without_possessive(points, begin, end), rules.lower, units)
     return 0 if _is_stop_word(units, n, rules.stop_words) else int(stem(units, n))
 

@@ -1,4 +1,4 @@
-"""Text -> words by longest match of the grammar, equal to Lucene's StandardTokenizer."""
+"""Tokenization of texts by longest match of the grammar, equal to Lucene's StandardTokenizer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from wikidx.indexer.analysis import automaton, characters, grammar
 from wikidx.indexer.machine.compiled import kernel
 
-MAX_TOKEN_UNITS = 255  # of UTF-16, Lucene's default; a match stops there, so that a longer word is split
+MAX_TOKEN_UNITS = 255  # UTF-16 units, Lucene's default; longer words are split there
 
 _DEAD, _START = automaton.DEAD, automaton.START
 _LAST_OF_ONE_UNIT = 0xFFFF
 
 
 class TokenRules(NamedTuple):
-    """The tables of the tokenizer."""
+    """Tables of the tokenizer."""
 
-    classes: NDArray[np.uint8]  # of each code point
+    classes: NDArray[np.uint8]  # class of each code point
     moves: NDArray[np.uint8]  # (states, classes)
     accepting: NDArray[np.bool_]  # (states,)
 
@@ -34,7 +34,7 @@ def token_rules() -> TokenRules:
 def next_token(points: NDArray[np.uint32], start: int, stop: int, rules: TokenRules) -> tuple[int, int]:
     """Return the start and end of the first token of ``points[start:stop]``; (stop, stop) if there is none.
 
-    A code point at which nothing can match is skipped.
+    Code points where no match can start are skipped.
     """
     for begin in range(start, stop):
         end = begin

@@ -1,4 +1,4 @@
-"""UTF-16, the units of Lucene's lengths and stemmer, and UTF-8, the stored form of terms."""
+"""Conversion from UTF-16, the units of Lucene's lengths and stemmer, to UTF-8, the encoding of stored terms."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _FIRST_OF_THREE_BYTES = 0x800
 
 
 @kernel
-def write_utf8(units: Units, n: int, pool: NDArray[np.uint8], at: int) -> int:
-    """Write ``units[:n]``, with paired surrogates, as UTF-8 to ``pool`` from ``at`` on, and return its end."""
+def write_utf8(units: Units, n: int, pool: NDArray[np.uint8], position: int) -> int:
+    """Write ``units[:n]``, with paired surrogates, as UTF-8 to ``pool`` from ``position`` on, and return the end position."""
     i = 0
     while i < n:
         point = np.int64(units[i])
         i += 1
         if point < FIRST_NOT_ASCII:
-            pool[at] = point
-            at += 1
+            pool[position] = point
+            position += 1
             continue
         if point < _FIRST_OF_THREE_BYTES:
-            pool[at] = 0xC0 | point >> 6
+            pool[position] = 0xC0 | point >> 6
         else:
             if point < HIGH_SURROGATES or point >= _AFTER_SURROGATES:
-                pool[at] = 0xE0 | point >> 12
+                pool[position] = 0xE0 | point >> 12
             else:
                 point = FIRST_OF_TWO_UNITS + (point - HIGH_SURROGATES << 10) + (np.int64(units[i]) - LOW_SURROGATES)
                 i += 1
-                pool[at] = 0xF0 | point >> 18
-                at += 1
-                pool[at] = 0x80 | point >> 12 & 0x3F
-            at += 1
-            pool[at] = 0x80 | point >> 6 & 0x3F
-        at += 1
-        pool[at] = 0x80 | point & 0x3F
-        at += 1
-    return at
+                pool[position] = 0xF0 | point >> 18
+                position += 1
+                pool[position] = 0x80 | point >> 12 & 0x3F
+            position += 1
+            pool[position] = 0x80 | point >> 6 & 0x3F
+        position += 1
+        pool[position] = 0x80 | point & 0x3F
+        position += 1
+    return position

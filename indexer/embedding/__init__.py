@@ -1,6 +1,6 @@
 """Passages -> vectors.
 
-embed     on one device, several, or a cluster    pipeline  one device's share of it
+embed     on one device, several, or a cluster    pipeline  steps on one device
 options   devices, precision, batch size          batching  texts that are encoded together
 cluster/  the same on a Ray cluster
 """

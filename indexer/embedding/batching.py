@@ -1,6 +1,6 @@
-"""Batches of texts for the model: the texts of a range of rows that is written together, grouped by similar length.
+"""Batches of texts for the model: texts of similar length within a range of rows that is written as a unit.
 
-Batches depend on the range alone: a build that resumes after an interruption makes the same batches, and so the same bits.
+Batches depend on the range alone: a build that resumes after an interruption makes the same batches, and so the same vectors bit for bit.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE_ROWS = 1024  # rows of a range that one process tokenises at a time
+CHUNK_ROWS = 1024  # rows of a range that one process tokenises at a time
 
 
-def pieces(rows: range) -> Iterator[range]:
-    """Yield the consecutive parts of a range that are tokenised together."""
-    for first in range(rows.start, rows.stop, PIECE_ROWS):
-        yield range(first, min(first + PIECE_ROWS, rows.stop))
+def tokenizing_chunks(rows: range) -> Iterator[range]:
+    """Yield the consecutive chunks of a range that are tokenised together."""
+    for first in range(rows.start, rows.stop, CHUNK_ROWS):
+        yield range(first, min(first + CHUNK_ROWS, rows.stop))
 
 
 def batches(lengths: NDArray[np.int64], budget: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of the texts of each batch, longest first, so that too large a budget fails at once.
+    """Yield the numbers of the texts of each batch, longest first, so that an oversized budget fails early.
 
     Args:
         lengths: tokens of each text, shape (n,).
-        budget: tokens of a batch, padding included; a longer text is a batch of its own.
+        budget: tokens of a batch, padding included; a longer text is a batch by itself.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0

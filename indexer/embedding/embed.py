@@ -1,4 +1,4 @@
-"""Store -> encoder -> vectors, on one device, several, or a cluster; an interrupted build resumes after the finished ranges."""
+"""Embedding of a store's passages on one device, several, or a cluster; an interrupted build resumes after the finished ranges."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.machine.devices import gpu_numbers, gpus_of, n_gpus_seen
+from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_gpus
 from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.machine.workers import processes
+from wikidx.indexer.machine.workers import worker_processes
 from wikidx.indexer.vectors.file import VectorFile
 
-from .options import EmbedOptions, Precision, Resources, Share
+from .options import EmbedOptions, Precision, RayResources, Resources
 from .pipeline import Job, Report, embed_ranges
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
 _POLL_S = 0.2
-_MAX_TOKENIZING = 12  # processes beside one GPU
+_MAX_TOKENIZING = 12  # processes per GPU
 _CPU_BATCH_TOKENS = 1_024  # fits into the caches
 _GPU_BATCH_TOKENS = 32_768
 
@@ -35,7 +35,7 @@ _GPU_BATCH_TOKENS = 32_768
 class EmbedProgress(NamedTuple):
     """Progress callbacks of ``embed``: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
 
-    On a cluster ``node`` returns, for a node's name, a callback with (passages that it encoded, None).
+    On a cluster, ``node`` returns a callback for a node's name, with (passages encoded by the node, None).
     """
 
     passages: Progress = silent
@@ -44,7 +44,7 @@ class EmbedProgress(NamedTuple):
 
 
 def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
-    """Encode the passages of a store whose vectors are not in a file yet.
+    """Encode the passages of a store whose vectors are not yet in a file.
 
     Args:
         job: the embedding job; it writes to the file.
@@ -56,22 +56,22 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
         InputError, MissingExtraError: the checkpoint, a device or a package is missing.
         OSError: a disk error.
 
-    If one of several devices fails, the others stop as well. Each loses its current range, as after an interruption.
+    If one of several devices fails, the others stop as well. Each device loses its current range, as after an interruption.
     """
-    todo = file.unfinished()
-    meter = _Meter(file.n_rows, file.n_rows - sum(map(len, todo)), progress)
-    if job.resources.share is not None:
+    ranges = file.unfinished_ranges()
+    meter = _Meter(file.n_rows, file.n_rows - sum(map(len, ranges)), progress)
+    if job.resources.ray is not None:
         from .cluster.embedding import embed_on_ray
 
-        embed_on_ray(job, todo, meter.report, progress.node)
+        embed_on_ray(job, ranges, meter.report, progress.node)
     elif len(job.resources.devices) == 1:
-        embed_ranges(job, job.resources.devices[0], iter(todo), meter.report)
-    elif todo:
-        _embed_on_several(job, todo, meter.report)
+        embed_ranges(job, job.resources.devices[0], iter(ranges), meter.report)
+    elif ranges:
+        _embed_on_several(job, ranges, meter.report)
 
 
 class _Meter:
-    """Sums the progress of the devices."""
+    """Sum of the progress of all devices."""
 
     def __init__(self, n_rows: int, n_done: int, progress: EmbedProgress) -> None:
         self._n_rows, self._n_done, self._n_tokens = n_rows, n_done, 0
@@ -85,126 +85,126 @@ class _Meter:
         self._progress.tokens(self._n_tokens, None)
 
 
-class _Stopped(Exception):
-    """Another device has failed, or the user has interrupted."""
+class _StoppedError(Exception):
+    """Another device has failed, or the user has interrupted the build."""
 
 
-class _Share(NamedTuple):
+class _SharedState(NamedTuple):
     """State shared by the processes of all devices.
 
     Attributes:
         job: the embedding job.
-        todo: ranges of rows to embed.
+        ranges: ranges of rows to embed.
         next_range: index of the next range.
-        is_stopped: set to stop all; without a lock, which a killed process could hold for ever.
+        is_stopped: set to stop all processes; without a lock, which a killed process could hold forever.
         reports: counts of passages and tokens, sent to the parent process.
     """
 
     job: Job
-    todo: list[range]
+    ranges: list[range]
     next_range: Synchronized[int]
     is_stopped: ctypes.c_bool
     reports: Queue[tuple[int, int]]
 
-    def ranges(self) -> Iterator[range]:
+    def take_ranges(self) -> Iterator[range]:
         while not self.is_stopped.value:
             if not self.next_range.get_lock().acquire(timeout=_POLL_S):
-                continue  # a process that was killed may have held it: then all are stopped
+                continue  # a killed process may have held the lock: then all are stopped
             number = self.next_range.value
             self.next_range.value += 1
             self.next_range.get_lock().release()
-            if number >= len(self.todo):
+            if number >= len(self.ranges):
                 return
-            yield self.todo[number]
+            yield self.ranges[number]
 
     def report(self, n_passages: int, n_tokens: int) -> None:
         if self.is_stopped.value:
-            raise _Stopped
+            raise _StoppedError
         self.reports.put((n_passages, n_tokens))
 
     def stop(self) -> None:
-        """Stop every device after its current batch: its range may take minutes."""
+        """Stop every device after its current batch, not its range, which may take minutes."""
         self.is_stopped.value = True
 
 
-def _embed_on_several(job: Job, todo: list[range], report: Report) -> None:
+def _embed_on_several(job: Job, ranges: list[range], report: Report) -> None:
     context = get_context("spawn")
-    share = _Share(job, todo, context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
+    state = _SharedState(job, ranges, context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
     devices = job.resources.devices
-    with processes(len(devices), "embeds", _start_embedding, share) as embed_on:
+    with worker_processes(len(devices), "embeds", _start_embedding, state) as embed_on:
         try:
             running = set(map(embed_on, devices))
             while running:
                 done, running = wait(running, timeout=0)
                 for future in done:
                     future.result()  # raises the device's exception
-                _hand_on(share.reports, report)
+                _forward_reports(state.reports, report)
         finally:
-            share.stop()
+            state.stop()
 
 
-def _hand_on(reports: Queue[tuple[int, int]], report: Report) -> None:
-    """Forward the progress of the next fraction of a second."""
+def _forward_reports(reports: Queue[tuple[int, int]], report: Report) -> None:
+    """Forward the devices' progress for a fraction of a second."""
     until = time.monotonic() + _POLL_S
     with contextlib.suppress(queue.Empty):
         while (seconds := until - time.monotonic()) > 0:
             report(*reports.get(timeout=seconds))
 
 
-def _start_embedding(share: _Share) -> Callable[[str], None]:
-    """Return the main function of a device's process, given the device."""
-    share.reports.cancel_join_thread()  # unread reports must not keep this process from exiting
+def _start_embedding(state: _SharedState) -> Callable[[str], None]:
+    """Return the main function of a device's process, which takes the device."""
+    state.reports.cancel_join_thread()  # unread reports must not keep this process from exiting
 
     def embed_on(device: str) -> None:
-        with contextlib.suppress(_Stopped):
-            embed_ranges(share.job, device, share.ranges(), share.report)
+        with contextlib.suppress(_StoppedError):
+            embed_ranges(state.job, device, state.take_ranges(), state.report)
 
     return embed_on
 
 
-def resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
+def resolve_resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
     """Resolve the options on this machine, or on the connected cluster.
 
     Raises:
-        InputError: "all" GPUs, or more CPUs, are named than there are.
+        InputError: there are no GPUs for "all" or "cuda", or too few CPUs.
         MissingExtraError: a cluster is named, and Ray is not installed.
     """
-    share, n_encoders = None, 0
+    ray, n_encoders = None, 0
     if options.on_ray:
-        share, n_encoders = _share(options.ray_cpus, options.device)
-    devices = _devices(options.device) if share is None else ("cuda" if share.n_gpus else "cpu",) * n_encoders
+        ray, n_encoders = _ray_resources(options.ray_cpus, options.device)
+    devices = _devices(options.device) if ray is None else ("cuda" if ray.n_gpus else "cpu",) * n_encoders
     on_gpu = devices[0] != "cpu"
     batch_tokens = options.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
-    n_processors = n_threads() // len(devices) if share is None else share.n_cpus
+    n_processors = n_threads() // len(devices) if ray is None else ray.n_cpus
     n_tokenizing = max(1, min(_MAX_TOKENIZING, n_processors - 1)) if on_gpu else 0
-    return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing, share)
+    return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing, ray)
 
 
-def _share(cpus: int | None, device: str) -> tuple[Share, int]:
+def _ray_resources(cpus: int | None, device: str) -> tuple[RayResources, int]:
     """Return the resources of each encoder on the cluster, and the number of encoders that fit on its nodes."""
-    from wikidx.indexer.embedding.cluster.nodes import nodes
+    from wikidx.indexer.embedding.cluster.nodes import list_nodes
 
-    found = nodes()
-    with_gpus = [node for node in found if node.n_gpus >= 1]
+    nodes = list_nodes()
+    with_gpus = [node for node in nodes if node.n_gpus >= 1]
     if device == "cuda" and not with_gpus:
-        raise InputError(f"--device cuda: none of the {len(found)} nodes of the Ray cluster has a GPU: say cpu, or auto")
+        raise InputError(f"--device cuda: none of the {len(nodes)} nodes of the Ray cluster has a GPU: use cpu, or auto")
     if with_gpus and device != "cpu":
         n_cpus = min(int(node.n_cpus // node.n_gpus) for node in with_gpus)
-        return Share(n_cpus, 1), sum(int(node.n_gpus) for node in with_gpus)
-    sizes = [int(node.n_cpus) for node in found if node.n_cpus >= 1]
+        return RayResources(n_cpus, 1), sum(int(node.n_gpus) for node in with_gpus)
+    sizes = [int(node.n_cpus) for node in nodes if node.n_cpus >= 1]
     if not sizes:
-        raise InputError(f"none of the {len(found)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
+        raise InputError(f"none of the {len(nodes)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
     n_cpus = cpus or min(sizes)
     n_encoders = sum(size // n_cpus for size in sizes)
     if not n_encoders:
         raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")
-    return Share(n_cpus, 0), n_encoders
+    return RayResources(n_cpus, 0), n_encoders
 
 
 def _devices(device: str) -> tuple[str, ...]:
-    if device in ("cpu", "mps", "cuda"):  # torch decides which GPU "cuda" means
+    if device in ("cpu", "mps", "cuda"):  # torch chooses the GPU for "cuda"
         return (device,)
-    numbers = gpus_of(device, n_gpus_seen()) if device in ("auto", "all") else gpu_numbers(device, 0)
+    numbers = resolve_gpus(device, count_gpus()) if device in ("auto", "all") else gpu_numbers(device, 0)
     return tuple(f"cuda:{number}" for number in numbers) or ("cpu",)
 
 

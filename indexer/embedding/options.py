@@ -1,4 +1,4 @@
-"""Options of embedding, and their resolution to devices, precision and batch size on this machine or on a Ray cluster."""
+"""Options of embedding, and the resources to which they resolve: devices, precision and batch size, here or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class EmbedOptions:
 
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "mps", "cuda", "cuda:1", several as "cuda:0,1", or "all" GPUs.
-        dtype: precision of the stored vectors, and with it of the computation. "float32": both. "float16": stored; computed in float32 on a
-            CPU and on a GPU in the encoder's safe precision (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others).
-            "bfloat16": computed on either, stored as float16. None: "float32" on a CPU, "float16" on a GPU.
+        dtype: precision of storage and computation. "float32": both. "float16": stored as such, computed in float32 on a CPU and in the
+            encoder's safe precision on a GPU (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others). "bfloat16": computed
+            as such on both, stored as float16. None: "float32" on a CPU, "float16" on a GPU.
         batch_tokens: tokens of a batch, padding included; None: the device's default.
-        on_ray: on the Ray cluster that this process is connected to (``cluster.nodes.connected``), whose GPUs "auto" and "cuda" then mean.
-        ray_cpus: CPUs of each encoder there where there are no GPUs; None: all CPUs of the smallest node.
+        on_ray: embed on the connected Ray cluster (``cluster.nodes.connect``); "auto" and "cuda" then mean its GPUs.
+        ray_cpus: CPUs of each encoder on the cluster if no GPUs are used; None: all CPUs of the smallest node.
     """
 
     device: str = "auto"
@@ -36,13 +36,13 @@ class EmbedOptions:
     def __post_init__(self) -> None:
         check_devices(self.device)
         if self.on_ray and self.device not in ("auto", "cpu", "cuda"):
-            raise InputError(f"--device {self.device} with --ray: say auto, cpu or cuda; which GPU an encoder gets Ray decides")
+            raise InputError(f"--device {self.device} with --ray: use auto, cpu or cuda; Ray assigns the GPUs")
         if self.ray_cpus is not None and not self.on_ray:
-            raise InputError(f"--ray-cpus {self.ray_cpus} is for work on a Ray cluster: say --ray as well")
+            raise InputError(f"--ray-cpus {self.ray_cpus} is for work on a Ray cluster: add --ray")
         if self.ray_cpus is not None and self.ray_cpus < 1:
             raise InputError(f"--ray-cpus {self.ray_cpus}: an encoder needs at least one")
         if self.dtype not in (None, *DTYPES):
-            raise InputError(f"--dtype {self.dtype}: say one of {', '.join(DTYPES)}")
+            raise InputError(f"--dtype {self.dtype}: use one of {', '.join(DTYPES)}")
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise InputError(f"--batch-tokens {self.batch_tokens}: at least one token is needed")
 
@@ -54,7 +54,7 @@ class Precision(NamedTuple):
     stored: Stored
 
 
-class Share(NamedTuple):
+class RayResources(NamedTuple):
     """CPUs and GPUs of each encoder on a Ray cluster; see ``EmbedOptions``."""
 
     n_cpus: int
@@ -65,15 +65,15 @@ class Resources(NamedTuple):
     """``EmbedOptions`` resolved on this machine, or on a Ray cluster.
 
     Attributes:
-        devices: torch's names; several have one process each. On a cluster the single device name local to each encoder.
-        precision: of storage and computation.
+        devices: torch's names, with one process each. On a cluster, one name per encoder, local to its node.
+        precision: precision of storage and computation.
         batch_tokens: tokens of a batch, padding included.
         n_tokenizing: tokenising processes for each device; 0 on a CPU, where the model uses every core.
-        share: of each encoder on a cluster; None: on this machine.
+        ray: resources of each encoder on a cluster; None: on this machine.
     """
 
     devices: tuple[str, ...]
     precision: Precision
     batch_tokens: int
     n_tokenizing: int
-    share: Share | None = None
+    ray: RayResources | None = None

@@ -1,11 +1,11 @@
-"""One device's share of an embedding: pieces of a range of rows -> tokens -> batches -> vectors -> the file, each step ahead of the next.
+"""Embedding on one device: chunks of a range of rows -> tokens -> batches -> vectors -> file, with each step ahead of the next.
 
-Pieces are tokenised (with a GPU in other processes) and joined to ranges; a range's texts are batched by length and padded into pinned
-memory in a thread; batches go through the model. Memory is bounded: tokens and vectors of a few ranges, whatever the size of the corpus.
+Chunks are tokenised (for a GPU in other processes) and joined into ranges; a range's texts are batched by length and padded into pinned
+memory by a thread; batches go through the model. Memory is limited to tokens and vectors of a few ranges, independent of the corpus's size.
 
-An interruption costs at most one range, the one being computed or written: it is on the disk before the next one is computed beyond the
-device's current batch. Writing 4,096 vectors of 768 components takes some 50 ms; computing them takes a second on a GPU, a minute
-on a CPU.
+An interruption costs at most one range, which is being computed or written: a range is on disk before the device computes more than one
+batch of the next range. Writing 4,096 vectors of 768 components takes some 50 ms; computing them takes a second on a GPU, a minute on a
+CPU.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
-from wikidx.indexer.encoders.tokenizing import Tokenizer, joined
+from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
 from wikidx.indexer.machine.failures import device_errors
-from wikidx.indexer.machine.workers import ahead, processes
+from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import RANGE_ROWS
 
-from .batching import PIECE_ROWS, batches, pieces
+from .batching import CHUNK_ROWS, batches, tokenizing_chunks
 from .options import Resources
 
 if TYPE_CHECKING:
     import torch
 
-_PIECES_AHEAD = 3 * RANGE_ROWS // PIECE_ROWS  # limit of tokenised pieces, which leaves later ranges to other devices
+_CHUNKS_AHEAD = 3 * RANGE_ROWS // CHUNK_ROWS  # limit on tokenised chunks, which leaves later ranges to other devices
 
 Report = Callable[[int, int], None]
 """Called with the numbers of passages and of tokens encoded since the last call."""
@@ -50,9 +50,9 @@ class Job(NamedTuple):
 
     Attributes:
         spec: the encoder.
-        reopen: opens the store.
+        reopen: function that opens the store.
         write: called with the rows and vectors of each finished range.
-        resources: devices, precision and batch size; the devices share the ranges.
+        resources: devices, which share the ranges, precision and batch size.
     """
 
     spec: EncoderSpec
@@ -61,7 +61,7 @@ class Job(NamedTuple):
     resources: Resources
 
 
-class Part(NamedTuple):
+class TokenizedRows(NamedTuple):
     """The tokens of consecutive rows of a range that is written together."""
 
     target: range
@@ -69,15 +69,15 @@ class Part(NamedTuple):
     tokens: Tokens
 
 
-class Padded(NamedTuple):
+class PaddedBatch(NamedTuple):
     """A padded batch for the model: the texts of a range with these numbers."""
 
-    target: Part
-    which: Rows
+    target: TokenizedRows
+    numbers: Rows
     batch: Batch
 
 
-def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -> None:
+def embed_ranges(job: Job, device: str, ranges: Iterator[range], report: Report) -> None:
     """Encode ranges of rows on one device, one after the other.
 
     Raises:
@@ -85,98 +85,98 @@ def embed_ranges(job: Job, device: str, todo: Iterator[range], report: Report) -
         InputError, MissingExtraError: the checkpoint, the device or a package is missing.
         OSError: a disk error.
     """
-    first = next(todo, None)
+    first = next(ranges, None)
     if first is not None:
         with explain_device_errors(device, job.resources, aftermath="; the finished vectors are kept"):
             model = Model(job.spec, "passage", device, job.resources.precision.computed)
-            run_pipeline(job, model, chain((first,), todo), report)
+            run_pipeline(job, model, chain((first,), ranges), report)
 
 
-def run_pipeline(job: Job, model: Model, todo: Iterable[range], report: Report) -> None:
+def run_pipeline(job: Job, model: Model, ranges: Iterable[range], report: Report) -> None:
     """Encode ranges of rows with a loaded model; raises as ``embed_ranges`` does."""
-    parts = ((target, rows) for target in todo for rows in pieces(target))
-    with _tokenising(job, parts) as tokenised:
-        for rows, vectors in encoded_ranges(model, _joined(tokenised), job.resources.batch_tokens, report):
+    chunks = ((target, rows) for target in ranges for rows in tokenizing_chunks(target))
+    with _tokenize_ahead(job, chunks) as tokenized_chunks:
+        for rows, vectors in encode_ranges(model, _join_chunks(tokenized_chunks), job.resources.batch_tokens, report):
             job.write(rows, vectors)
 
 
-def encoded_ranges(model: Model, targets: Iterable[Part], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
+def encode_ranges(model: Model, targets: Iterable[TokenizedRows], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
     """Yield the rows and float32 vectors of tokenised ranges; raises ``IdxError`` if vectors have another dimension."""
     with ThreadPoolExecutor(1) as padding:
-        padded = ahead(lambda part: padding.submit(_pad, model, part), _split(targets, batch_tokens), 2)
-        yield from _filled(_encoded(model, padded), model.dim, report)
+        padded = map_ahead(lambda batch: padding.submit(_pad, model, batch), _split_batches(targets, batch_tokens), 2)
+        yield from _collect_ranges(_encode_batches(model, padded), model.dim, report)
 
 
-def explain_device_errors(device: str, found: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
+def explain_device_errors(device: str, resources: Resources, *, aftermath: str = "") -> contextlib.AbstractContextManager[None]:
     """Translate torch's exceptions for a failing device; see ``device_errors``."""
-    task = f"batches of {found.batch_tokens:,} tokens"
-    return device_errors(device, task, "say --batch-tokens with a smaller number", aftermath=aftermath)
+    task = f"batches of {resources.batch_tokens:,} tokens"
+    return device_errors(device, task, "use a smaller --batch-tokens", aftermath=aftermath)
 
 
 @contextlib.contextmanager
-def _tokenising(job: Job, parts: Iterator[tuple[range, range]]) -> Iterator[Iterator[Part]]:
-    """Yield the tokens of each piece of the ranges, in order."""
+def _tokenize_ahead(job: Job, chunks: Iterator[tuple[range, range]]) -> Iterator[Iterator[TokenizedRows]]:
+    """Yield the tokens of each chunk of the ranges, in order."""
     if not job.resources.n_tokenizing:
-        yield map(_Tokenising(job.spec, job.reopen), parts)
+        yield map(_TokenizingWorker(job.spec, job.reopen), chunks)
         return
-    _Tokenising(job.spec, job.reopen)  # errors are reported better from this process
+    _TokenizingWorker(job.spec, job.reopen)  # errors are clearer from this process
     n_processes = job.resources.n_tokenizing
-    with processes(n_processes, "tokenises", _start_tokenising, job.spec, job.reopen) as tokenise:
-        yield ahead(tokenise, parts, min(n_processes + 1, _PIECES_AHEAD))
+    with worker_processes(n_processes, "tokenises", _start_tokenizing, job.spec, job.reopen) as tokenise:
+        yield map_ahead(tokenise, chunks, min(n_processes + 1, _CHUNKS_AHEAD))
 
 
-class _Tokenising:
-    """Reads passages of the store and tokenises them."""
+class _TokenizingWorker:
+    """Reader and tokeniser of the store's passages."""
 
     def __init__(self, spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
         self._store = reopen()
         self._tokenizer = Tokenizer(spec, "passage")
 
-    def __call__(self, part: tuple[range, range]) -> Part:
-        target, rows = part
-        return Part(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
+    def __call__(self, chunk: tuple[range, range]) -> TokenizedRows:
+        target, rows = chunk
+        return TokenizedRows(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
 
 
-def _start_tokenising(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> _Tokenising:
+def _start_tokenizing(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> _TokenizingWorker:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
-    return _Tokenising(spec, reopen)
+    return _TokenizingWorker(spec, reopen)
 
 
-def _joined(tokenised: Iterable[Part]) -> Iterator[Part]:
-    """Join pieces to ranges."""
-    parts = list[Part]()
-    for piece in tokenised:
-        parts.append(piece)
-        if piece.rows.stop == piece.target.stop:
-            yield Part(piece.target, piece.target, joined([part.tokens for part in parts]))
-            parts.clear()
+def _join_chunks(tokenized_chunks: Iterable[TokenizedRows]) -> Iterator[TokenizedRows]:
+    """Join chunks into ranges."""
+    chunks = list[TokenizedRows]()
+    for chunk in tokenized_chunks:
+        chunks.append(chunk)
+        if chunk.rows.stop == chunk.target.stop:
+            yield TokenizedRows(chunk.target, chunk.target, concatenate([chunk.tokens for chunk in chunks]))
+            chunks.clear()
 
 
-def _split(targets: Iterable[Part], batch_tokens: int) -> Iterator[tuple[Part, Rows]]:
+def _split_batches(targets: Iterable[TokenizedRows], batch_tokens: int) -> Iterator[tuple[TokenizedRows, Rows]]:
     for target in targets:
-        for which in batches(target.tokens.lengths(), batch_tokens):
-            yield target, which
+        for numbers in batches(target.tokens.lengths(), batch_tokens):
+            yield target, numbers
 
 
-def _pad(model: Model, part: tuple[Part, Rows]) -> Padded:
-    target, which = part
-    return Padded(target, which, model.pad(target.tokens, which))
+def _pad(model: Model, batch: tuple[TokenizedRows, Rows]) -> PaddedBatch:
+    target, numbers = batch
+    return PaddedBatch(target, numbers, model.pad(target.tokens, numbers))
 
 
-def _encoded(model: Model, padded: Iterable[Padded]) -> Iterator[tuple[Padded, Vectors]]:
+def _encode_batches(model: Model, padded: Iterable[PaddedBatch]) -> Iterator[tuple[PaddedBatch, Vectors]]:
     """Yield each batch with its vectors, while the device computes the next one."""
-    before: tuple[Padded, _Copy] | None = None
+    previous: tuple[PaddedBatch, _PendingCopy] | None = None
     for item in padded:
-        current = (item, _Copy(model.forward(item.batch)))
-        if before:
-            yield before[0], before[1].finished()
-        before = current
-    if before:
-        yield before[0], before[1].finished()
+        current = (item, _PendingCopy(model.forward(item.batch)))
+        if previous:
+            yield previous[0], previous[1].wait()
+        previous = current
+    if previous:
+        yield previous[0], previous[1].wait()
 
 
-class _Copy:
-    """Vectors on their way from the device to pinned memory."""
+class _PendingCopy:
+    """Vectors in transfer from the device to pinned memory."""
 
     def __init__(self, vectors: torch.Tensor) -> None:
         import torch
@@ -186,44 +186,44 @@ class _Copy:
         if self._arrival:
             self._arrival.record(torch.cuda.current_stream(vectors.device))
 
-    def finished(self) -> Vectors:
+    def wait(self) -> Vectors:
         if self._arrival:
             self._arrival.synchronize()
         return self._vectors.numpy()
 
 
-def _filled(encoded: Iterable[tuple[Padded, Vectors]], dim: int, report: Report) -> Iterator[tuple[range, Vectors]]:
-    """Yield the rows and vectors of each range when it is full."""
-    filled, n_left = np.empty((0, dim), dtype=np.float32), 0
-    for (target, which, _), vectors in encoded:
-        if vectors.shape != (len(which), dim):
+def _collect_ranges(encoded: Iterable[tuple[PaddedBatch, Vectors]], dim: int, report: Report) -> Iterator[tuple[range, Vectors]]:
+    """Yield the rows and vectors of each range when all its vectors are computed."""
+    range_vectors, n_left = np.empty((0, dim), dtype=np.float32), 0
+    for (target, numbers, _), vectors in encoded:
+        if vectors.shape != (len(numbers), dim):
             raise IdxError(
-                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(which)}, {dim}) for row "
-                f"{target.rows[int(which[0])]} and others of its length: nothing is written"
+                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(numbers)}, {dim}) for row "
+                f"{target.rows[int(numbers[0])]} and others of its length: nothing is written"
             )
         if not n_left:
-            filled, n_left = np.empty((len(target.rows), dim), dtype=np.float32), len(target.rows)
-        filled[which] = vectors
-        n_left -= len(which)
-        report(len(which), int(target.tokens.lengths()[which].sum()))
+            range_vectors, n_left = np.empty((len(target.rows), dim), dtype=np.float32), len(target.rows)
+        range_vectors[numbers] = vectors
+        n_left -= len(numbers)
+        report(len(numbers), int(target.tokens.lengths()[numbers].sum()))
         if not n_left:
-            yield target.rows, filled
+            yield target.rows, range_vectors
 
 
 class PassageEncoder:
-    """Encodes a few passages in this process, as a build would: for samples and checks. ``name`` is the encoder's.
+    """Encoder of a few passages in this process, as in a build, for samples and checks. ``name`` is the encoder's name.
 
     Raises:
         IdxError: the device has too little memory, or fails.
         InputError, MissingExtraError: the checkpoint, the device or a package is missing.
     """
 
-    def __init__(self, spec: EncoderSpec, found: Resources) -> None:
+    def __init__(self, spec: EncoderSpec, resources: Resources) -> None:
         self.name = spec.name
-        self._found = found
+        self._resources = resources
         self._tokenizer = Tokenizer(spec, "passage")
-        with explain_device_errors(found.devices[0], found):
-            self._model = Model(spec, "passage", found.devices[0], found.precision.computed)
+        with explain_device_errors(resources.devices[0], resources):
+            self._model = Model(spec, "passage", resources.devices[0], resources.precision.computed)
 
     def encode(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim).
@@ -233,20 +233,20 @@ class PassageEncoder:
         """
         tokens = self._tokenizer.passages(passages)
         vectors = np.empty((len(passages), self._model.dim), dtype=np.float32)
-        with explain_device_errors(self._found.devices[0], self._found):
-            for which in batches(tokens.lengths(), self._found.batch_tokens):
-                vectors[which] = self._model.encode(tokens, which)
+        with explain_device_errors(self._resources.devices[0], self._resources):
+            for numbers in batches(tokens.lengths(), self._resources.batch_tokens):
+                vectors[numbers] = self._model.encode(tokens, numbers)
         return vectors
 
 
 _WARM_UP_PASSAGES = 8
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """Measurements of an encoder on a sample.
 
     Attributes:
-        seconds_per_byte: of text, on one device.
+        seconds_per_byte: seconds per byte of text on one device.
         dim: components of a vector.
         peak_bytes: peak memory of the process.
     """
@@ -256,7 +256,7 @@ class Measured(NamedTuple):
     peak_bytes: int
 
 
-def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
+def measure_encoder(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measurement:
     """Time an encoder on some passages after a warm-up."""
     n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
     encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call includes initialisation
@@ -264,4 +264,4 @@ def measured(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measured:
     vectors = encoder.encode(passages)
     seconds_per_byte = (time.perf_counter() - started) / n_bytes
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Measured(seconds_per_byte, vectors.shape[1], peak_bytes)
+    return Measurement(seconds_per_byte, vectors.shape[1], peak_bytes)

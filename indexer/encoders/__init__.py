@@ -1,4 +1,4 @@
-"""Text encoders: published settings, one family a file, over one tokenizer class and one forward pass.
+"""Text encoders: published settings, one file per family, with a shared tokenizer class and forward pass.
 
 contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint

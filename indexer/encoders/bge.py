@@ -1,6 +1,6 @@
 """BGE-base-en-v1.5 (Xiao et al., 2024): BERT, CLS pooling, L2-normalised, with an instruction before queries.
 
-Source: the model card of BAAI/bge-base-en-v1.5. It does not mention titles; passages are formatted as for ``e5``.
+Source: the model card of BAAI/bge-base-en-v1.5. The card does not mention titles; passages are formatted as for ``e5``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _BASE_V1_5 = HubCheckpoint("BAAI/bge-base-en-v1.5", "a5beb1e3e68b9ab74eb54cfd186
 _INSTRUCTION = "Represent this sentence for searching relevant passages: "
 
 
-def instructed_query(query: str) -> str:
+def add_instruction(query: str) -> str:
     """Return the query with BGE's training instruction before it."""
     return _INSTRUCTION + query
 
@@ -27,6 +27,6 @@ SPEC = EncoderSpec(
     normalize=True,
     max_query_tokens=512,
     max_passage_tokens=512,
-    query_text=instructed_query,
+    query_text=add_instruction,
     passage_text=contents,
 )

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.artifacts.building import locked
-from wikidx.corpora.artifacts.durable import file_sha256, json_value, write_durably
+from wikidx.corpora.artifacts.building import lock
+from wikidx.corpora.artifacts.durable import file_sha256, parse_json, write_durably
 from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactDamaged, DownloadError, InputError, MissingExtraError
-from wikidx.corpora.fetching.download import mirrored
+from wikidx.corpora.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError
+from wikidx.corpora.fetching.download import apply_mirror
 from wikidx.indexer.machine.failures import first_line
 
 CONFIG = "config.json"
@@ -34,8 +34,8 @@ PROJECTION = ("2_Dense/model.safetensors", "2_Dense/pytorch_model.bin")
 _HUB = "https://huggingface.co"
 _SETTLED_S = 2.0  # a file changed more recently may change again with the same time stamp
 
-Wanted = tuple[tuple[str, ...], ...]
-"""The files that a checkpoint must have: of each group one, the first that is there."""
+RequiredFiles = tuple[tuple[str, ...], ...]
+"""Required files of a checkpoint: from each group the first that exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class HubCheckpoint:
 
     @property
     def address(self) -> str:
-        """Web address of its files."""
+        """Web address of the files."""
         return f"{_HUB}/{self.repository}/tree/{self.revision}"
 
 
@@ -72,24 +72,24 @@ class PackagedCheckpoint:
 Checkpoint = HubCheckpoint | PackagedCheckpoint | Path
 
 
-def wanted_files(*, has_projection: bool) -> Wanted:
+def required_files(*, has_projection: bool) -> RequiredFiles:
     """Return the files of a checkpoint that an encoder needs."""
-    groups: Wanted = ((CONFIG,), TOKENIZER, WEIGHTS)
+    groups: RequiredFiles = ((CONFIG,), TOKENIZER, WEIGHTS)
     return (*groups, (PROJECTION_CONFIG,), PROJECTION) if has_projection else groups
 
 
-def located(checkpoint: Checkpoint, encoder: str, wanted: Wanted) -> Path:
+def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Path:
     """Return the directory with a checkpoint's files, downloaded if they are not on this machine.
 
     Args:
         checkpoint: the checkpoint.
         encoder: the encoder's name, for messages.
-        wanted: required files.
+        required: required files.
 
     Raises:
-        InputError: a directory named by the user lacks some of them.
+        InputError: a directory named by the user lacks required files.
         MissingExtraError: the package is not installed.
-        DownloadError: they are missing and cannot be downloaded.
+        DownloadError: required files are missing and cannot be downloaded.
         LockedError: another process is downloading them.
     """
     if isinstance(checkpoint, PackagedCheckpoint):
@@ -100,120 +100,122 @@ def located(checkpoint: Checkpoint, encoder: str, wanted: Wanted) -> Path:
     if isinstance(checkpoint, Path):
         if not checkpoint.is_dir():
             raise InputError(f"there is no directory {checkpoint} with a checkpoint for '{encoder}'")
-        if missing := _missing(checkpoint, wanted, encoder):
-            raise InputError(f"{checkpoint} is no checkpoint for '{encoder}': there is no {_listed(missing)} in it")
+        if missing := _missing_files(checkpoint, required, encoder):
+            raise InputError(f"{checkpoint} is no checkpoint for '{encoder}': there is no {_format_names(missing)} in it")
         return checkpoint
-    if not _missing(checkpoint.folder, wanted, encoder):
+    if not _missing_files(checkpoint.folder, required, encoder):
         return checkpoint.folder
     try:
         import huggingface_hub
     except ImportError as error:
         raise MissingExtraError(f"the checkpoint of '{encoder}'", "dense") from error
     config = huggingface_hub.try_to_load_from_cache(checkpoint.repository, CONFIG, revision=checkpoint.revision)
-    if isinstance(config, str) and not _missing(Path(config).parent, wanted, encoder):
+    if isinstance(config, str) and not _missing_files(Path(config).parent, required, encoder):
         return Path(config).parent
-    return _downloaded(checkpoint, encoder, wanted)
+    return _download(checkpoint, encoder, required)
 
 
-def present(folder: Path, group: tuple[str, ...]) -> Path | None:
-    """Return the first file of a group that a directory has."""
+def find_file(folder: Path, group: tuple[str, ...]) -> Path | None:
+    """Return the first file of a group that exists in a directory."""
     return next((folder / name for name in group if (folder / name).is_file()), None)
 
 
-def read_object(path: Path, name: str) -> Mapping[str, Any]:
-    """Return the object in a JSON file; ``name`` is the encoder's, for the message.
+def read_json_object(path: Path, name: str) -> Mapping[str, Any]:
+    """Return the object in a JSON file; ``name`` is the encoder's name, for the message.
 
     Raises:
-        ArtifactDamaged: it cannot be read, or is not an object.
+        ArtifactCorrupt: the file cannot be read, or is no JSON object.
     """
     try:
-        values = json_value(path.read_bytes())
+        values = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ArtifactDamaged(f"{path} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again") from error
+        raise ArtifactCorrupt(f"{path} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again") from error
     if not isinstance(values, dict):
-        raise ArtifactDamaged(f"{path} cannot be read (it is no JSON object): get the checkpoint of '{name}' again")
+        raise ArtifactCorrupt(f"{path} cannot be read (it is no JSON object): get the checkpoint of '{name}' again")
     return values
 
 
-def shards(index: Path, name: str) -> list[Path]:
-    """Return the weight files that an index of shards lists; they are in its folder.
+def list_shards(index: Path, name: str) -> list[Path]:
+    """Return the weight files listed in a shard index, all in its folder.
 
     Raises:
-        ArtifactDamaged: the list is empty or invalid.
+        ArtifactCorrupt: the list is empty or invalid.
     """
-    listed = read_object(index, name).get("weight_map")
+    listed = read_json_object(index, name).get("weight_map")
     files = set(listed.values()) if isinstance(listed, dict) and all(isinstance(file, str) for file in listed.values()) else set()
     suffix = ".safetensors" if index.name == WEIGHTS[1] else ".bin"
     if not files or any(Path(file).name != file or not file.endswith(suffix) for file in files):
-        raise ArtifactDamaged(f"{index} cannot be read (it lists no files with weights beside it): get the checkpoint of '{name}' again")
+        raise ArtifactCorrupt(
+            f"{index} cannot be read (it lists no files with weights in its folder): get the checkpoint of '{name}' again"
+        )
     return [index.parent / file for file in sorted(files)]
 
 
-def checksums(folder: Path, wanted: Wanted, name: str) -> dict[str, str]:
-    """Return the sha256 of each file that affects the vectors, shards of weights included, by its name in the directory."""
-    files = [file for group in wanted if (file := present(folder, group))]
-    files += [shard for file in files if file.name.endswith(".index.json") for shard in shards(file, name)]
+def checksums(folder: Path, required: RequiredFiles, name: str) -> dict[str, str]:
+    """Return the sha256 of each file that affects the vectors, weight shards included, by its name in the directory."""
+    files = [file for group in required if (file := find_file(folder, group))]
+    files += [shard for file in files if file.name.endswith(".index.json") for shard in list_shards(file, name)]
     return {file.relative_to(folder).as_posix(): checksum(file) for file in files}
 
 
 def checksum(file: Path) -> str:
-    """Return the sha256 of a file, cached in the data home until its size or time changes: some files have gigabytes.
+    """Return the sha256 of a file, cached in the data home until its size, time or inode changes: a file may have gigabytes.
 
     Raises:
-        ArtifactDamaged: it cannot be read.
+        ArtifactCorrupt: the file cannot be read.
     """
     record = home() / "checkpoints" / ".checksums" / f"{hashlib.sha256(os.fsencode(file.absolute())).hexdigest()[:32]}.json"
     try:
         status = file.stat()
         state = [str(file.absolute()), status.st_size, status.st_mtime_ns, status.st_ino]
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            remembered = json_value(record.read_bytes())
+            remembered = parse_json(record.read_bytes())
             if remembered["file"] == state:
                 return str(remembered["sha256"])
         sha256 = file_sha256(file)
     except OSError as error:
-        raise ArtifactDamaged(f"{file} cannot be read ({first_line(error)}): get the checkpoint again") from error
+        raise ArtifactCorrupt(f"{file} cannot be read ({first_line(error)}): get the checkpoint again") from error
     if time.time() - status.st_mtime > _SETTLED_S:
-        with contextlib.suppress(OSError):  # the home is not writable
+        with contextlib.suppress(OSError):  # the data home is not writable
             record.parent.mkdir(parents=True, exist_ok=True)
             write_durably(record, json.dumps({"file": state, "sha256": sha256}).encode())
     return sha256
 
 
-def _missing(folder: Path, wanted: Wanted, name: str) -> Wanted:
-    """Return the groups of which a directory has no file, and the missing shards of an index in it."""
-    files = [present(folder, group) for group in wanted]
-    listed = [shard for file in files if file is not None and file.name.endswith(".index.json") for shard in shards(file, name)]
-    absent = [group for group, file in zip(wanted, files, strict=True) if file is None]
+def _missing_files(folder: Path, required: RequiredFiles, name: str) -> RequiredFiles:
+    """Return the groups without a file in a directory, and the missing shards of its shard index."""
+    files = [find_file(folder, group) for group in required]
+    listed = [shard for file in files if file is not None and file.name.endswith(".index.json") for shard in list_shards(file, name)]
+    absent = [group for group, file in zip(required, files, strict=True) if file is None]
     return (*absent, *((shard.name,) for shard in listed if not shard.is_file()))
 
 
-def _listed(groups: Wanted) -> str:
-    """Return file names for a message; of weights only the single-file ones."""
+def _format_names(groups: RequiredFiles) -> str:
+    """Return file names for a message, without shard indexes."""
     single = [[name for name in group if not name.endswith(".index.json")] for group in groups]
     return ", ".join(names[0] + (f" (or {names[1]})" if len(names) > 1 else "") for names in single)
 
 
-def _downloaded(checkpoint: HubCheckpoint, encoder: str, wanted: Wanted) -> Path:
-    folder, mirror = checkpoint.folder, mirrored(_HUB) if os.environ.get("IDX_MIRROR") else None
-    with locked(folder):
+def _download(checkpoint: HubCheckpoint, encoder: str, required: RequiredFiles) -> Path:
+    folder, mirror = checkpoint.folder, apply_mirror(_HUB) if os.environ.get("IDX_MIRROR") else None
+    with lock(folder):
         try:
             for _ in range(2):  # shards are known only after their index is downloaded
-                for group in _missing(folder, wanted, encoder):
-                    _download_one_of(checkpoint, group, folder, mirror)
-        except ArtifactDamaged:
+                for group in _missing_files(folder, required, encoder):
+                    _download_first(checkpoint, group, folder, mirror)
+        except ArtifactCorrupt:
             raise
         except Exception as error:  # exceptions of the library, its HTTP library, and the disk
             reason = first_line(error.__cause__ or error)
             raise DownloadError(
-                f"the checkpoint of '{encoder}' is not on this machine and cannot be downloaded ({reason}): put {_listed(wanted)} "
+                f"the checkpoint of '{encoder}' is not on this machine and cannot be downloaded ({reason}): put {_format_names(required)} "
                 f"of {checkpoint.address} into {folder}"
             ) from error
     return folder
 
 
-def _download_one_of(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, mirror: str | None) -> None:
-    """Download the first of several files that the repository has; authors upload different ones."""
+def _download_first(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, mirror: str | None) -> None:
+    """Download the first of several alternatives that the repository has; authors upload different files."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 

@@ -1,7 +1,7 @@
 """Contriever (Izacard et al., 2022): BERT, mean pooling over non-padding tokens, not normalised, compared by inner product.
 
-facebookresearch/contriever: ``src/contriever.py``, ``generate_passage_embeddings.py``, ``passage_retrieval.py`` with the lengths of their
-scripts. "Contriever" usually means the checkpoint fine-tuned on MS MARCO; the published one without fine-tuning is the base.
+Source: facebookresearch/contriever, ``src/contriever.py``, ``generate_passage_embeddings.py``, ``passage_retrieval.py``; lengths as in
+its scripts. "Contriever" usually means the checkpoint fine-tuned on MS MARCO; the published checkpoint without fine-tuning is the base.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """DPR (Karpukhin et al., 2020): two BERTs, for questions and for passages; CLS pooling, not normalised, compared by inner product.
 
-facebookresearch/DPR as it was when the checkpoints and the published vectors were made (2020): ``dpr/models/hf_models.py``,
+Source: facebookresearch/DPR of 2020, when the checkpoints and the published vectors were made: ``dpr/models/hf_models.py``,
 ``dpr/utils/data_utils.py``, ``generate_dense_embeddings.py``. All token types are 0, and a passage without a title is its text alone.
-Questions have U+2019 replaced, as in training. ``as_since_2021`` follows the code after its commits of March 2021 and February 2022.
-The authors' results do not record commits of the repositories on the hub; those of single-nq are the ones that third parties'
-published code pins (for passages several projects, for questions at least two independent ones).
+U+2019 in questions is replaced, as in training. ``since_2021`` follows the code after its commits of March 2021 and February 2022.
+The authors' results name no commits of the hub's repositories; the commits of single-nq are those that third parties pin in published
+code (for passages several projects, for questions at least two independent ones).
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ def title_then_text(passage: Passage) -> str | Pair:
 
 
 def title_then_unquoted_text(passage: Passage) -> str | Pair:
-    """Return the same as ``title_then_text`` without double quotes at the edges of the text."""
+    """Return ``title_then_text`` of the passage without double quotes at the edges of its text."""
     return title_then_text(passage._replace(text=passage.text.strip('"')))
 
 
-def as_since_2021(spec: EncoderSpec) -> EncoderSpec:
-    """Return an encoder in the authors' later code; its vectors differ from the published ones.
+def since_2021(spec: EncoderSpec) -> EncoderSpec:
+    """Return an encoder as in the authors' later code; its vectors differ from the published ones.
 
     A text shorter than 256 tokens gets an additional separator at position 255, which all its tokens attend to, and double quotes at the
     edges of a passage are dropped.
     """
-    return replace(spec, name=f"{spec.name}-since-2021", passage_text=title_then_unquoted_text, last_position=spec.max_passage_tokens - 1)
+    return replace(
+        spec, name=f"{spec.name}-since-2021", passage_text=title_then_unquoted_text, extra_sep_position=spec.max_passage_tokens - 1
+    )
 
 
 SPEC = EncoderSpec(
@@ -55,7 +57,7 @@ SPEC = EncoderSpec(
     max_passage_tokens=256,
     query_text=question,
     passage_text=title_then_text,
-    odd_token_to="first",
+    truncation_favors="first",
 )
 MULTISET = replace(
     SPEC,
@@ -63,4 +65,4 @@ MULTISET = replace(
     query_checkpoint=HubCheckpoint("facebook/dpr-question_encoder-multiset-base", "5325e4ee906435291d63046f535476cb3fc60d43"),
     passage_checkpoint=HubCheckpoint("facebook/dpr-ctx_encoder-multiset-base", "fdb3d46584386d2f20aa00724ae31cebc348d16b"),
 )
-SINCE_2021 = as_since_2021(SPEC)
+SINCE_2021 = since_2021(SPEC)

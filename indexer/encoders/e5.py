@@ -1,7 +1,7 @@
 """E5-base-v2 (Wang et al., 2022): BERT, mean pooling over non-padding tokens, L2-normalised, with a prefix that labels each text.
 
-Source: the model card of intfloat/e5-base-v2. It does not mention titles; passages are formatted as in FlashRAG's and Search-R1's corpora,
-so that their published indexes match: the title in double quotes on a line of its own.
+Source: the model card of intfloat/e5-base-v2, which does not mention titles; passages are formatted as in FlashRAG's and Search-R1's
+corpora, so that their published indexes match: the title in double quotes on a separate line.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def contents(passage: Passage) -> str:
     return f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
 
 
-def labelled_query(query: str) -> str:
+def label_query(query: str) -> str:
     """Return the query with E5's prefix for queries."""
     return f"query: {query}"
 
 
-def labelled_passage(passage: Passage) -> str:
+def label_passage(passage: Passage) -> str:
     """Return the passage with E5's prefix for passages."""
     return f"passage: {contents(passage)}"
 
@@ -38,6 +38,6 @@ SPEC = EncoderSpec(
     normalize=True,
     max_query_tokens=512,
     max_passage_tokens=512,
-    query_text=labelled_query,
-    passage_text=labelled_passage,
+    query_text=label_query,
+    passage_text=label_passage,
 )

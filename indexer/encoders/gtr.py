@@ -1,7 +1,7 @@
 """GTR (Ni et al., 2022): T5 encoder, mean pooling over non-padding tokens, linear projection, L2-normalised.
 
 Sources: the files of sentence-transformers/gtr-t5-*, and princeton-nlp/ALCE, ``retrieval.py``, for the format of Wikipedia passages. The
-weights are stored in float16, but a T5 can overflow float16 in computation: on a GPU bfloat16 is safe.
+weights are stored in float16, but T5 can overflow float16 in computation: on a GPU bfloat16 is safe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .spec import EncoderSpec
 
 
 def title_above_text(passage: Passage) -> str:
-    """Return title and text, each a line."""
+    """Return title and text, each on its own line."""
     return f"{passage.title}\n{passage.text}"
 
 

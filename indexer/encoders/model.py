@@ -1,4 +1,4 @@
-"""Token ids -> vectors: one forward pass, pooling, projection, normalisation."""
+"""Token ids -> vectors, by a forward pass, pooling, projection and normalisation."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.machine.devices import chosen_device
+from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
 
-from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, present, read_object
-from .loading import load_network, without_heads
+from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, find_file, read_json_object
+from .loading import load_network, strip_heads
 from .spec import Dtype, EncoderSpec, Side, Tokens
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 _ALIGNED = 8  # alignment of the mask's rows, in elements
-# oneDNN, torch's matrix library on CPUs, caches a primitive for each shape of a batch, about 1 MB each: by default up to 1,024,
-# which fill a server's memory over hours. With this small cache, or none, encoding is as fast.
-_KEPT_PIECES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+# oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch: by default up to 1,024,
+# which fill a server's memory over hours. Encoding is as fast with this small cache, or without any.
+_ONEDNN_CACHE = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 class Batch(NamedTuple):
@@ -49,7 +49,7 @@ class Model:
         spec: the encoder.
         side: query or passage.
         device: "auto" (the first GPU, else the CPU) or a device that torch knows.
-        dtype: precision of the forward pass, whatever the checkpoint's; pooling and later steps are in float32.
+        dtype: precision of the forward pass, independent of the checkpoint's; pooling and later steps are in float32.
 
     Attributes:
         dim: components of a vector.
@@ -57,10 +57,10 @@ class Model:
     Raises:
         MissingExtraError: torch is not installed.
         InputError: the device does not exist.
-        IdxError: it has too little memory, or fails.
+        IdxError: the device has too little memory, or fails.
         ArtifactMismatch: the checkpoint's weights do not match its network or the encoder.
-        ArtifactDamaged: its files cannot be read.
-        DownloadError: see ``checkpoints.located``.
+        ArtifactCorrupt: the checkpoint's files cannot be read.
+        DownloadError: see ``checkpoints.locate``.
     """
 
     dim: int
@@ -71,44 +71,44 @@ class Model:
             import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-        os.environ.setdefault(*_KEPT_PIECES)  # read at torch's first matrix product
+        os.environ.setdefault(*_ONEDNN_CACHE)  # read at torch's first matrix product
         self._spec, folder = spec, spec.folder(side)
-        sides: tuple[Side, ...] = ("query", "passage")  # that have this checkpoint
-        self._max_tokens = max(spec.max_tokens(one) for one in sides if spec.checkpoint(one) == spec.checkpoint(side))
-        self._device = torch.device(chosen_device(device))
+        sides: tuple[Side, ...] = ("query", "passage")  # the model serves those with this checkpoint
+        self._max_tokens = max(spec.max_tokens(other) for other in sides if spec.checkpoint(other) == spec.checkpoint(side))
+        self._device = torch.device(resolve_device(device))
         _check_checksum(spec, folder)
-        network = without_heads(load_network(spec.model_class(side), folder, spec.name, dtype), folder)
+        network = strip_heads(load_network(spec.model_class(side), folder, spec.name, dtype), folder)
         hidden, self._padding = int(network.config.hidden_size), int(network.config.pad_token_id or 0)
-        projection = _projection(spec, folder, hidden) if spec.has_projection else None
+        projection = _load_projection(spec, folder, hidden) if spec.has_projection else None
         self.dim = hidden if projection is None else projection.shape[0]
         with device_errors(device, f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
             self._network = network.to(self._device)
             self._projection = None if projection is None else projection.to(self._device)
 
-    def encode(self, tokens: Tokens, which: NDArray[np.int64] | None = None) -> Vectors:
-        """Return float32 vectors, shape (n, dim), of the texts numbered ``which`` (None: all), as one batch."""
-        if not (len(tokens.ends) if which is None else len(which)):
+    def encode(self, tokens: Tokens, numbers: NDArray[np.int64] | None = None) -> Vectors:
+        """Return float32 vectors, shape (n, dim), of the texts numbered ``numbers`` (None: all), as one batch."""
+        if not (len(tokens.ends) if numbers is None else len(numbers)):
             return np.empty((0, self.dim), dtype=np.float32)
-        vectors: Vectors = self.forward(self.pad(tokens, which)).cpu().numpy()
+        vectors: Vectors = self.forward(self.pad(tokens, numbers)).cpu().numpy()
         return vectors
 
-    def pad(self, tokens: Tokens, which: NDArray[np.int64] | None = None) -> Batch:
-        """Return the texts numbered ``which`` (None: all), at least one, as a batch. Uses no device: can run during ``forward``."""
+    def pad(self, tokens: Tokens, numbers: NDArray[np.int64] | None = None) -> Batch:
+        """Return the texts numbered ``numbers`` (None: all), at least one, as a batch. Runs on the CPU, also during ``forward``."""
         import torch
 
         all_lengths = tokens.lengths()
-        ends, lengths = (tokens.ends, all_lengths) if which is None else (tokens.ends[which], all_lengths[which])
+        ends, lengths = (tokens.ends, all_lengths) if numbers is None else (tokens.ends[numbers], all_lengths[numbers])
         column = np.arange(self._width(lengths))
-        inside = column < lengths[:, None]
-        places = ((ends - lengths)[:, None] + column)[inside]
+        is_token = column < lengths[:, None]
+        positions = ((ends - lengths)[:, None] + column)[is_token]
 
-        def padded(flat: NDArray[np.int32] | NDArray[np.uint8], padding: int = 0) -> torch.Tensor:
-            rows = np.full(inside.shape, padding, dtype=np.int32)
-            rows[inside] = flat[places]
-            return self._pinned(torch.from_numpy(rows))
+        def fill(flat: NDArray[np.int32] | NDArray[np.uint8], padding: int = 0) -> torch.Tensor:
+            rows = np.full(is_token.shape, padding, dtype=np.int32)
+            rows[is_token] = flat[positions]
+            return self._pin(torch.from_numpy(rows))
 
-        types = None if tokens.types is None else padded(tokens.types)
-        return Batch(padded(tokens.ids, self._padding), types, None if inside.all() else self._pinned(torch.from_numpy(lengths)))
+        types = None if tokens.types is None else fill(tokens.types)
+        return Batch(fill(tokens.ids, self._padding), types, None if is_token.all() else self._pin(torch.from_numpy(lengths)))
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return float32 vectors, shape (n, dim), on the device; on a GPU asynchronously."""
@@ -117,46 +117,46 @@ class Model:
 
         with torch.inference_mode():
             ids = batch.ids.to(self._device, non_blocking=True)
-            types, lengths = (None if part is None else part.to(self._device, non_blocking=True) for part in batch[1:])
+            types, lengths = (None if tensor is None else tensor.to(self._device, non_blocking=True) for tensor in batch[1:])
             column = torch.arange(ids.shape[1], device=self._device)
             mask = None if lengths is None else column < lengths[:, None]
-            hidden = self._hidden(ids, types, self._positions(column, lengths, ids), mask)  # (n, tokens, hidden)
-            vectors = self._pooled(hidden, lengths, mask)
+            hidden = self._hidden_states(ids, types, self._positions(column, lengths, ids), mask)  # (n, tokens, hidden)
+            vectors = self._pool(hidden, lengths, mask)
             if self._projection is not None:
                 vectors = functional.linear(vectors, self._projection)
             return functional.normalize(vectors, dim=1) if self._spec.normalize else vectors
 
-    def _hidden(
+    def _hidden_states(
         self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor | None, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """Return the last hidden states; positions and types of None are the network's defaults, a mask of None masks nothing."""
-        given = {"token_type_ids": types, "position_ids": positions, "attention_mask": mask}
-        arguments: dict[str, Any] = {name: tensor for name, tensor in given.items() if tensor is not None}
+        """Return the last hidden states; None means the network's default types and positions, and no mask."""
+        optional = {"token_type_ids": types, "position_ids": positions, "attention_mask": mask}
+        arguments: dict[str, Any] = {name: tensor for name, tensor in optional.items() if tensor is not None}
         hidden: torch.Tensor = self._network(input_ids=ids, **arguments).last_hidden_state
         return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
-        """Return the width of a batch in tokens; a GPU's attention needs the mask aligned, within the number of positions."""
+        """Return the width of a batch in tokens; a GPU's attention needs an aligned mask, within the maximum number of tokens."""
         longest = int(lengths.max())
         if self._device.type != "cuda" or lengths.min() == longest:
             return longest
         return max(longest, min(-(-longest // _ALIGNED) * _ALIGNED, self._max_tokens))
 
-    def _pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _pin(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory() if self._device.type == "cuda" else tensor
 
     def _positions(self, column: torch.Tensor, lengths: torch.Tensor | None, ids: torch.Tensor) -> torch.Tensor | None:
-        """Return the tokens' positions, (n, tokens), where they are not consecutive."""
+        """Return the tokens' positions, (n, tokens), or None if they are consecutive."""
         import torch
 
-        last = self._spec.last_position
+        last = self._spec.extra_sep_position
         if last is None:
             return None
         end = ids.shape[1] if lengths is None else lengths[:, None]
         return torch.where(column == end - 1, last, column).expand(ids.shape)
 
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """Return one float32 vector a text, (n, hidden)."""
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+        """Return one float32 vector per text, (n, hidden)."""
         if self._spec.pooling == "cls":
             return hidden[:, 0].float()
         if lengths is None or mask is None:
@@ -166,34 +166,34 @@ class Model:
 
 def _check_checksum(spec: EncoderSpec, folder: Path) -> None:
     path = folder / WEIGHTS[0]
-    if spec.weights_sha256 is not None and (found := checksum(path)) != spec.weights_sha256:
-        raise ArtifactMismatch(f"{path} is not the checkpoint of '{spec.name}': sha256 {found}, expected {spec.weights_sha256}")
+    if spec.weights_sha256 is not None and (actual := checksum(path)) != spec.weights_sha256:
+        raise ArtifactMismatch(f"{path} is not the checkpoint of '{spec.name}': sha256 {actual}, expected {spec.weights_sha256}")
 
 
-def _projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
+def _load_projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
     """Return the matrix of the linear projection, (dim, hidden), float32.
 
     Raises:
-        ArtifactMismatch: the checkpoint has something other than a plain linear matrix there.
-        ArtifactDamaged: its files cannot be read.
+        ArtifactMismatch: the checkpoint's projection is not a plain matrix.
+        ArtifactCorrupt: the checkpoint's files cannot be read.
     """
     import torch
     from safetensors.torch import load_file
 
-    activation = read_object(folder / PROJECTION_CONFIG, spec.name).get("activation_function", "none")
+    activation = read_json_object(folder / PROJECTION_CONFIG, spec.name).get("activation_function", "none")
     if not str(activation).endswith(".Identity"):
         raise ArtifactMismatch(f"{folder / PROJECTION_CONFIG} has the activation function {activation}, but '{spec.name}' has none")
-    path = present(folder, PROJECTION) or folder / PROJECTION[0]
+    path = find_file(folder, PROJECTION) or folder / PROJECTION[0]
     try:
         stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
     except Exception as error:  # invalid bytes raise any class, and torch's message advises to allow running code in them
-        reason = first_line(error) if path.suffix == ".safetensors" else "it is damaged, or holds more than tensors; nothing of it was run"
-        raise ArtifactDamaged(f"{path} cannot be read ({reason}): get the checkpoint of '{spec.name}' again") from error
+        reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
+        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{spec.name}' again") from error
     if list(stored) != ["linear.weight"] or len(shapes.get("linear.weight", ())) != 2 or shapes["linear.weight"][1] != hidden:
-        held = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
+        content = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
         raise ArtifactMismatch(
-            f"{path} holds {held} instead of linear.weight, a matrix of plain numbers: the network of '{spec.name}' gives vectors of "
+            f"{path} holds {content} instead of linear.weight, a matrix of plain numbers: the network of '{spec.name}' gives vectors of "
             f"{hidden} components"
         )
     return stored["linear.weight"].float()

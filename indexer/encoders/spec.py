@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import Checkpoint, checksums, located, wanted_files
+from .checkpoints import Checkpoint, checksums, locate, required_files
 
 Side = Literal["query", "passage"]
 Dtype = Literal["float32", "float16", "bfloat16"]
@@ -23,9 +23,9 @@ class Tokens(NamedTuple):
     """The tokens of n texts, special tokens included, concatenated.
 
     Attributes:
-        ids: int32, one a token.
+        ids: int32, one per token.
         ends: int64, shape (n,): text i is ``ids[ends[i - 1]:ends[i]]``, text 0 starts at 0.
-        types: uint8, one a token: the segment, 0 or 1. None: all 0.
+        types: uint8, one per token: the segment, 0 or 1. None: all 0.
     """
 
     ids: NDArray[np.int32]
@@ -37,32 +37,32 @@ class Tokens(NamedTuple):
         return np.diff(self.ends, prepend=0)
 
 
-def as_it_stands(query: str) -> str:
+def identity(query: str) -> str:
     """Return a query unchanged."""
     return query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """Settings that map texts to vectors, which are compared by inner product. Picklable: its functions are module-level.
+    """Settings for encoding texts as vectors for inner-product search. Picklable: all functions are module-level.
 
     Attributes:
         name: the encoder's name in idx.
         query_checkpoint, passage_checkpoint: weights and tokenizer of each side; the same except for DPR.
-        query_class, passage_class: the class of transformers that loads each side's network, without its heads.
-        dim: components of a vector of the authors' checkpoint; another checkpoint of the family may differ.
+        query_class, passage_class: transformers class that loads each side's network, without heads.
+        dim: vector dimension of the authors' checkpoint; other checkpoints of the family may differ.
         pooling: "mean" over all tokens, special ones too, or "cls", the first token.
         has_projection: apply the linear projection of the checkpoint's ``2_Dense`` to the pooled vector.
         normalize: scale vectors to length 1, so that the inner product is the cosine.
         max_query_tokens, max_passage_tokens: maximum lengths, special tokens included.
         query_text: query -> the tokenizer's input.
-        passage_text: passage -> the tokenizer's input: one text, or a pair, between which it puts a separator.
-        second_type: the token type of a pair's second text and the separator behind it; all others have type 0.
-        splits_white_space: split texts at white space before the tokenizer's own rules, as SentencePiece does and not every
-            ``tokenizer.json``.
-        odd_token_to: when both texts of a pair are truncated to an odd total, the text that keeps one token more: the "longer" one
-            (tokenizers written in Rust) or the "first" (those written in Python).
-        last_position: position of an additional separator after a shorter text (DPR's code since 2021), or None.
+        passage_text: passage -> the tokenizer's input: a text, or a pair that the tokenizer joins with a separator.
+        second_type: token type of a pair's second text and the separator after it; all other tokens have type 0.
+        splits_white_space: split texts at white space before the tokenizer's own rules, as SentencePiece does and not
+            every ``tokenizer.json`` does.
+        truncation_favors: text that keeps the extra token when both texts of a pair are truncated to an odd total: "longer" (tokenizers in
+            Rust) or "first" (tokenizers in Python).
+        extra_sep_position: position of an additional separator after a shorter text (DPR's code since 2021), or None.
         gpu_dtype: default precision on a GPU.
         weights_sha256: checksum of ``model.safetensors`` if the weights come from a third party.
     """
@@ -78,18 +78,18 @@ class EncoderSpec:
     normalize: bool
     max_query_tokens: int
     max_passage_tokens: int
-    query_text: Callable[[str], str] = as_it_stands
+    query_text: Callable[[str], str] = identity
     passage_text: Callable[[Passage], str | Pair]
     second_type: Literal[0, 1] = 0
     splits_white_space: bool = False
-    odd_token_to: Literal["longer", "first"] = "longer"
-    last_position: int | None = None
+    truncation_favors: Literal["longer", "first"] = "longer"
+    extra_sep_position: int | None = None
     gpu_dtype: Dtype = "float16"
     weights_sha256: str | None = None
 
     def folder(self, side: Side) -> Path:
-        """Return the directory with one side's checkpoint; raises as ``checkpoints.located`` does."""
-        return located(self.checkpoint(side), self.name, wanted_files(has_projection=self.has_projection))
+        """Return the directory with one side's checkpoint; raises as ``checkpoints.locate`` does."""
+        return locate(self.checkpoint(side), self.name, required_files(has_projection=self.has_projection))
 
     def checkpoint(self, side: Side) -> Checkpoint:
         """Return the checkpoint of one side."""
@@ -100,28 +100,28 @@ class EncoderSpec:
         return self.max_query_tokens if side == "query" else self.max_passage_tokens
 
     def model_class(self, side: Side) -> str:
-        """Return the class of transformers that loads one side's network."""
+        """Return the transformers class that loads one side's network."""
         return self.query_class if side == "query" else self.passage_class
 
 
-def weights_of(spec: EncoderSpec) -> dict[str, str]:
+def weight_checksums(spec: EncoderSpec) -> dict[str, str]:
     """Return the sha256 of each file that affects the vectors, by side and name; raises as ``EncoderSpec.folder`` does."""
-    return _weights_of(spec, "passage") | ({} if _has_one_checkpoint(spec) else _weights_of(spec, "query"))
+    return _side_checksums(spec, "passage") | ({} if _has_one_checkpoint(spec) else _side_checksums(spec, "query"))
 
 
-def other_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]:
-    """Return the files of the query side that differ from the recorded checksums of ``weights_of`` at embedding time.
+def changed_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]:
+    """Return the files of the query side that differ from ``weight_checksums`` as recorded at embedding time.
 
     Only files of the same name are compared: the same weights are published in several formats.
     """
-    found = _weights_of(spec, "passage" if _has_one_checkpoint(spec) else "query")
-    return [name for name, sha256 in found.items() if recorded.get(name, sha256) != sha256]
+    current = _side_checksums(spec, "passage" if _has_one_checkpoint(spec) else "query")
+    return [name for name, sha256 in current.items() if recorded.get(name, sha256) != sha256]
 
 
 def _has_one_checkpoint(spec: EncoderSpec) -> bool:
     return spec.query_checkpoint == spec.passage_checkpoint
 
 
-def _weights_of(spec: EncoderSpec, side: Side) -> dict[str, str]:
-    wanted = wanted_files(has_projection=spec.has_projection)
-    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), wanted, spec.name).items()}
+def _side_checksums(spec: EncoderSpec, side: Side) -> dict[str, str]:
+    required = required_files(has_projection=spec.has_projection)
+    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), required, spec.name).items()}

@@ -1,8 +1,8 @@
-"""Texts -> token ids, without torch, so that it can run in other processes ahead of the model.
+"""Texts -> token ids, without torch, so that other processes can tokenise ahead of the model.
 
 Titles and texts are split into tokens by the checkpoint's own tokenizer. Truncation, pairs and special tokens are done here, because the
-libraries of the published encoders differ in them; the special tokens come from the tokenizer. Unpaired surrogates, which are no text,
-become U+FFFD.
+libraries of the published encoders differ in them; the special tokens come from the tokenizer. Unpaired surrogates, which are not
+valid text, become U+FFFD.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, MissingExtraError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import CONFIG, TOKENIZER, present, read_object
+from .checkpoints import CONFIG, TOKENIZER, find_file, read_json_object
 from .loading import n_positions
 from .spec import EncoderSpec, Pair, Side, Tokens
 
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 Ids = list[int]
 
-_SPARE_ROWS = 1024  # embedding rows without a token, as padding to a round number: T5 has 28, others some hundreds
+_SPARE_ROWS = 1024  # embedding rows without a token, from padding to a round number: T5 has 28, others have some hundreds
 _SLICE_TEXTS = 256  # texts tokenised at a time: the tokenizer's output takes many times the memory of the token ids
 _SLICE_CHARACTERS = 1 << 20
 
 
 class Tokenizer:
-    """The tokenizer of one side of an encoder; other processes create theirs from the same arguments.
+    """The tokenizer of one side of an encoder; other processes create their own from the same arguments.
 
     Raises:
-        ArtifactMismatch: the tokenizer does not match the checkpoint's weights, or the network has fewer token ids or types.
-        ArtifactDamaged: its files cannot be read.
-        InputError, DownloadError, MissingExtraError: see ``checkpoints.located``.
+        ArtifactMismatch: the tokenizer does not match the network, or the network has too few positions or token types.
+        ArtifactCorrupt: its files cannot be read.
+        InputError, DownloadError, MissingExtraError: see ``checkpoints.locate``.
     """
 
     def __init__(self, spec: EncoderSpec, side: Side) -> None:
         folder = spec.folder(side)
         self._spec = spec
         self._max_tokens = spec.max_tokens(side)
-        self._splitter = _splitter(folder, spec)
-        _check_sizes(self._splitter, folder, spec, self._max_tokens)
-        self._start, self._middle, self._end = _special_tokens(self._splitter, folder)
+        self._tokenizer = _load_tokenizer(folder, spec)
+        _check_sizes(self._tokenizer, folder, spec, self._max_tokens)
+        self._start, self._middle, self._end = _special_tokens(self._tokenizer, folder)
 
     def queries(self, queries: Iterable[str]) -> Tokens:
         """Return the tokens of each query."""
@@ -58,79 +58,79 @@ class Tokenizer:
         return self._tokens(self._spec.passage_text(passage) for passage in passages)
 
     def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
-        return joined([self._tokens_of(some) for some in _slices(texts)] or [self._tokens_of([])])
+        return concatenate([self._encode_texts(batch) for batch in _batch_texts(texts)] or [self._encode_texts([])])
 
-    def _tokens_of(self, texts: list[str | Pair]) -> Tokens:
-        split = iter(self._split([part for text in texts for part in ((text,) if isinstance(text, str) else text)]))
-        whole = [self._single(next(split)) if isinstance(text, str) else self._pair(next(split), next(split)) for text in texts]
+    def _encode_texts(self, texts: list[str | Pair]) -> Tokens:
+        ids = iter(self._split([part for text in texts for part in ((text,) if isinstance(text, str) else text)]))
+        whole = [self._encode_text(next(ids)) if isinstance(text, str) else self._encode_pair(next(ids), next(ids)) for text in texts]
         lengths = np.array([len(ids) for ids, _ in whole], dtype=np.int64)
         ends = np.cumsum(lengths)
         flat = np.fromiter(itertools.chain.from_iterable(ids for ids, _ in whole), dtype=np.int32, count=int(lengths.sum()))
         types = _types(lengths, np.array([n for _, n in whole], dtype=np.int64)) if self._spec.second_type else None
         return Tokens(flat, ends, types)
 
-    def _single(self, ids: Ids) -> tuple[Ids, int]:
-        """Return the tokens of one text, truncated and with special tokens, and the number of them with type 0."""
+    def _encode_text(self, ids: Ids) -> tuple[Ids, int]:
+        """Return the tokens of one text, truncated and with special tokens, and the number of tokens of type 0."""
         budget = self._max_tokens - len(self._start) - len(self._end)
-        whole = self._lengthened([*self._start, *ids[:budget], *self._end])
+        whole = self._append_separator([*self._start, *ids[:budget], *self._end])
         return whole, len(whole)
 
-    def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
-        """Return the same for two texts."""
+    def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
+        """Return the same for a pair of texts."""
         budget = self._max_tokens - len(self._start) - len(self._middle) - len(self._end)
-        n_first, n_second = kept(len(first), len(second), budget, to_first=self._spec.odd_token_to == "first")
+        n_first, n_second = truncate_pair(len(first), len(second), budget, favor_first=self._spec.truncation_favors == "first")
         before = [*self._start, *first[:n_first], *self._middle]
-        return self._lengthened([*before, *second[:n_second], *self._end]), len(before)
+        return self._append_separator([*before, *second[:n_second], *self._end]), len(before)
 
-    def _lengthened(self, ids: Ids) -> Ids:
-        last = self._spec.last_position
+    def _append_separator(self, ids: Ids) -> Ids:
+        last = self._spec.extra_sep_position
         return ids if last is None or len(ids) > last else [*ids, *self._end]
 
     def _split(self, texts: list[str]) -> list[Ids]:
         """Return the tokens of texts without special tokens."""
         try:
-            encodings = self._splitter.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:  # Rust's strings cannot hold surrogates: pairs are combined, lone ones replaced
             texts = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
-            encodings = self._splitter.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
 
-def kept(n_first: int, n_second: int, budget: int, *, to_first: bool) -> tuple[int, int]:
-    """Return the number of tokens kept of each of two texts: the longer one is truncated first, then both equally.
+def truncate_pair(n_first: int, n_second: int, budget: int, *, favor_first: bool) -> tuple[int, int]:
+    """Return the numbers of tokens to keep of two texts: the longer text is truncated first, then both equally.
 
     Args:
         n_first: tokens of the first text.
         n_second: tokens of the second text.
         budget: maximum number of tokens.
-        to_first: with an odd budget for two truncated texts, the first keeps the extra token, not the longer (or the second, if equal).
+        favor_first: if both texts are truncated to an odd total, the first keeps the extra token, not the longer (if equal, the second).
     """
     if n_first + n_second <= budget:
         return n_first, n_second
-    second_gets_less = to_first or n_first > n_second
-    share = budget // 2 if second_gets_less else budget - budget // 2
+    favors_first = favor_first or n_first > n_second
+    share = budget // 2 if favors_first else budget - budget // 2
     n_second = max(budget - n_first, min(n_second, share))
     return budget - n_second, n_second
 
 
-def joined(parts: Sequence[Tokens]) -> Tokens:
+def concatenate(parts: Sequence[Tokens]) -> Tokens:
     """Return the tokens of all parts, at least one, as one sequence of texts."""
     types = [part.types for part in parts if part.types is not None]
     ends = np.cumsum(np.concatenate([part.lengths() for part in parts]))
     return Tokens(np.concatenate([part.ids for part in parts]), ends, np.concatenate(types) if types else None)
 
 
-def _slices(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
-    """Yield slices of the texts, with many short ones or few long ones."""
-    some, n_characters = list[str | Pair](), 0
+def _batch_texts(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
+    """Yield slices of the texts: many short texts, or a few long ones."""
+    batch, n_characters = list[str | Pair](), 0
     for text in texts:
-        some.append(text)
+        batch.append(text)
         n_characters += len(text) if isinstance(text, str) else sum(map(len, text))
-        if len(some) == _SLICE_TEXTS or n_characters >= _SLICE_CHARACTERS:
-            yield some
-            some, n_characters = [], 0
-    if some:
-        yield some
+        if len(batch) == _SLICE_TEXTS or n_characters >= _SLICE_CHARACTERS:
+            yield batch
+            batch, n_characters = [], 0
+    if batch:
+        yield batch
 
 
 def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -139,68 +139,68 @@ def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np
     return (position >= np.repeat(n_first, lengths)).astype(np.uint8)
 
 
-def _splitter(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
+def _load_tokenizer(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
     """Return the checkpoint's own tokenizer, used here only to split texts into tokens."""
     try:
         import tokenizers
     except ImportError as error:
         raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-    splitter = checkpoint_tokenizer(folder, spec.name)
-    splitter.no_truncation()
-    splitter.no_padding()
-    if spec.splits_white_space:  # so that white space at the edges, also after normalisation, makes no token
+    tokenizer = checkpoint_tokenizer(folder, spec.name)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if spec.splits_white_space:  # white space at the edges, also after normalisation, becomes no token
         words, marks = tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always")
-        splitter.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
-    return splitter
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
+    return tokenizer
 
 
 def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
-    """Return the tokenizer of a checkpoint with its authors' settings; BERT's uncased one if there is only a WordPiece vocabulary.
+    """Return the tokenizer of a checkpoint with its authors' settings, or BERT's uncased one for a bare WordPiece vocabulary.
 
     Args:
         folder: the checkpoint's folder.
-        name: its owner's name, for messages.
+        name: the encoder or reranker, for messages.
 
     Raises:
-        ArtifactDamaged: its file cannot be read.
+        ArtifactCorrupt: the file cannot be read.
     """
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    path = present(folder, TOKENIZER) or folder / TOKENIZER[0]
+    path = find_file(folder, TOKENIZER) or folder / TOKENIZER[0]
     try:
         if path.suffix == ".json":
             return Tokenizer.from_file(str(path))
         return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
     except Exception as error:  # the library raises this one class for every error in a file
-        raise ArtifactDamaged(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
+        raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
 
 
-def _check_sizes(splitter: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:
-    config = read_object(folder / CONFIG, spec.name)
+def _check_sizes(tokenizer: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:
+    config = read_json_object(folder / CONFIG, spec.name)
     n_embedded, n_types = config.get("vocab_size"), config.get("type_vocab_size")
     if not isinstance(n_embedded, int):
-        raise ArtifactDamaged(f"{folder / CONFIG} cannot be read (it has no vocab_size): get the checkpoint of '{spec.name}' again")
-    n_tokens = 1 + max(splitter.get_vocab(with_added_tokens=True).values(), default=-1)
+        raise ArtifactCorrupt(f"{folder / CONFIG} cannot be read (it has no vocab_size): get the checkpoint of '{spec.name}' again")
+    n_tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if not n_tokens <= n_embedded < n_tokens + _SPARE_ROWS:
         raise ArtifactMismatch(
             f"the tokenizer in {folder} knows {n_tokens} tokens, its network {n_embedded}: they do not belong together; "
             f"get the checkpoint of '{spec.name}' again"
         )
-    if (most := n_positions(config)) is not None and most < max_tokens:
-        raise ArtifactMismatch(f"the network in {folder} takes {most} tokens, but '{spec.name}' needs {max_tokens}")
+    if (maximum := n_positions(config)) is not None and maximum < max_tokens:
+        raise ArtifactMismatch(f"the network in {folder} takes {maximum} tokens, but '{spec.name}' needs {max_tokens}")
     if spec.second_type and n_types in (None, 0, 1):
         raise ArtifactMismatch(f"the network in {folder} has {n_types or 'no'} token type, but '{spec.name}' needs {spec.second_type + 1}")
 
 
-def _special_tokens(splitter: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, Ids, Ids]:
-    """Return the special tokens before a text, between two, and after the last.
+def _special_tokens(tokenizer: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, Ids, Ids]:
+    """Return the special tokens before a text, between two texts, and after the last text.
 
     Raises:
         ArtifactMismatch: the tokenizer adds none.
     """
-    n_first = len(splitter.encode("a", add_special_tokens=False).ids)
-    pair = splitter.encode("a", "a")
-    text = [place for place, is_special in enumerate(pair.special_tokens_mask) if not is_special]
+    n_first = len(tokenizer.encode("a", add_special_tokens=False).ids)
+    pair = tokenizer.encode("a", "a")
+    text = [position for position, is_special in enumerate(pair.special_tokens_mask) if not is_special]
     if len(text) != 2 * n_first or len(text) == len(pair.ids):
         raise ArtifactMismatch(f"the tokenizer in {folder} gives texts no special tokens: it belongs to another kind of network")
     return pair.ids[: text[0]], pair.ids[text[n_first - 1] + 1 : text[n_first]], pair.ids[text[-1] + 1 :]

@@ -14,11 +14,11 @@ from .model import Model
 from .spec import EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
 
-_BATCH = 32  # texts a forward pass; larger batches gain nothing on a CPU
+_BATCH = 32  # texts per forward pass; larger batches gain nothing on a CPU
 
 
 class TransformerEncoder:
-    """An encoder for both sides. DPR's second network is loaded on first use.
+    """An encoder of queries and passages. DPR's second network is loaded on first use.
 
     Args:
         spec: the encoder.
@@ -28,7 +28,7 @@ class TransformerEncoder:
         dim: components of a vector.
 
     Raises:
-        MissingExtraError, InputError, ArtifactMismatch, ArtifactDamaged, DownloadError: see ``Tokenizer`` and ``Model``.
+        MissingExtraError, InputError, ArtifactMismatch, ArtifactCorrupt, DownloadError: see ``Tokenizer`` and ``Model``.
     """
 
     dim: int
@@ -42,11 +42,11 @@ class TransformerEncoder:
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""
-        return _encoded(self._model("query"), self._tokenizer("query").queries(queries))
+        return _encode(self._model("query"), self._tokenizer("query").queries(queries))
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim)."""
-        return _encoded(self._model("passage"), self._tokenizer("passage").passages(passages))
+        return _encode(self._model("passage"), self._tokenizer("passage").passages(passages))
 
     def _tokenizer(self, side: Side) -> Tokenizer:
         if side not in self._tokenizers:
@@ -60,12 +60,12 @@ class TransformerEncoder:
         return self._models[checkpoint]
 
 
-def _encoded(model: Model, tokens: Tokens) -> Vectors:
+def _encode(model: Model, tokens: Tokens) -> Vectors:
     """Encode in batches of texts of similar length, to minimise padding."""
     lengths = tokens.lengths()
     vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
     order = np.argsort(-lengths, kind="stable")
     for start in range(0, len(order), _BATCH):
-        which = order[start : start + _BATCH]
-        vectors[which] = model.encode(tokens, which)
+        numbers = order[start : start + _BATCH]
+        vectors[numbers] = model.encode(tokens, numbers)
     return vectors

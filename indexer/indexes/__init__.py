@@ -1,5 +1,5 @@
-"""Kinds of index, one folder each; each has a line in a table of ``indexer/__init__.py`` and follows the contract in ``kinds``.
+"""Kinds of index, one folder each; every kind has a line in a table of ``indexer/__init__.py`` and follows the contract in ``kinds``.
 
 bm25/   BM25 that equals Lucene, without Lucene       lucene/  Lucene itself
-exact/  exact search straight over vectors            faiss/   FAISS's kinds: flat, ivf, ivfpq, hnsw
+exact/  exact search directly over vectors            faiss/   FAISS's kinds: flat, ivf, ivfpq, hnsw
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ class Size(NamedTuple):
     passage_bytes: float = 0.0
 
 
-class Cost(NamedTuple):
+class Estimate(NamedTuple):
     """Estimate of a build: peak bytes on disk, peak bytes of memory, seconds on this machine's cores."""
 
     disk_bytes: float
@@ -31,8 +31,15 @@ class Cost(NamedTuple):
     time_s: float
 
 
+class Number(NamedTuple):
+    """A parameter in index names: its default, and its largest value; the smallest is 0."""
+
+    default: float
+    largest: float
+
+
 class IndexBuild(NamedTuple, Generic[Source]):
-    """A build: passages or vectors -> files in the directory ``staging``, which may contain pieces of an interrupted build."""
+    """A build: passages or vectors -> files in the directory ``staging``, which may contain partial files of an interrupted build."""
 
     source: Source
     parameters: Parameters
@@ -46,10 +53,11 @@ class OpenOptions:
 
     Attributes:
         name: the index's name, for messages.
-        encoder: name of its encoder, the key of exact search; "" for an index over passages.
+        encoder: name of the encoder, which is also the name of its exact search; "" for an index over passages.
         device: see ``devices.check_devices``.
-        vectors: those that the index was built from; None if they no longer exist.
-        rows: search only these, copied into memory; row numbers and scores are those of the whole index. None: all, mapped.
+        vectors: the source vectors of the index; None if they no longer exist.
+        rows: search only these rows, copied into memory; hits have the same row numbers and scores as from the whole index. None: search
+            all rows, memory-mapped.
     """
 
     name: str
@@ -64,13 +72,15 @@ class IndexKind(Generic[Source, Index_co]):
     """A kind of index over a ``Source``: the passages of a corpus, or an encoder's vectors of them.
 
     Attributes:
-        name: the kind, as in the manifest; for a vector index also the suffix of its name after the encoder's.
-        format_version: of the files.
-        parameters: size -> everything besides the source that determines the index, and the defaults of search parameters.
-        write: writes the files and returns the counts of the manifest; resumes from finished pieces in the directory. Raises ``InputError``
-            if such a source cannot be indexed, ``PiecesDamaged`` over pieces it cannot use.
+        name: name of the kind in the manifest; an index over vectors is named ``<encoder>-<kind>``.
+        format_version: version of the file format.
+        parameters: size -> build parameters and default search parameters; with the source and ``numbers`` they determine the index.
+        write: writes the files and returns the counts of the manifest; resumes from finished files in the directory. Raises ``InputError``
+            if this source cannot be indexed, ``StagingCorrupt`` for unusable partial files.
         open: (directory, manifest, options) -> index.
-        cost: size -> estimate of the build; raises ``MissingExtraError`` if a package that it needs is not installed.
+        estimate: size -> estimate of the build; raises ``MissingExtraError`` if a required package is not installed.
+        numbers: build parameters whose values, in this order, are part of the index's name unless all are defaults; only for indexes over
+            passages.
     """
 
     name: str
@@ -78,4 +88,5 @@ class IndexKind(Generic[Source, Index_co]):
     parameters: Callable[[Size], Parameters]
     write: Callable[[IndexBuild[Source]], Mapping[str, int]]
     open: Callable[[Path, Manifest, OpenOptions], Index_co]
-    cost: Callable[[Size], Cost]
+    estimate: Callable[[Size], Estimate]
+    numbers: Mapping[str, Number] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""The machine: its memory, threads, processes and devices, and code compiled for it.
+"""Memory, threads, processes and devices of the machine, and compilation for it.
 
-memory   bytes available to a process       workers   work done ahead, in processes
-threads  how many, and ranges for them      compiled  ``kernel``: compiled inner loops and their cache
-devices  their names, and their memory      failures  errors of devices, in words for a user
+memory   memory available to a process      workers   look-ahead and worker processes
+threads  number of threads, equal ranges    compiled  ``kernel``: compiled inner loops and their cache
+devices  device names and free memory       failures  user-readable messages for device errors
 """

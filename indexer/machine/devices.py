@@ -1,4 +1,4 @@
-"""Device names: availability, free memory, and placement of data that must fit."""
+"""Devices by name: availability, free memory, and placement of vectors that must fit."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def check_device(device: str) -> None:
 
 
 def gpu_numbers(device: str, n_gpus: int) -> tuple[int, ...]:
-    """Return the GPUs that a device names, each once, whether or not they exist: none for a CPU.
+    """Return the numbers of the GPUs that ``device`` names, existing or not, without duplicates; none for a CPU.
 
     Args:
         device: see ``check_devices``.
-        n_gpus: number of GPUs of the machine; "auto" names the first, if there is one.
+        n_gpus: number of GPUs of the machine; "auto" names the first GPU, if any.
 
     Raises:
-        InputError: the device has no such name.
+        InputError: the device name is unknown.
     """
     check_devices(device)
     if device in ("auto", "all"):
@@ -44,17 +44,17 @@ def gpu_numbers(device: str, n_gpus: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, numbers.split(",")))) if numbers else (0,) * (kind == "cuda")
 
 
-def gpus_of(device: str, n_gpus: int, library: str = "torch", advice: str = "say cpu, or auto") -> tuple[int, ...]:
-    """Return the GPUs that a device names, none for a CPU.
+def resolve_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "use cpu, or auto") -> tuple[int, ...]:
+    """Return the numbers of the GPUs that ``device`` names; none for a CPU.
 
     Args:
         device: see ``check_devices``.
         n_gpus: number of available GPUs.
-        library: the library that sees them, for the message.
-        advice: alternatives if it sees none, for the message.
+        library: the library that uses the GPUs, for the message.
+        advice: alternatives without a GPU, for the message.
 
     Raises:
-        InputError: the device has no such name, or names a missing GPU.
+        InputError: the device name is unknown, or names a missing GPU.
     """
     numbers = gpu_numbers(device, n_gpus)
     if not n_gpus and device not in ("auto", "cpu", "mps"):
@@ -70,11 +70,11 @@ def encoder_device(device: str) -> str:
     return "cuda" if device == "all" else device.partition(",")[0]
 
 
-def chosen_device(device: str) -> str:
-    """Return a device torch knows; "auto" is the first GPU, else the CPU.
+def resolve_device(device: str) -> str:
+    """Return the name of an existing torch device; "auto" is the first GPU, else the CPU.
 
     Raises:
-        InputError: torch does not know the device, or it does not exist.
+        InputError: torch does not know the device, or the device does not exist.
     """
     import torch
 
@@ -89,10 +89,10 @@ def chosen_device(device: str) -> str:
 
 
 def free_memory(number: int, *, is_named: bool) -> int:
-    """Return the free bytes of a GPU visible to torch, which must be installed; 0 for a failing GPU that was not named.
+    """Return the free bytes of a GPU visible to torch, which must be installed; 0 if the GPU fails and the user did not name it.
 
     Raises:
-        IdxError: it fails, and was named.
+        IdxError: a named GPU fails.
     """
     import torch
 
@@ -101,10 +101,10 @@ def free_memory(number: int, *, is_named: bool) -> int:
     except (RuntimeError, torch.cuda.DeferredCudaCallError) as error:
         if not is_named:
             return 0
-        raise IdxError(f"cuda:{number} does not say what memory is free ({first_line(error)}): name another, or --device cpu") from error
+        raise IdxError(f"cuda:{number} does not report its free memory ({first_line(error)}): name another, or --device cpu") from error
 
 
-def n_gpus_seen() -> int:
+def count_gpus() -> int:
     """Return the number of GPUs that torch can use; 0 without torch."""
     try:
         import torch
@@ -113,17 +113,17 @@ def n_gpus_seen() -> int:
     return torch.cuda.device_count()
 
 
-class Load(NamedTuple):
-    """Vectors, or an index of them, to be searched on a CPU, or on GPUs that share them.
+class SearchLoad(NamedTuple):
+    """Vectors, or an index of vectors, to be searched on a CPU or divided among GPUs.
 
     Attributes:
-        searcher: the library that searches them, for messages.
-        description: their kind and size, for messages.
-        n_bytes: of all.
-        work_bytes: further memory on each GPU.
-        advice: alternatives if they do not fit.
-        library: the library that sees the GPUs, for messages.
-        without_gpus: alternatives if it sees none.
+        searcher: the search library, for messages.
+        description: kind and size of the vectors, for messages.
+        n_bytes: total size of the vectors.
+        work_bytes: working memory on each GPU.
+        advice: alternatives if the vectors do not fit.
+        library: the library that uses the GPUs, for messages.
+        without_gpus: alternatives without a GPU.
     """
 
     searcher: str
@@ -132,57 +132,60 @@ class Load(NamedTuple):
     work_bytes: float
     advice: tuple[str, ...] = ()
     library: str = "torch"
-    without_gpus: str = "say cpu, or auto"
+    without_gpus: str = "use cpu, or auto"
 
     def fits(self, free: Sequence[int]) -> bool:
-        """Return whether GPUs with this much free memory each can share it."""
+        """Return whether the vectors fit on GPUs with the given free memory, divided equally."""
         return bool(free) and min(free) >= math.ceil(self.n_bytes / len(free)) + self.work_bytes
 
-    def need(self, free: Sequence[int]) -> str:
-        """Return the memory that GPUs with this much free memory each would need, as text."""
-        share = math.ceil(self.n_bytes / len(free))
-        whole, parts = share + self.work_bytes, f"{share / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each"
-        return f"{parts}, {whole / 1e9:.1f} GB, where {_listed(free)} GB are free"
+    def describe_memory(self, free: Sequence[int]) -> str:
+        """Describe the memory needed on each GPU, and the given free memory."""
+        bytes_per_gpu = math.ceil(self.n_bytes / len(free))
+        total, parts = (
+            bytes_per_gpu + self.work_bytes,
+            f"{bytes_per_gpu / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each",
+        )
+        return f"{parts}, {total / 1e9:.1f} GB, where {_format_sizes(free)} GB are free"
 
 
-def place(load: Load, device: str, free: Sequence[int]) -> Placement:
+def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Placement:
     """Return the placement of a load.
 
     Args:
-        load: its size, and words for messages.
-        device: "auto" (the smallest number of GPUs that fit it, if any; else the CPU), "cpu", "mps" (the CPU as well), "cuda",
-            "cuda:1", several as "cuda:0,1", or "all" GPUs.
+        load: size of the load, and texts for messages.
+        device: "auto" (the fewest GPUs on which the load fits, else the CPU), "cpu", "mps" (also the CPU), "cuda",
+            "cuda:1", several GPUs as "cuda:0,1", or "all" GPUs.
         free: free memory of each GPU.
 
     Raises:
-        InputError: the device has no such name, does not exist, or has too little memory free.
+        InputError: the device name is unknown, or the device does not exist or has too little free memory.
     """
-    numbers = gpus_of(device, len(free), load.library, load.without_gpus)
-    why = {"cpu": "the CPU, as was said", "mps": "the CPU, whose memory mps shares"}.get(device)
+    numbers = resolve_gpus(device, len(free), load.library, load.without_gpus)
+    reason = {"cpu": "the CPU, as requested", "mps": "the CPU, whose memory mps shares"}.get(device)
     if device == "auto":
         by_memory = sorted(range(len(free)), key=lambda number: -free[number])
         choices = (by_memory[:n_gpus] for n_gpus in range(1, len(free) + 1))
-        numbers = tuple(sorted(next((some for some in choices if load.fits([free[number] for number in some])), ())))
-        no_room = f"GPUs would have to hold {load.need(free)}" if free else f"there is no GPU that {load.library} can use"
-        why = None if numbers else f"the CPU, because {no_room}"
-    if why:
-        return Placement(("cpu",), f"{load.searcher} on {why}: {load.description}")
-    names, there = tuple(f"cuda:{number}" for number in numbers), [free[number] for number in numbers]
-    if load.fits(there):
-        return Placement(names, f"{load.searcher} on {', '.join(names)}: {load.description}, {_listed(there)} GB free")
-    room = min(there) - load.work_bytes
-    ways = (f"name {math.ceil(load.n_bytes / room)} such GPUs (--device cuda:0,1,…)",) if room > 0 else ()
+        numbers = tuple(sorted(next((choice for choice in choices if load.fits([free[number] for number in choice])), ())))
+        obstacle = f"GPUs would have to hold {load.describe_memory(free)}" if free else f"there is no GPU that {load.library} can use"
+        reason = None if numbers else f"the CPU, because {obstacle}"
+    if reason:
+        return Placement(("cpu",), f"{load.searcher} on {reason}: {load.description}")
+    names, available = tuple(f"cuda:{number}" for number in numbers), [free[number] for number in numbers]
+    if load.fits(available):
+        return Placement(names, f"{load.searcher} on {', '.join(names)}: {load.description}, {_format_sizes(available)} GB free")
+    room = min(available) - load.work_bytes
+    remedies = (f"name {math.ceil(load.n_bytes / room)} such GPUs (--device cuda:0,1,…)",) if room > 0 else ()
     raise InputError(
-        f"{load.description} do not fit on {', '.join(names)}, which would have to hold {load.need(there)}: "
-        f"{', '.join([*ways, *load.advice])}, or --device cpu"
+        f"{load.description} do not fit on {', '.join(names)}, which would have to hold {load.describe_memory(available)}: "
+        f"{', '.join([*remedies, *load.advice])}, or --device cpu"
     )
 
 
-def free_on_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "say cpu, or auto") -> list[int]:
-    """Return the free memory of each GPU, see ``free_memory``; ``device`` decides which are named, see ``gpus_of``."""
-    named = () if device == "auto" else gpus_of(device, n_gpus, library, advice)
+def free_memory_of_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "use cpu, or auto") -> list[int]:
+    """Return the free memory of each GPU (see ``free_memory``); ``device`` names GPUs that must not fail (see ``resolve_gpus``)."""
+    named = () if device == "auto" else resolve_gpus(device, n_gpus, library, advice)
     return [free_memory(number, is_named=number in named) for number in range(n_gpus)]
 
 
-def _listed(n_bytes: Sequence[int]) -> str:
+def _format_sizes(n_bytes: Sequence[int]) -> str:
     return " and ".join(f"{n / 1e9:.1f}" for n in n_bytes)

@@ -20,9 +20,9 @@ def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -
     """Translate torch's exceptions for a failing device.
 
     Args:
-        device: its name.
+        device: the device's name.
         task: task that may lack memory.
-        advice: remedy for that.
+        advice: remedy for too little memory.
         aftermath: text appended to either message.
 
     Raises:
@@ -31,7 +31,7 @@ def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        # torch's ``OutOfMemoryError`` is recognised by its name: this file is also used without torch
+        # torch's ``OutOfMemoryError`` is recognised by its name, because this module is also used without torch
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _NO_MEMORY):
             raise IdxError(f"{device} has too little memory for {task}: {advice}{aftermath}") from error
         raise IdxError(f"{device} failed: {first_line(error)}{aftermath}") from error

@@ -1,4 +1,4 @@
-"""Work done ahead, in threads or in spawned processes that end with their parent."""
+"""Look-ahead over pending work, and spawned worker processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ahead(submit: Callable[[Item], Future[Result]], items: Iterable[Item], depth: int) -> Generator[Result]:
-    """Yield the result of some work on each item, in order, while up to ``depth`` further items are in progress or done."""
+def map_ahead(submit: Callable[[Item], Future[Result]], items: Iterable[Item], depth: int) -> Generator[Result]:
+    """Yield the results of ``submit`` in the order of ``items``, while up to ``depth`` further items are in progress or done."""
     pending = deque[Future[Result]]()
     try:
         for item in items:
@@ -39,36 +39,36 @@ def ahead(submit: Callable[[Item], Future[Result]], items: Iterable[Item], depth
 
 
 @contextlib.contextmanager
-def processes(
+def worker_processes(
     n: int,
-    what: str,
+    verb: str,
     make: Callable[..., Callable[[Item], Result]],
-    *arguments: Any,  # noqa: ANN401 - handed on
+    *arguments: Any,  # noqa: ANN401 - passed on
 ) -> Iterator[Callable[[Item], Future[Result]]]:
-    """Start processes ("spawn": without copying locks, threads or GPU contexts), and yield a function that sends work to an idle one.
+    """Start processes ("spawn": without copying locks, threads or GPU contexts), and yield a function that sends an item to an idle one.
 
-    The work raises ``IdxError`` if its process was killed. ``ProcessPoolExecutor`` would hang if a process was killed while writing a
-    result: all of its processes, and this one, hold the writing end of the pipe, so that the reading end never sees its end. Here each
-    process has a connection of its own, and a thread that waits for its results.
+    The item's future raises ``IdxError`` if its process was killed. ``ProcessPoolExecutor`` would hang if a process was killed while
+    writing a result: all of its processes, and this one, hold the pipe's write end, so that the read end never sees end-of-file. Here
+    each process has its own connection, and a thread waits for each result.
 
     Args:
         n: number of processes.
-        what: verb for messages, such as "tokenises".
-        make: called first in each of them with the arguments; a module-level function. It returns the function that works on an item.
-        arguments: for ``make``.
+        verb: used in messages, such as "tokenises".
+        make: a module-level function, called once in each process with ``arguments``; returns the function that processes an item.
+        arguments: arguments of ``make``.
     """
     context, threads, idle = multiprocessing.get_context("spawn"), ThreadPoolExecutor(n), SimpleQueue[Connection]()
     connections, started = list[Connection](), list[SpawnProcess]()
     for _ in range(n):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, make, arguments))
+        process = context.Process(target=_worker_main, args=(theirs, make, arguments))
         process.start()
         theirs.close()
         idle.put(ours)
         connections.append(ours)
         started.append(process)
     try:
-        yield lambda item: threads.submit(_answer, idle, item, what)
+        yield lambda item: threads.submit(_call_worker, idle, item, verb)
     finally:
         threads.shutdown(cancel_futures=True)
         for connection in connections:
@@ -77,16 +77,16 @@ def processes(
             process.join()
 
 
-def _answer(idle: SimpleQueue[Connection], item: object, what: str) -> Any:  # noqa: ANN401 - whatever the work returns
-    """Run work on an item in an idle process."""
+def _call_worker(idle: SimpleQueue[Connection], item: object, verb: str) -> Any:  # noqa: ANN401 - whatever the work returns
+    """Process an item in an idle process, and return the result."""
     connection = idle.get()
     try:
         connection.send(item)
         is_done, outcome = connection.recv()
-    except (EOFError, OSError) as error:  # OSError in the middle of a result
+    except (EOFError, OSError) as error:  # an OSError in the middle of a result
         raise IdxError(
-            f"a process that {what} was killed, perhaps for want of memory, or could not start (a script that is run needs its "
-            "main part under \"if __name__ == '__main__'\"): run the same command again, it goes on where it was"
+            f"a process that {verb} was killed, perhaps for want of memory, or could not start (a script that is run needs its "
+            "main part under \"if __name__ == '__main__'\"): run the same command again to resume"
         ) from error
     finally:
         idle.put(connection)
@@ -95,34 +95,34 @@ def _answer(idle: SimpleQueue[Connection], item: object, what: str) -> Any:  # n
     return outcome
 
 
-def _work(connection: Connection, make: Callable[..., Callable[[Any], object]], arguments: tuple[Any, ...]) -> None:
+def _worker_main(connection: Connection, make: Callable[..., Callable[[Any], object]], arguments: tuple[Any, ...]) -> None:
     """Main loop of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which then ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     work = make(*arguments)
     with contextlib.suppress(EOFError):
         while True:
-            connection.send(_outcome(work, connection.recv()))
+            connection.send(_run_item(work, connection.recv()))
 
 
-def _outcome(work: Callable[[Any], object], item: object) -> tuple[bool, object]:
-    """Return whether some work succeeded, and its result or exception."""
+def _run_item(work: Callable[[Any], object], item: object) -> tuple[bool, object]:
+    """Return whether ``work`` succeeded on an item, and its result or exception."""
     try:
         return True, work(item)
-    except Exception as error:  # noqa: BLE001 - it is raised by the process that wants the result
+    except Exception as error:  # noqa: BLE001 - it is raised by the process that receives the result
         if not isinstance(error, IdxError):
             error.add_note(traceback.format_exc())
-        return False, _portable(error)
+        return False, _make_picklable(error)
 
 
-def _portable(error: Exception) -> Exception:
-    """Return an error, or its words where another process could not be given it."""
+def _make_picklable(error: Exception) -> Exception:
+    """Return an error, or an ``IdxError`` with its message if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - whatever its class does
-        worded = IdxError(f"{type(error).__name__}: {error}")
-        worded.__notes__ = getattr(error, "__notes__", [])
-        return worded
+    except Exception:  # noqa: BLE001 - pickling may raise anything
+        replacement = IdxError(f"{type(error).__name__}: {error}")
+        replacement.__notes__ = getattr(error, "__notes__", [])
+        return replacement
     return error
 
 

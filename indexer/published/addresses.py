@@ -22,15 +22,15 @@ class PublishedVectors:
 
     Attributes:
         files: files to download, in reading order.
-        format: one of ``embedding_formats.FORMATS``.
-        about_bytes: size of all files; computed from the vectors' where it is not published.
-        stored_bytes: of one component.
-        n_missing: passages of the corpus without a vector.
+        format: one of ``formats.FORMATS``.
+        download_bytes: size of all files, computed from the vectors' size if not published.
+        stored_bytes: bytes of one component.
+        n_missing: number of passages without a vector.
     """
 
     files: tuple[SourceFile, ...]
     format: str
-    about_bytes: int
+    download_bytes: int
     stored_bytes: int
     n_missing: int = 0
 
@@ -38,23 +38,23 @@ class PublishedVectors:
         """Return the approximate number of bytes still to be downloaded."""
         folder = downloads_path(corpus) / encoder
         is_whole = all((folder / file.name).is_file() for file in self.files)
-        return 0 if is_whole else max(0, self.about_bytes - sum(downloaded_bytes(file, folder) for file in self.files))
+        return 0 if is_whole else max(0, self.download_bytes - sum(downloaded_bytes(file, folder) for file in self.files))
 
 
 def _contriever(model: str) -> PublishedVectors:
-    """facebookresearch/contriever, README: only the addresses of these files are published."""
+    """Return Contriever's vectors; facebookresearch/contriever's README has only the addresses of the files."""
     url = f"{_FACEBOOK}/contriever/embeddings/{model}/wikipedia_embeddings.tar"
     file = SourceFile(name="wikipedia_embeddings.tar", url=url)
-    return PublishedVectors(files=(file,), format="contriever", about_bytes=32_600_000_000, stored_bytes=2)
+    return PublishedVectors(files=(file,), format="contriever", download_bytes=32_600_000_000, stored_bytes=2)
 
 
-_DPR_SINGLE_NQ = PublishedVectors(  # facebookresearch/DPR, dpr/data/download_data.py; the missing ones: its issue 250
+_DPR_SINGLE_NQ = PublishedVectors(  # facebookresearch/DPR, dpr/data/download_data.py; missing vectors: its issue 250
     files=tuple(
         SourceFile(name=f"wiki_passages_{number}", url=f"{_FACEBOOK}/dpr/data/wiki_encoded/single/nq/wiki_passages_{number}")
         for number in range(50)
     ),
     format="dpr",
-    about_bytes=67_000_000_000,
+    download_bytes=67_000_000_000,
     stored_bytes=4,
     n_missing=24,
 )
@@ -68,7 +68,7 @@ _DPR_MULTISET = PublishedVectors(  # castorini/pyserini, pyserini/resources/preb
         ),
     ),
     format="pyserini",
-    about_bytes=59_836_766_732,
+    download_bytes=59_836_766_732,
     stored_bytes=4,
     n_missing=4,
 )
@@ -80,7 +80,7 @@ _GTR_XXL = PublishedVectors(  # princeton-nlp/ALCE, README
         ),
     ),
     format="array",
-    about_bytes=32_279_537_900,
+    download_bytes=32_279_537_900,
     stored_bytes=2,
 )
 _E5 = PublishedVectors(  # PeterGriffinJin/Search-R1, docs/retriever.md and scripts/download.py
@@ -88,7 +88,7 @@ _E5 = PublishedVectors(  # PeterGriffinJin/Search-R1, docs/retriever.md and scri
         SourceFile(name=name, url=f"{_HUGGING_FACE}/PeterJinGo/wiki-18-e5-index/resolve/main/{name}") for name in ("part_aa", "part_ab")
     ),
     format="flat",
-    about_bytes=64_559_075_373,
+    download_bytes=64_559_075_373,
     stored_bytes=4,
 )
 
@@ -107,9 +107,9 @@ def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Prog
 
     Args:
         corpus: the corpus's name, without the limit of a subset.
-        encoder: its name.
-        published: the published vectors of the two.
-        progress: called with (bytes, all bytes) of the file that is being downloaded.
+        encoder: the encoder's name.
+        published: published vectors of the corpus and the encoder.
+        progress: called with (bytes downloaded, all bytes) of the current file.
 
     Raises:
         DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published one.

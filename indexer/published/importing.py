@@ -1,7 +1,7 @@
-"""Imports published embeddings as a corpus's vectors of an encoder, once each is matched to its passage.
+"""Import of published embeddings as an encoder's vectors over a corpus; each embedding is matched to its passage.
 
-Ids are looked up in the store; embeddings without ids are matched row by row, and then there must be exactly one per passage. Missing,
-duplicate and foreign ones are counted and named. Only missing ones can be allowed: these rows get no vector, and no search returns them.
+Ids are looked up in the store; embeddings without ids are matched row by row, exactly one per passage. Missing, duplicate
+and foreign embeddings are counted and named. Only missing ones can be allowed: their rows get no vector, and no search returns them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora import CORPORA
-from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.home import split_name
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import store_manifest
@@ -24,20 +24,20 @@ from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.resolving import known_corpus
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import NO_ROW, Stored
-from wikidx.indexer.catalog import PACKAGES, index_ref, kept_index, refuse_other_pieces
-from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
+from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import PassageEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.page_checks import ReadableArray, build_checked, save_array
-from wikidx.indexer.vectors.corpus_vectors import corpus_vectors
-from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, put
+from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, write_rows
 
-from .formats import Block, Embeddings, hashed
+from .formats import Block, Embeddings, add_checksums
 
 _SHOWN = 3
-_ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia with it (conf/ctx_sources/default_sources.yaml)
-_SAME = 0.05  # share of a vector's length: half precision and library versions differ by less, other passages by more
+_ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia passages (conf/ctx_sources/default_sources.yaml)
+_SAME = 0.05  # relative distance: half precision and library versions differ by less, other passages by more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class ImportOptions:
     """Options of importing embeddings.
 
     Attributes:
-        allow_missing: import even if some passages have none.
-        verify: number of random passages to encode again and compare.
-        dtype: "float32" or "float16" to store; None: as in the source.
+        allow_missing: import even if some passages have no embedding.
+        verify: number of random passages to encode again for comparison.
+        dtype: stored type, "float32" or "float16"; None: as in the source.
         device: device of the encoder for ``verify``.
         force: replace existing vectors.
     """
@@ -69,7 +69,7 @@ def import_vectors(
     """Import published embeddings as the vectors of an encoder over a corpus, unless they are imported already.
 
     Args:
-        corpus: the corpus's name; of a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
+        corpus: the corpus's name; for a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
         spec: the encoder.
         store: the corpus's store.
         source: the embeddings; not modified.
@@ -78,40 +78,41 @@ def import_vectors(
 
     Raises:
         InputError: the embeddings cannot be read, have another dimension, are not those of this corpus or, as ``verify`` found, of this
-            encoder; or some are missing and that is not allowed.
-        ArtifactMismatch: the encoder has other vectors.
-        StorageError, LockedError: see there.
+            encoder; or some are missing without ``allow_missing``.
+        ArtifactMismatch: other vectors of the encoder exist.
+        StorageError, LockedError: see ``build_checked``.
     """
-    encoder = PassageEncoder(spec, resources(EmbedOptions(device=options.device), spec)) if options.verify else None
+    encoder = PassageEncoder(spec, resolve_resources(EmbedOptions(device=options.device), spec)) if options.verify else None
     stored: Stored = "float16" if (options.dtype or _stored(source)) == "float16" else "float32"
-    names = [f"file {number}" for number in range(len(source.files))]  # independent of the files' names
-    inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or hashed(source).sha256, strict=True))}
+    names = [f"file {number}" for number in range(len(source.files))]  # independent of file names
+    inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or add_checksums(source).sha256, strict=True))}
     parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     ref = index_ref(corpus, spec.name)
-    refuse_other_pieces(ref, recipe, force=options.force)
+    check_staged_recipe(ref, recipe, force=options.force)
 
-    def existing() -> Manifest | None:
-        manifest = kept_index(ref, store, {}, force=options.force)
+    def find_existing() -> Manifest | None:
+        manifest = reusable_index(ref, store, {}, force=options.force)
         if manifest is not None and manifest.recipe != recipe:
             origin = manifest.recipe.parameters.get("origin", "encoded")
             raise ArtifactMismatch(f"{ref.path} holds other vectors ({origin} {manifest.created}): --force replaces them")
         if manifest is not None and encoder:
-            vectors = corpus_vectors(ref.path, manifest)
+            vectors = open_corpus_vectors(ref.path, manifest)
             _verify(encoder, store, vectors.array, vectors.missing, options.verify)
         return manifest
 
-    def write(staging: Path) -> Outcome:
-        array = VectorFile(staging, len(store), stored).writable(spec.dim)
-        missing = _Intake(corpus, store, spec, source.name, array).take_all(source, options, progress)
+    def write(staging: Path) -> BuildResult:
+        array = VectorFile(staging, len(store), stored).map_writable(spec.dim)
+        missing = _Importer(corpus, store, spec, source.name, array).import_all(source, options, progress)
         if len(missing):
             save_array(staging / MISSING, missing)
         if encoder:
             _verify(encoder, store, array, missing, options.verify)
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": len(missing)})
+        return BuildResult(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": len(missing)})
 
     sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
-    return build_checked(ref.path, Work(recipe=recipe, sources=sources, existing=existing, write=write, packages=PACKAGES))
+    artifact = ArtifactSpec(recipe=recipe, sources=sources, find_existing=find_existing, write=write, packages=PACKAGES)
+    return build_checked(ref.path, artifact)
 
 
 def _stored(source: Embeddings) -> Stored:
@@ -123,8 +124,8 @@ def _stored(source: Embeddings) -> Stored:
     return "float16" if first.vectors.dtype.itemsize == 2 else "float32"
 
 
-class _Named:
-    """Counts ids of one kind and keeps a few examples."""
+class _Examples:
+    """Number of embeddings of one kind, with a few examples."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -139,8 +140,8 @@ class _Named:
         return f"such as {', '.join(self._shown)}"
 
 
-class _Intake:
-    """Writes embeddings to their rows, and records rows without one or with duplicates."""
+class _Importer:
+    """Writer of embeddings to their rows, with records of covered rows, and of foreign and duplicate embeddings."""
 
     def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, array: NDArray[Any]) -> None:
         self._store, self._spec, self._name, self._array = store, spec, name, array
@@ -148,24 +149,24 @@ class _Intake:
         self._is_subset = limit is not None
         self._has_vector = np.zeros(len(store), dtype=np.bool_)
         self._has_ids = True
-        self._n_read = self._n_taken = 0
-        self._foreign, self._doubled = _Named(), _Named()
+        self._n_read = self._n_imported = 0
+        self._foreign, self._duplicates = _Examples(), _Examples()
 
-    def take_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
-        """Write all embeddings into the array; return the rows that are missing, ascending."""
+    def import_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
+        """Write all embeddings into the array; return the rows without one, ascending."""
         for block in source.blocks():
-            self._take(block)
-            progress(self._n_taken, len(self._store))
+            self._import_block(block)
+            progress(self._n_imported, len(self._store))
         missing = np.flatnonzero(~self._has_vector)
-        self._refuse_other_coverage(missing, allow_missing=options.allow_missing)
+        self._check_coverage(missing, allow_missing=options.allow_missing)
         return missing
 
-    def _take(self, block: Block) -> None:
+    def _import_block(self, block: Block) -> None:
         if block.vectors.shape[1] != self._spec.dim:
             raise InputError(f"{self._name} holds vectors of dimension {block.vectors.shape[1]}, '{self._spec.name}' has {self._spec.dim}")
         self._has_ids = block.ids is not None
         self._n_read += len(block.vectors)
-        rows = self._rows_of(block)
+        rows = self._read_array(block)
         is_known = rows != NO_ROW
         if not self._is_subset:
             self._foreign.add(block, np.flatnonzero(~is_known))
@@ -174,12 +175,12 @@ class _Intake:
         is_first = np.zeros(len(rows), dtype=np.bool_)
         is_first[np.unique(rows, return_index=True)[1]] = True
         is_new = is_known & is_first & ~self._has_vector[rows]
-        self._doubled.add(block, np.flatnonzero(is_known & ~is_new))
-        put(self._array, rows[is_new], block.vectors[is_new])
+        self._duplicates.add(block, np.flatnonzero(is_known & ~is_new))
+        write_rows(self._array, rows[is_new], block.vectors[is_new])
         self._has_vector[rows[is_new]] = True
-        self._n_taken += int(np.count_nonzero(is_new))
+        self._n_imported += int(np.count_nonzero(is_new))
 
-    def _rows_of(self, block: Block) -> Rows:
+    def _read_array(self, block: Block) -> Rows:
         """Return the row of each embedding, -1 for a foreign one."""
         if block.ids is None:
             rows = np.arange(block.first, block.first + len(block.vectors))
@@ -189,30 +190,30 @@ class _Intake:
         rows[prefixed] = self._store.rows_of([block.ids[number].removeprefix(_ID_PREFIX) for number in prefixed])
         return rows
 
-    def _refuse_other_coverage(self, missing: Rows, *, allow_missing: bool) -> None:
-        """Raise ``InputError`` if embeddings are foreign or doubled, or if some are missing and that is not allowed."""
+    def _check_coverage(self, missing: Rows, *, allow_missing: bool) -> None:
+        """Raise ``InputError`` if embeddings are foreign or duplicate, or if some are missing without ``allow_missing``."""
         n_passages = len(self._store)
         if len(missing) == n_passages:
             raise InputError(f"{self._name} has no embedding of any of the {n_passages:,} passages")
-        complaints = []
+        problems = []
         if self._foreign.n:
-            complaints.append(f"has {self._foreign.n:,} embeddings that are not of this corpus, {self._foreign}")
-        if self._doubled.n:
-            complaints.append(f"has {self._doubled.n:,} embeddings of passages that have one already, {self._doubled}")
+            problems.append(f"has {self._foreign.n:,} embeddings that are not of this corpus, {self._foreign}")
+        if self._duplicates.n:
+            problems.append(f"has {self._duplicates.n:,} embeddings of passages that have one already, {self._duplicates}")
         if not self._has_ids:
-            n_whole = _n_whole(self._corpus) if self._is_subset else n_passages
+            n_whole = _n_corpus_passages(self._corpus) if self._is_subset else n_passages
             if self._n_read != n_whole:
                 whole = f"{n_whole:,} passages" if n_whole else f"an unknown number of passages ('{self._corpus}' is not built)"
-                complaints.append(f"has {self._n_read:,} embeddings without ids for {whole}, so that nothing says whose they are")
+                problems.append(f"has {self._n_read:,} embeddings without ids for {whole}, so that nothing says whose they are")
         elif len(missing) and not allow_missing:
             shown = ", ".join(f"'{passage.id}'" for passage in self._store.get_many(missing[:_SHOWN]))
-            hint = "" if complaints else ": --allow-missing imports the others"
-            complaints.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{hint}")
-        if complaints:
-            raise InputError(f"{self._name} {'; it '.join(complaints)}")
+            hint = "" if problems else ": --allow-missing imports the others"
+            problems.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{hint}")
+        if problems:
+            raise InputError(f"{self._name} {'; it '.join(problems)}")
 
 
-def _n_whole(corpus: str) -> int | None:
+def _n_corpus_passages(corpus: str) -> int | None:
     """Return the number of passages of a whole corpus, None if it is unknown."""
     if corpus in CORPORA and (n_passages := known_corpus(corpus).n_passages) is not None:
         return n_passages
@@ -226,12 +227,12 @@ def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, 
     """Encode ``n`` random passages again and compare them with an encoder's vectors over a corpus.
 
     Raises:
-        InputError: they are not the encoder's.
+        InputError: the vectors are not the encoder's.
         MissingExtraError, DownloadError: the encoder is not available.
     """
-    encoder = PassageEncoder(spec, resources(EmbedOptions(device=device), spec))
+    encoder = PassageEncoder(spec, resolve_resources(EmbedOptions(device=device), spec))
     ref = index_ref(corpus, spec.name)
-    vectors = corpus_vectors(ref.path, ref.manifest(store.fingerprint))
+    vectors = open_corpus_vectors(ref.path, ref.manifest(store.fingerprint))
     _verify(encoder, store, vectors.array, vectors.missing, n)
 
 
@@ -239,11 +240,11 @@ def _verify(encoder: PassageEncoder, store: PassageStore, vectors: ReadableArray
     """Raise ``InputError`` unless ``n`` random passages, encoded again, match their vectors."""
     candidates = np.setdiff1d(np.arange(len(store)), missing)
     rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
-    found, expected = vectors[rows].astype(np.float32), encoder.encode(store.get_many(rows))
-    distances = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
-    n_other, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # NaN counts as different
-    if n_other:
+    stored, expected = vectors[rows].astype(np.float32), encoder.encode(store.get_many(rows))
+    distances = np.linalg.norm(stored - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    n_different, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # NaN counts as different
+    if n_different:
         raise InputError(
-            f"of {len(rows)} passages that were encoded again {n_other} have another vector, the worst that of row {rows[worst]}, by "
+            f"of {len(rows)} passages that were encoded again {n_different} have another vector, the worst that of row {rows[worst]}, by "
             f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{encoder.name}', or of other texts"
         )

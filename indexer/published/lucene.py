@@ -1,8 +1,9 @@
-"""Imports a Lucene index made by Pyserini or Anserini, such as the published ``wikipedia-dpr-100w``, as a corpus's ``lucene``.
+"""Import of a Lucene index made by Pyserini or Anserini, such as the published ``wikipedia-dpr-100w``, as the index ``lucene`` of a corpus.
 
-It must be the index of exactly this corpus: every document's id is in the corpus, without duplicates, every passage has a document (except
-passages without terms, which some versions leave out and no query matches), and documents have their passages' lengths. Its files
-become hard links on the same file system, and copies otherwise: Lucene never changes a written file.
+The index must be of exactly this corpus. Every document's id is in the corpus, and occurs once. Every passage has a document; a passage
+without terms may lack one, because some versions of Anserini omit it and no query matches it. In a sample, at least nine
+documents in ten are as long as their passages. Files are hard-linked where possible, and copied otherwise; a link is safe because Lucene
+never changes a file once it is written.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
 from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
-from wikidx.indexer.catalog import PACKAGES, index_ref, kept_index
+from wikidx.indexer.catalog import PACKAGES, index_ref, reusable_index
 from wikidx.indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
 from wikidx.indexer.indexes.lucene.index import KIND, PARAMETERS
 from wikidx.indexer.indexes.lucene.jvm import JavaError
@@ -33,7 +34,7 @@ from wikidx.indexer.page_checks import build_checked
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared
-_TOLERATED = 20  # sampled lengths that may differ: the separator of title and text, and quotes, vary
+_TOLERATED = 20  # sampled lengths that may differ, because indexes vary in quotes and in what separates title and text
 
 
 def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
@@ -43,40 +44,40 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
         corpus: the corpus's name.
         source: folder of the index; not modified.
         store: the corpus's store.
-        force: replace what is there.
-        progress: called with (documents looked up, documents).
+        force: replace an existing index.
+        progress: called with (number of documents looked up, number of all documents).
 
     Raises:
-        InputError: there is no readable Lucene index, or it is not that of this corpus.
+        InputError: there is no readable Lucene index, or it belongs to another corpus.
         ArtifactMismatch: the corpus has another Lucene index.
-        MissingExtraError, StorageError, LockedError: see there.
+        MissingExtraError, StorageError, LockedError: see ``call_in_java`` and ``build_checked``.
     """
     ref = index_ref(corpus, KIND.name)
     inputs = {"passages": store.fingerprint, "segments": file_sha256(_segments_file(source))}
     parameters = {**PARAMETERS, "origin": "imported"}
     recipe = Recipe(kind=KIND.name, format_version=KIND.format_version, parameters=parameters, inputs=inputs)
 
-    def existing() -> Manifest | None:
-        manifest = kept_index(ref, store, {}, force=force)
+    def find_existing() -> Manifest | None:
+        manifest = reusable_index(ref, store, {}, force=force)
         if manifest is not None and manifest.recipe != recipe:
             raise ArtifactMismatch(f"{ref.path} holds another Lucene index ({manifest.sources.get('index', 'built')}): --force replaces it")
         return manifest
 
-    work = Work(
+    spec = ArtifactSpec(
         recipe=recipe,
         sources={"passages": corpus, "index": str(source.resolve())},
-        existing=existing,
-        write=lambda staging: Outcome(store.fingerprint, _adopt(source, store, staging, progress)),
+        find_existing=find_existing,
+        write=lambda staging: BuildResult(store.fingerprint, _adopt(source, store, staging, progress)),
         packages=PACKAGES,
     )
-    return build_checked(ref.path, work)
+    return build_checked(ref.path, spec)
 
 
 def _segments_file(source: Path) -> Path:
     """Return the file that lists the segments of the newest commit.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such file.
     """
     files = [file for file in source.glob("segments_*") if file.is_file()]
     if not files:
@@ -92,7 +93,7 @@ def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress)
             rows = document_rows(reader, store, progress)
             _check_coverage(source, rows, reader, store)
             _check_lengths(source, rows, reader, store)
-            files, counted = reader.files(), counts(reader, store)
+            files, index_counts = reader.files(), counts(reader, store)
     except JavaError as error:
         raise InputError(f"{source} cannot be read: {error}") from error
     shutil.rmtree(staging / DIRECTORY, ignore_errors=True)  # left by an interrupted import
@@ -100,15 +101,15 @@ def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress)
     for name in files:
         _link_or_copy(source / name, staging / DIRECTORY / name)
     (staging / ROWS).write_bytes(rows.data)
-    return counted
+    return index_counts
 
 
 def _check_fields(source: Path, reader: LuceneReader) -> None:
-    """Raise ``InputError`` unless the index has the fields of a search."""
+    """Raise ``InputError`` unless the index has the fields for a search, and no deleted documents."""
     fields = reader.fields()
     if ID not in fields or "FREQS" not in fields.get(CONTENTS, ""):
-        found = ", ".join(f"'{name}' ({options})" for name, options in fields.items()) or "none"
-        raise InputError(f"{source} needs the fields '{ID}' and '{CONTENTS}', the latter with frequencies; it has {found}")
+        fields_text = ", ".join(f"'{name}' ({options})" for name, options in fields.items()) or "none"
+        raise InputError(f"{source} needs the fields '{ID}' and '{CONTENTS}', the latter with frequencies; it has {fields_text}")
     if reader.n_deleted:
         raise InputError(
             f"{source} has {reader.n_deleted:,} deleted documents, which still count in the scores: merge it (IndexCollection -optimize)"
@@ -120,29 +121,29 @@ def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader,
     unknown = np.flatnonzero(rows == NO_ROW)
     if len(unknown):
         ids = [str(reader.ids(document, document + 1)[0]) for document in unknown[:_SHOWN].tolist()]
-        raise InputError(f"{source} has {len(unknown):,} documents that are not in the corpus, {_such_as(ids)}")
-    in_order = np.sort(rows)
-    repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
+        raise InputError(f"{source} has {len(unknown):,} documents that are not in the corpus, {_examples(ids)}")
+    sorted_rows = np.sort(rows)
+    repeated = np.unique(sorted_rows[1:][sorted_rows[1:] == sorted_rows[:-1]])
     if len(repeated):
-        raise InputError(f"{source} has {len(repeated):,} passages more than once, {_such_as(_ids(store, repeated[:_SHOWN].tolist()))}")
+        raise InputError(f"{source} has {len(repeated):,} passages more than once, {_examples(_ids(store, repeated[:_SHOWN].tolist()))}")
     missing = missing_rows(rows, len(store))
-    with_terms = (row for row in missing if reader.length_of(contents(store.get_many([row])[0])))
-    examples = list(islice(with_terms, _SHOWN))
+    rows_with_terms = (row for row in missing if reader.length_of(contents(store.get_many([row])[0])))
+    examples = list(islice(rows_with_terms, _SHOWN))
     if examples:
-        raise InputError(f"{source} lacks {len(missing):,} of the corpus's {len(store):,} passages, {_such_as(_ids(store, examples))}")
+        raise InputError(f"{source} lacks {len(missing):,} of the corpus's {len(store):,} passages, {_examples(_ids(store, examples))}")
 
 
 def _check_lengths(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
-    """Raise ``InputError`` if documents differ in length from the passages with their ids: they are of another corpus."""
+    """Raise ``InputError`` if more than a tenth of the sampled documents differ in length from their passages, as in another corpus."""
     documents = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows)), dtype=np.int64)).tolist()
     expected = [reader.length_of(contents(passage)) for passage in store.get_many(rows[documents])]
     differing = [
-        document for document, found, length in zip(documents, reader.lengths(documents), expected, strict=True) if found != length
+        document for document, actual, length in zip(documents, reader.lengths(documents), expected, strict=True) if actual != length
     ]
     if len(differing) * _SAMPLED > _TOLERATED * len(documents):
         raise InputError(
             f"{source} has other texts or another analysis than the corpus: of {len(documents)} documents {len(differing)} have another "
-            f"number of terms, {_such_as(_ids(store, rows[differing[:_SHOWN]].tolist()))}"
+            f"number of terms, {_examples(_ids(store, rows[differing[:_SHOWN]].tolist()))}"
         )
 
 
@@ -150,7 +151,7 @@ def _ids(store: PassageStore, rows: Sequence[int]) -> list[str]:
     return [passage.id for passage in store.get_many(rows)]
 
 
-def _such_as(ids: Sequence[str]) -> str:
+def _examples(ids: Sequence[str]) -> str:
     return f"such as {', '.join(map(repr, ids))}"
 
 

@@ -1,9 +1,9 @@
 """Safe reader for pickles of embeddings only: lists, tuples, strings, numbers and numpy's float arrays.
 
-Python's own unpickler, restricted to the instructions of such pickles. It accepts only the six names that numpy's arrays consist
+It is Python's own unpickler, restricted to the instructions in these pickles. It accepts only the six names that numpy's arrays consist
 of, and maps them to classes of this module: nothing else can be called. The bytes of a large array stay in the file.
 
-It is the pure-Python one: the C version allocates whatever a pickle announces, and would read an array of 32 GB whole.
+It is the pure-Python unpickler: the C version allocates any size that a pickle announces, and would read an array of 32 GB whole.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from wikidx.corpora.errors import InputError
 
 _IN_FILE_BYTES = 1 << 20  # arrays from this size on stay in the file
 _LINE_BYTES = 256
-_MAX_ROWS = 1 << 48  # and columns; keeps the product of two in range
+_MAX_ROWS = 1 << 48  # also limit of columns; keeps their product in range
 _NDARRAY = "ndarray"
-_DAMAGED = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
+_CORRUPT_ERRORS = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
 _NUMBERS: dict[tuple[object, object], np.dtype[np.floating[Any]]] = {
     (order, code): np.dtype(f"{order}{code}") for order in "<>=" for code in ("f2", "f4")
 }
@@ -47,7 +47,7 @@ class Extent(NamedTuple):
     n_bytes: int
 
 
-class Refused(InputError):
+class UnsafePickle(InputError):
     """A pickle contains something that embeddings do not need."""
 
 
@@ -66,12 +66,12 @@ class _Dtype:
         if not isinstance(self.order, str) or not isinstance(self.code, str):
             raise TypeError("this is no type of numbers")
         if (self.order, self.code) not in _NUMBERS:
-            raise Refused(f"an array of '{self.order}{self.code}'"[:200] + " (float16 and float32 are read)")
+            raise UnsafePickle(f"an array of '{self.order}{self.code}'"[:200] + " (float16 and float32 are read)")
         return _NUMBERS[self.order, self.code]
 
 
 class Array:
-    """A float array in a pickle, row by row: its type, its shape, and its bytes or their position."""
+    """A float array in a pickle, in row-major order: type, shape, and its bytes or their position."""
 
     __slots__ = ("data", "dtype", "shape")
     dtype: np.dtype[np.floating[Any]]
@@ -80,7 +80,7 @@ class Array:
 
     def __init__(self, kind: object, *_: object) -> None:
         if kind is not _NDARRAY:
-            raise Refused("a call of something other than numpy's arrays")
+            raise UnsafePickle("a call of something other than numpy's arrays")
 
     def __setstate__(self, state: Any) -> None:  # noqa: ANN401 - whatever the pickle says
         _, shape, dtype, is_by_columns, data = state
@@ -92,11 +92,11 @@ class Array:
             raise TypeError("this is no type of numbers")
         numbers = dtype.numbers()
         if not isinstance(shape, tuple) or len(shape) > 2 or any(type(n) is not int or not 0 <= n < _MAX_ROWS for n in shape):
-            raise Refused("an array of a shape that no vectors have")
+            raise UnsafePickle("an array of a shape that no vectors have")
         if is_by_columns and len(shape) > 1:
-            raise Refused("an array stored column by column")
+            raise UnsafePickle("an array stored column by column")
         if not isinstance(data, bytes | Extent):
-            raise Refused("an array of something other than bytes")
+            raise UnsafePickle("an array of something other than bytes")
         n_bytes = data.n_bytes if isinstance(data, Extent) else len(data)
         if n_bytes != math.prod(shape) * numbers.itemsize:
             raise ValueError(f"it has {n_bytes:,} bytes for an array of shape {shape} and type {numbers}")
@@ -104,7 +104,7 @@ class Array:
 
 
 class _FromBuffer(Array):
-    """An array in the form of protocol 5."""
+    """An array as pickled by protocol 5."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class _FromBuffer(Array):
         self._fill(shape, dtype, data, is_by_columns=order != "C")
 
 
-_ADMITTED = {
+_ALLOWED = {
     ("numpy", "ndarray"): _NDARRAY,
     ("numpy", "dtype"): _Dtype,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): Array for core in ("core", "_core")},
@@ -121,7 +121,7 @@ _ADMITTED = {
 
 
 class _File:
-    """File of a pickle that returns small reads as bytes, and large ones as their position."""
+    """A pickle's file, which returns small reads as bytes and large reads as their position."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
@@ -132,9 +132,9 @@ class _File:
     def read(self, n_bytes: int) -> bytes | Extent:
         """Return the next bytes, or their position."""
         if n_bytes < _IN_FILE_BYTES:
-            found = self._file.read(n_bytes)
-            if len(found) == n_bytes:
-                return found
+            content = self._file.read(n_bytes)
+            if len(content) == n_bytes:
+                return content
         else:
             start = self._file.tell()
             if start + n_bytes <= self._end:
@@ -146,7 +146,7 @@ class _File:
         """Return the next line, a name."""
         line = self._file.readline(_LINE_BYTES)
         if not line.endswith(b"\n"):
-            raise Refused("a name without end")
+            raise UnsafePickle("a name without end")
         return line
 
 
@@ -162,25 +162,25 @@ class _Unpickler(pickle._Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - what numpy's arrays are made of
-        """Return the stand-in for a name of numpy's."""
-        if (module, name) not in _ADMITTED:
-            raise Refused(f"'{module}.{name}'"[:200])
-        return _ADMITTED[module, name]
+        """Return the class that replaces a name of numpy."""
+        if (module, name) not in _ALLOWED:
+            raise UnsafePickle(f"'{module}.{name}'"[:200])
+        return _ALLOWED[module, name]
 
 
 def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever the pickle holds of these
     """Return the content of a pickle: strings, integers, ``Array``, lists and tuples of them.
 
     Args:
-        file: seekable.
-        name: of the file, for messages.
+        file: seekable file.
+        name: name of the file, for messages.
 
     Raises:
         InputError: the pickle is cut off, or contains something that embeddings do not need.
     """
     try:
         return _Unpickler(cast(IO[bytes], _File(file, name))).load()
-    except Refused as error:
+    except UnsafePickle as error:
         raise InputError(f"{name} holds {error}, which embeddings do not need: it is refused, nothing of it was run") from error
     except InputError:
         raise
@@ -188,5 +188,5 @@ def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever t
         raise InputError(
             f"{name} holds an instruction, {error}, which embeddings do not need: it is refused, nothing of it was run"
         ) from error
-    except _DAMAGED as error:
-        raise InputError(f"{name} is no pickle of embeddings, or damaged: {type(error).__name__} {error!s:.100}") from error
+    except _CORRUPT_ERRORS as error:
+        raise InputError(f"{name} is no pickle of embeddings, or corrupt: {type(error).__name__} {error!s:.100}") from error

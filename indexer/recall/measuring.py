@@ -1,4 +1,4 @@
-"""Recall of an index against exact search, and its speed, over the range of its swept parameter."""
+"""Recall against exact search, and speed, of an index over the range of its swept parameter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams,
 
 DEPTHS = (1, 10, 100)
 BATCH = 32  # queries per batch in timing
-_MIN_S = 0.5  # minimum time of every point
+_MIN_S = 0.5  # minimum time of measuring a point
 _LARGEST_SWEPT = {"nprobe": 1024, "ef_search": 1024, "refine": 16}
 
 
@@ -20,10 +20,10 @@ class Point(NamedTuple):
     """One setting of an index.
 
     Attributes:
-        setting: the value of each of its search parameters.
-        recall: for each depth k, the share of exact search's k rows that a search for k returns. The first k of a search
-            for more may differ: candidates and the graph walk depend on k.
-        queries_per_s: searched for the largest k, in batches of ``BATCH``.
+        setting: the value of each search parameter.
+        recall: for each depth k, the share of exact search's k rows that a search for k returns. The first k rows of a deeper
+            search may differ: candidates and the graph walk depend on k.
+        queries_per_s: speed at the largest k, in batches of ``BATCH``.
     """
 
     setting: Mapping[str, int]
@@ -42,38 +42,38 @@ def settings(parameters: Mapping[str, SearchParam]) -> Iterator[SearchParams]:
     if name is None:
         yield DEFAULT_PARAMS
         return
-    largest = min(parameters[name].largest, _LARGEST_SWEPT[name])
-    smallest = {"ef_search": 4, "refine": -1}.get(name, 0)  # 16, none, 1
+    largest = min(parameters[name].maximum, _LARGEST_SWEPT[name])
+    smallest = {"ef_search": 4, "refine": -1}.get(name, 0)  # exponents: 16, 0 (no rescoring), 1
     values = {0 if exponent < 0 else 1 << exponent for exponent in range(smallest, largest.bit_length())}
     for value in sorted({*values, parameters[name].default}):
         yield SearchParams(**{name: value})
 
 
-def measured(index: VectorIndex, queries: Vectors, exact: Hits) -> Iterator[Point]:
+def measure_settings(index: VectorIndex, queries: Vectors, exact: Hits) -> Iterator[Point]:
     """Yield a point for each setting of an index.
 
     Args:
-        index: it has the same rows as exact search.
+        index: index over the same rows as exact search.
         queries: float32, shape (Q, dim).
-        exact: results of exact search for them, at the largest of ``DEPTHS``.
+        exact: results of exact search for the queries, at the largest depth.
     """
     depth = exact.rows.shape[1]
     for params in settings(index.parameters):
-        found = {k: recall(index.search(queries, k, params), exact, k) for k in DEPTHS if k <= depth}
-        given = params.given()
-        setting = {name: given.get(name, param.default) for name, param in index.parameters.items()}
+        recalls = {k: recall(index.search(queries, k, params), exact, k) for k in DEPTHS if k <= depth}
+        overrides = params.overrides()
+        setting = {name: overrides.get(name, param.default) for name, param in index.parameters.items()}
 
         def search(vectors: Vectors, params: SearchParams = params) -> object:
             return index.search(vectors, depth, params)
 
-        yield Point(setting, found, queries_per_s(search, queries))
+        yield Point(setting, recalls, queries_per_s(search, queries))
 
 
-def recall(found: Hits, exact: Hits, k: int) -> float:
-    """Return the share of the first k rows of ``exact`` that are among the first k of ``found``, over all queries."""
-    wanted = [set(line[line >= 0].tolist()) for line in exact.rows[:, :k]]
-    n_found = sum(len(rows.intersection(line.tolist())) for rows, line in zip(wanted, found.rows[:, :k], strict=True))
-    return n_found / max(1, sum(map(len, wanted)))
+def recall(hits: Hits, exact: Hits, k: int) -> float:
+    """Return the share of the first k rows of ``exact`` that are among the first k of ``hits``, over all queries."""
+    relevant = [set(line[line >= 0].tolist()) for line in exact.rows[:, :k]]
+    n_found = sum(len(rows.intersection(line.tolist())) for rows, line in zip(relevant, hits.rows[:, :k], strict=True))
+    return n_found / max(1, sum(map(len, relevant)))
 
 
 def queries_per_s(search: Callable[[Vectors], object], queries: Vectors) -> float:

@@ -23,7 +23,7 @@ _NEAREST_TO_1 = 0.002  # 1 - recall is on a log scale down to about this
 
 
 class Curve(NamedTuple):
-    """An index in the plot: the name of the parameter along its line (None for a single point), the parameter's default, and its points."""
+    """An index in the plot: the parameter that varies along its line (None for a single point), the parameter's default, and the points."""
 
     parameter: str | None
     default: int | None
@@ -35,9 +35,9 @@ def draw(path: Path, title: str, curves: Mapping[str, Curve], exact_queries_per_
 
     Args:
         path: output file.
-        title: above the plot.
-        curves: by the index's name.
-        exact_queries_per_s: of exact search, the reference.
+        title: title above the plot.
+        curves: curves by index name.
+        exact_queries_per_s: speed of exact search, the reference.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -72,7 +72,7 @@ def _draw_panel(axes: Axes, depth: int, curves: Mapping[str, Curve], exact_queri
 
 
 def _height(recall: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the height of a recall in the plot: 0.9 to 0.99 is as far as 0 to 0.9, because indexes differ there."""
+    """Return the height of a recall in the plot: 0.9 to 0.99 takes as much space as 0 to 0.9, because indexes differ there."""
     return -np.log10(np.maximum(1 - recall, -_NEAREST_TO_1 / 2) + _NEAREST_TO_1)
 
 
@@ -81,7 +81,7 @@ def _recall(height: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve, marker: str, depth: int) -> None:
-    """Draw the line of an index; each point is labelled with the parameter's value, and the default's is filled."""
+    """Draw the line of an index; each point is labelled with the parameter's value, and the default's point is filled."""
     points = [
         (point.queries_per_s, point.recall[depth], point.setting.get(curve.parameter or ""))
         for point in curve.points

@@ -1,4 +1,4 @@
-"""Recall of the indexes over a corpus's vectors against exact search: measure it, write it beside them, and plot it."""
+"""Recall of the indexes over a corpus's vectors against exact search: measurement, report files and plots."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.artifacts.durable import json_value, write_durably
+from wikidx.corpora.artifacts.durable import parse_json, write_durably
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMissing, InputError, MissingExtraError
 from wikidx.corpora.progress import Progress, Step, silent_steps
-from wikidx.corpora.reading.compression import lines_of, reading
+from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.build import open_vector_index
 from wikidx.indexer.catalog import built_indexes, index_ref
@@ -21,7 +21,7 @@ from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
-from .measuring import BATCH, DEPTHS, Point, measured, queries_per_s, swept_parameter
+from .measuring import BATCH, DEPTHS, Point, measure_settings, queries_per_s, swept_parameter
 from .plot import Curve, draw
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ _N_QUERIES = 500
 _SEED = 1234
 
 
-class Recall(NamedTuple):
-    """The content of each index's ``recall.json``, and for each encoder a line with the path of the plot, or the reason for none."""
+class RecallReport(NamedTuple):
+    """The content of each index's ``recall.json``, and a line per encoder with the path of its plot, or the reason for none."""
 
     reports: dict[str, Any]
     plots: list[str]
@@ -44,44 +44,44 @@ class _Baseline(NamedTuple):
     """Exact search over an encoder's vectors, the reference for its indexes.
 
     Attributes:
-        store: of the corpus.
-        vectors: of the queries, float32, shape (Q, dim).
-        hits: its results for them.
-        head: common fields of the reports.
+        store: the corpus's store.
+        vectors: query vectors, float32, shape (Q, dim).
+        hits: exact results for the queries.
+        common_fields: common fields of the reports.
     """
 
     store: PassageStore
     vectors: Vectors
     hits: Hits
-    head: dict[str, Any]
+    common_fields: dict[str, Any]
 
 
-def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent_steps) -> Recall:
-    """Measure every index built from vectors; write ``recall.json`` beside its manifest, and ``recall.png`` beside its vectors' manifest.
+def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent_steps) -> RecallReport:
+    """Measure every index built from vectors; write ``recall.json`` into its folder and ``recall.png`` into that of the vectors.
 
     Args:
         corpus: name of a built corpus.
-        queries: a file with one per line: text, or JSON with "question"; None: questions or titles of the corpus.
+        queries: a file with one query per line, as text or as JSON with "question"; None: see ``_default_queries``.
         step: see ``Step``.
 
     Raises:
-        ArtifactMissing: the corpus has no such index, or the vectors of one are missing.
+        ArtifactMissing: the corpus has no index built from vectors, or the vectors of one are missing.
         InputError: the file of queries cannot be used.
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
     store = open_store(corpus)
-    made = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
-    if not made:
+    indexes = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
+    if not indexes:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
-    texts, origin = (_from_file(queries), str(queries)) if queries else _from_corpus(corpus, store)
-    recall = Recall({}, [])
-    for encoder in dict.fromkeys(name.encoder for name in made):
+    texts, origin = (_read_queries(queries), str(queries)) if queries else _default_queries(corpus, store)
+    recall = RecallReport({}, [])
+    for encoder in dict.fromkeys(name.encoder for name in indexes):
         vectors = TransformerEncoder(encoder_spec(encoder), "auto").encode_queries(texts)
         baseline = _search_exactly(corpus, encoder, store, vectors, origin)
         curves = dict[str, Curve]()
-        for name in [str(index) for index in made if index.encoder == encoder]:
+        for name in [str(index) for index in indexes if index.encoder == encoder]:
             curves[name] = _measure_index(corpus, name, baseline, step(f"measuring {name}", "settings"))
-            recall.reports[name] = _write_report(corpus, name, curves[name], baseline.head)
+            recall.reports[name] = _write_report(corpus, name, curves[name], baseline.common_fields)
         recall.plots.append(_draw(corpus, encoder, baseline, curves))
     return recall
 
@@ -89,32 +89,32 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
 def _search_exactly(corpus: str, encoder: str, store: PassageStore, vectors: Vectors, origin: str) -> _Baseline:
     exact = open_vector_index(corpus, encoder, store)
     depth = min(DEPTHS[-1], len(store))
-    head = {
+    common_fields = {
         "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "queries": len(vectors),
         "queries_from": origin,
         "batch": BATCH,
         "timed_at_k": depth,
         "threads": n_threads(),
-        "exact_queries_per_s": round(queries_per_s(lambda some: exact.search(some, depth), vectors), 1),
+        "exact_queries_per_s": round(queries_per_s(lambda batch: exact.search(batch, depth), vectors), 1),
     }
-    return _Baseline(store, vectors, exact.search(vectors, depth), head)
+    return _Baseline(store, vectors, exact.search(vectors, depth), common_fields)
 
 
 def _measure_index(corpus: str, name: str, baseline: _Baseline, progress: Progress) -> Curve:
     """Return the recall and the speed of an index at each setting."""
     index = open_vector_index(corpus, name, baseline.store)
     points = list[Point]()
-    for point in measured(index, baseline.vectors, baseline.hits):
+    for point in measure_settings(index, baseline.vectors, baseline.hits):
         points.append(point)
         progress(len(points), None)
     parameter = swept_parameter(index.parameters)
     return Curve(parameter, index.parameters[parameter].default if parameter else None, points)
 
 
-def _write_report(corpus: str, name: str, curve: Curve, head: dict[str, Any]) -> dict[str, Any]:
-    points = [_as_json(point) for point in curve.points]
-    report = {"index": name, **head, "parameter": curve.parameter, "default": curve.default, "points": points}
+def _write_report(corpus: str, name: str, curve: Curve, common_fields: dict[str, Any]) -> dict[str, Any]:
+    points = [_to_json(point) for point in curve.points]
+    report = {"index": name, **common_fields, "parameter": curve.parameter, "default": curve.default, "points": points}
     write_durably(index_ref(corpus, name).path / RECALL, json.dumps(report, indent=1).encode())
     return report
 
@@ -124,22 +124,23 @@ def _draw(corpus: str, encoder: str, baseline: _Baseline, curves: dict[str, Curv
     plot = index_ref(corpus, encoder).path / PLOT
     n_queries, dim = baseline.vectors.shape
     title = (
-        f"{corpus}: {len(baseline.store):,} passages, {encoder}, {dim} dimensions\n{n_queries:,} queries ({baseline.head['queries_from']})"
+        f"{corpus}: {len(baseline.store):,} passages, {encoder}, {dim} dimensions\n"
+        f"{n_queries:,} queries ({baseline.common_fields['queries_from']})"
     )
     try:
-        draw(plot, title, curves, baseline.head["exact_queries_per_s"])
+        draw(plot, title, curves, baseline.common_fields["exact_queries_per_s"])
     except MissingExtraError as error:
         return f"no plot: {error}"
     return f"plot: {plot}"
 
 
-def _as_json(point: Point) -> dict[str, Any]:
+def _to_json(point: Point) -> dict[str, Any]:
     recall = {str(k): round(value, 4) for k, value in point.recall.items()}
     return {**point.setting, "recall": recall, "queries_per_s": round(point.queries_per_s, 1)}
 
 
-def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
-    """Return queries for a corpus without a file: the sample corpus's questions, otherwise titles of random passages."""
+def _default_queries(corpus: str, store: PassageStore) -> tuple[list[str], str]:
+    """Return the queries used if no file is given, and their origin: the sample corpus's questions, else titles of random passages."""
     if corpus.partition("@")[0] == "sample":
         from wikidx.corpora.known import sample
 
@@ -149,11 +150,11 @@ def _from_corpus(corpus: str, store: PassageStore) -> tuple[list[str], str]:
     return list(dict.fromkeys(filter(None, texts)))[:_N_QUERIES], "titles of passages drawn at random"
 
 
-def _from_file(path: Path) -> list[str]:
+def _read_queries(path: Path) -> list[str]:
     """Return the distinct queries of a file, one per line: text, or JSON with "question"."""
     queries = list[str]()
-    with reading(path) as file:
-        for number, line in enumerate(lines_of(file, str(path)), 1):
+    with open_decompressed(path) as file:
+        for number, line in enumerate(read_lines(file, str(path)), 1):
             if line.strip():
                 queries.append(_query(path, number, line))
     if not queries:
@@ -164,7 +165,7 @@ def _from_file(path: Path) -> list[str]:
 def _query(path: Path, number: int, line: bytes) -> str:
     try:
         text = line.decode().strip()
-        query = json_value(text)["question"] if text.startswith("{") else text
+        query = parse_json(text)["question"] if text.startswith("{") else text
     except (ValueError, KeyError) as error:
         raise InputError(f'{path}, line {number}: neither text in UTF-8 nor JSON with "question" ({error})') from error
     if not isinstance(query, str) or not query.strip():

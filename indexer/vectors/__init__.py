@@ -1,5 +1,5 @@
 """Vectors of a corpus on disk.
 
-file            written, and resumed
-corpus_vectors  finished: read, and exact scores of given rows
+file            vectors during a build, which can resume
+corpus_vectors  finished vectors: reading, and exact scores of given rows
 """

@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import PIECES
-from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.artifacts.building import INTERMEDIATE
+from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Stored, StoredVectors, Vectors
@@ -28,12 +28,12 @@ KIND = "vectors"
 FORMAT_VERSION = 2
 VECTORS = "vectors.npy"
 MISSING = "missing.npy"
-RANGE_ROWS = 4_096  # written, and kept after an interruption, as a unit
+RANGE_ROWS = 4_096  # rows written as a unit: an interruption loses all of them or none
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """The vectors of ``n_rows`` rows in a folder, finished or not. Picklable; several processes may write at once.
+    """The vectors of ``n_rows`` rows in a folder, finished or not. Picklable; several processes may write concurrently.
 
     Attributes:
         folder: folder of ``vectors.npy`` and, until the artefact is sealed, of the journal.
@@ -56,16 +56,16 @@ class VectorFile:
         """Return all ranges of rows."""
         return [range(first, min(first + self.range_rows, self.n_rows)) for first in range(0, self.n_rows, self.range_rows)]
 
-    def unfinished(self) -> list[range]:
-        """Return the ranges not completely on the disk."""
+    def unfinished_ranges(self) -> list[range]:
+        """Return the ranges that are not completely on disk."""
         is_finished = np.zeros(self.n_rows, dtype=np.bool_)
         if self.dim():
             for rows in finished_ranges(self.folder):
                 is_finished[rows.start : rows.stop] = True
         return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
 
-    def mapped(self) -> NDArray[Any]:
-        """Return all vectors, mapped read-only; the contents of unfinished ones are arbitrary."""
+    def map_readonly(self) -> NDArray[Any]:
+        """Return all vectors, mapped read-only; the contents of unfinished ranges are arbitrary."""
         array: NDArray[Any] = np.load(self.path, mmap_mode="r")
         return array
 
@@ -79,9 +79,9 @@ class VectorFile:
         """
         if len(vectors) != len(rows):
             raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
-        content, complaint = _as_stored(vectors, self.stored, rows)
-        if complaint:
-            raise IdxError(f"{complaint}; the finished vectors are kept")
+        content, problem = _convert(vectors, self.stored, rows)
+        if problem:
+            raise IdxError(f"{problem}; the finished vectors are kept")
         with self._locked_journal(vectors.shape[1]) as journal:
             with self.path.open("r+b") as file:
                 file.seek(file.seek(0, os.SEEK_END) - (self.n_rows - rows.start) * content[:1].nbytes)
@@ -93,8 +93,8 @@ class VectorFile:
             journal.flush()
             os.fsync(journal.fileno())
 
-    def writable(self, dim: int) -> NDArray[Any]:
-        """Return all vectors, mapped, for ``put`` in any order; unwritten ones remain zeros. None is recorded as finished."""
+    def map_writable(self, dim: int) -> NDArray[Any]:
+        """Return all vectors, mapped, for ``write_rows`` in any order; unwritten ones stay zero. No range is recorded as finished."""
         with self._locked_journal(dim):
             array: NDArray[Any] = np.load(self.path, mmap_mode="r+")
             return array
@@ -102,28 +102,28 @@ class VectorFile:
     @contextlib.contextmanager
     def _locked_journal(self, dim: int) -> Iterator[IO[bytes]]:
         """Lock and open the journal, and create the file for vectors of a dimension."""
-        path = self.folder / PIECES / _JOURNAL
+        path = self.folder / INTERMEDIATE / _JOURNAL
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as journal:
             fcntl.flock(journal, fcntl.LOCK_EX)
             if self.dim() != dim:
                 journal.truncate(0)
-                self._make_room(dim)
+                self._allocate(dim)
             yield journal
 
     def dim(self) -> int:
-        """Return the dimension of the file's vectors, 0 if it is missing, cut off, or of another kind."""
+        """Return the dimension of the file's vectors; 0 if the file is missing, truncated, or of another type."""
         try:
-            array = self.mapped()
+            array = self.map_readonly()
         except (OSError, ValueError, EOFError):
             return 0
         return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0
 
-    def _make_room(self, dim: int) -> None:
+    def _allocate(self, dim: int) -> None:
         """Create the file, all zeros, with its disk space allocated: a full disk is an error here, not a crash when the map is written."""
         shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
         try:
-            with replacing(self.path) as file:
+            with atomic_write(self.path) as file:
                 np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
                 n_bytes = file.tell() + self.n_rows * dim * dtype.itemsize
                 file.truncate(n_bytes)
@@ -137,22 +137,22 @@ class VectorFile:
 _JOURNAL = "finished"
 
 
-def put(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
-    """Write the vectors of given rows, shape (len(rows), dim), into an array from ``VectorFile.writable``.
+def write_rows(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
+    """Write the vectors of given rows, shape (len(rows), dim), into an array from ``VectorFile.map_writable``.
 
     Raises:
         InputError: a component is not finite, or too large for float16; the message names the row.
     """
-    content, complaint = _as_stored(vectors, array.dtype, rows)
-    if complaint:
-        raise InputError(complaint)
+    content, problem = _convert(vectors, array.dtype, rows)
+    if problem:
+        raise InputError(problem)
     array[rows] = content
 
 
 def finished_ranges(folder: Path) -> list[range]:
     """Return the finished ranges of rows in a folder's journal, in the order of writing."""
     try:
-        lines = (folder / PIECES / _JOURNAL).read_text(errors="replace").split("\n")
+        lines = (folder / INTERMEDIATE / _JOURNAL).read_text(errors="replace").split("\n")
     except FileNotFoundError:
         return []
     fields = (line.rpartition(" ") for line in lines)
@@ -164,8 +164,8 @@ def _checksum(line: str) -> str:
     return f"{zlib.crc32(line.encode()):08x}"
 
 
-def _as_stored(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
-    """Return vectors in their stored type, and the error of the first that cannot be stored, None if all can."""
+def _convert(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
+    """Return the vectors in their stored type, and the error for the first vector that cannot be stored, if any."""
     with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
     is_finite = np.isfinite(content).all(axis=1)

@@ -1,8 +1,8 @@
-"""Search over vectors that no single machine can hold: each index is cut into ranges of rows, held by processes on a Ray cluster.
+"""Search over vectors that no single machine can hold: processes on a Ray cluster hold ranges of each index's rows.
 
-sharded   an index made of ranges               shard     the process that holds a shard
-replicas  the processes that hold a shard       placing   assignment of processes to nodes
-service   ``idx serve --ray``: starts and replaces them
+sharded   an index made of ranges               shard     a process that holds a shard
+replicas  all processes that hold a shard       placement   assignment of processes to nodes
+service   ``idx serve --ray``: starts and replaces the processes
 
-Nothing is imported from Ray before it is used.
+Ray is imported on first use.
 """

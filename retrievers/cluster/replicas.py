@@ -1,9 +1,9 @@
 """Replicas of a shard: health checks, and calls that survive the loss of a replica.
 
-Replicas are plain Ray actors, not Ray Serve deployments, because one search needs all shards to be of one index: Serve replaces
-replicas one by one, so that answers of an old and a new index would be merged. A fan-out through its handles also takes three times as
-long (12 ms, against 4 ms with actors). The rest of Serve would add little: Ray itself restarts lost actors, on another node if theirs is
-gone.
+Replicas are plain Ray actors, not Ray Serve deployments, because all shards of a search must belong to one build of the index: Serve
+replaces replicas one by one, so that results of an old and a new index would be merged. A fan-out through Serve's handles also takes
+three times as long (12 ms; actors take 4 ms). Serve would add little else: Ray itself restarts lost actors, on another node if their
+node is lost.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, Generic
 
 from wikidx.corpora.errors import ArtifactError, IdxError
 from wikidx.indexer.base import Hits, Scores
-from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, nodes
-from wikidx.retrievers.cancellation import check_wanted, wanted_until
+from wikidx.indexer.embedding.cluster.nodes import Node, list_nodes, load_ray
+from wikidx.retrievers.cancellation import raise_if_cancelled, search_deadline
 from wikidx.retrievers.errors import ShardUnavailable
 from wikidx.retrievers.server.metrics import Metrics
 
-from .shard import Answer, Holding, Rescore, Search, State, Timed
+from .shard import Answer, ShardRange, ShardRescore, ShardSearch, State, TimedAnswer
 
 _LOG = logging.getLogger("idx.server")
 
-_SILENT_S = 5.0  # time without a health report after which a process counts as lost
-_STATE_S = 0.5  # time in which most processes report
+_SILENCE_S = 5.0  # a process without a health report for this long counts as lost
+_STATE_S = 0.5  # most processes report within this time
 _RETRY_AFTER_S = 2
-_MARGIN_S = 1.0  # before the deadline a shard is given up, so that an answer without its rows is in time, ...
-_MARGIN_SHARE = 0.25  # ... or this share of the remaining time, if that is less
-_SLICE_S = 0.25  # between a waiting caller's checks for cancellation
-_LEAST_WAIT_S = 0.01  # enough to receive an answer that has arrived, even after the deadline
+_MARGIN_S = 1.0  # a shard is given up this long before the deadline, so that a partial answer is in time, ...
+_MARGIN_FRACTION = 0.25  # ... or this fraction of the remaining time, if that is less
+_POLL_S = 0.25  # interval of a waiting caller's checks for cancellation
+_MIN_WAIT_S = 0.01  # enough to receive an arrived answer, even after the deadline
 
 
 @dataclass(slots=True, eq=False)
@@ -42,9 +42,9 @@ class Replica:
         number: index among the shard's replicas.
         node: its node.
         handle: Ray's actor handle.
-        is_ready: whether its last health check succeeded, so that it receives calls.
+        is_ready: whether it receives calls, because its last health check succeeded.
         state: its last reported state.
-        asked: the pending health check and its start time; None: none is pending.
+        health_check: the pending health check and its start time; None: no check is pending.
     """
 
     number: int
@@ -52,73 +52,73 @@ class Replica:
     handle: Any
     is_ready: bool = False
     state: State | None = None
-    asked: tuple[Any, float] | None = None
+    health_check: tuple[Any, float] | None = None
 
 
 class ReplicatedShard:
-    """A ``sharded.Shard`` held by several processes; thread-safe.
+    """A ``sharded.Shard`` whose ranges several processes hold; thread-safe.
 
     Args:
-        number: the shard's.
-        holdings: its ranges.
+        number: the shard's number.
+        ranges: its ranges.
         replicas: the processes.
-        timeout_s: timeout of a call, unless ``wanted_until`` is earlier.
-        metrics: counts the calls.
+        timeout_s: timeout of a call, unless ``search_deadline`` is earlier.
+        metrics: counts and times of calls.
     """
 
-    def __init__(self, number: int, holdings: Sequence[Holding], replicas: Sequence[Replica], timeout_s: float, metrics: Metrics) -> None:
+    def __init__(self, number: int, ranges: Sequence[ShardRange], replicas: Sequence[Replica], timeout_s: float, metrics: Metrics) -> None:
         self.number, self.replicas, self.timeout_s = number, list(replicas), timeout_s
-        self.ranges: Mapping[str, range] = {holding.key: holding.rows for holding in holdings}
+        self.ranges: Mapping[str, range] = {shard_range.key: shard_range.rows for shard_range in ranges}
         self.metrics = metrics
-        self._turn = number  # so that shards do not all start with the same node
+        self._turn = number  # shards do not all start with the same node
 
-    def search(self, asked: Search) -> ReplicaCall[Hits]:
+    def search(self, request: ShardSearch) -> ReplicaCall[Hits]:
         """Start a search; see ``Shard``."""
-        return ReplicaCall(self, "search", asked)
+        return ReplicaCall(self, "search", request)
 
-    def rescore(self, asked: Rescore) -> ReplicaCall[Scores]:
+    def rescore(self, request: ShardRescore) -> ReplicaCall[Scores]:
         """Start scoring given rows; see ``Shard``."""
-        return ReplicaCall(self, "rescore", asked)
+        return ReplicaCall(self, "rescore", request)
 
-    def next_replica(self, but: Collection[Replica]) -> Replica | None:
-        """Return the next ready replica that this call has not tried, None if there is none."""
+    def next_replica(self, exclude: Collection[Replica]) -> Replica | None:
+        """Return the next ready replica outside ``exclude``, None if there is none."""
         self._turn += 1
-        ready = [replica for replica in self.replicas if replica.is_ready and replica not in but]
+        ready = [replica for replica in self.replicas if replica.is_ready and replica not in exclude]
         return ready[self._turn % len(ready)] if ready else None
 
-    def lose(self, replica: Replica) -> None:
+    def mark_lost(self, replica: Replica) -> None:
         """Send a replica no more calls until its next successful health check."""
         replica.is_ready = False
         self.metrics.shard_failures.labels(self.number).inc()
 
-    def unavailable(self, reason: str) -> ShardUnavailable:
+    def unavailable_error(self, reason: str) -> ShardUnavailable:
         """Return the error for a call that no replica answers."""
         self.metrics.shard_unavailable.labels(self.number).inc()
-        rows = ", ".join(f"rows {found.start:,} to {found.stop - 1:,} of '{key}'" for key, found in self.ranges.items())
+        ranges = ", ".join(f"rows {rows.start:,} to {rows.stop - 1:,} of '{key}'" for key, rows in self.ranges.items())
         return ShardUnavailable(
-            f"shard {self.number} ({rows}) cannot be searched: {reason}; ask again in a while, or with partial=true do without it",
+            f"shard {self.number} ({ranges}) cannot be searched: {reason}; ask again in a while, or with partial=true do without it",
             retry_after=_RETRY_AFTER_S,
         )
 
 
-class _Lost(Exception):
-    """A replica is lost and will not answer."""
+class _ReplicaLost(Exception):
+    """A lost replica, which will not answer."""
 
 
 class ReplicaCall(Generic[Answer]):
-    """One call to a shard, tried on one replica after the other until one answers; see ``sharded.Call``."""
+    """A call to a shard that tries its replicas one after the other until one answers; see ``sharded.Call``."""
 
-    def __init__(self, shard: ReplicatedShard, method: str, argument: Search | Rescore) -> None:
+    def __init__(self, shard: ReplicatedShard, method: str, argument: ShardSearch | ShardRescore) -> None:
         self._shard, self._method, self._argument = shard, method, argument
         self._ray = load_ray()
-        self._begun = time.monotonic()
-        left_s = wanted_until() - self._begun
-        self._ends = self._begun + min(shard.timeout_s, left_s - min(_MARGIN_S, _MARGIN_SHARE * left_s))
-        self._asked: list[Replica] = []
+        self._started = time.monotonic()
+        left_s = search_deadline() - self._started
+        self._deadline = self._started + min(shard.timeout_s, left_s - min(_MARGIN_S, _MARGIN_FRACTION * left_s))
+        self._tried: list[Replica] = []
         self._reference: Any = None  # Ray's reference of the pending call
-        self._ask()
+        self._call_next()
 
-    def answer(self) -> Timed[Answer]:
+    def result(self) -> TimedAnswer[Answer]:
         """Wait for the answer.
 
         Raises:
@@ -129,13 +129,13 @@ class ReplicaCall(Generic[Answer]):
         reason = "all of its replicas are lost"
         while self._reference is not None:
             try:
-                return self._wait(self._asked[-1])
-            except _Lost as lost:
-                reason = f"all of its replicas are lost (node {self._asked[-1].node.address}: {lost})"
+                return self._wait(self._tried[-1])
+            except _ReplicaLost as lost:
+                reason = f"all of its replicas are lost (node {self._tried[-1].node.address}: {lost})"
             finally:
                 self.cancel()
-            self._ask()
-        raise self._shard.unavailable(reason)
+            self._call_next()
+        raise self._shard.unavailable_error(reason)
 
     def cancel(self) -> None:
         """Cancel the call if it is not answered; a call still in the replica's queue does not start."""
@@ -143,78 +143,78 @@ class ReplicaCall(Generic[Answer]):
             self._ray.cancel(self._reference)
             self._reference = None
 
-    def _ask(self) -> None:
-        """Call a replica that has not been tried, if there is one."""
-        replica = self._shard.next_replica(self._asked)
+    def _call_next(self) -> None:
+        """Call the next untried replica, if any."""
+        replica = self._shard.next_replica(self._tried)
         if replica is not None:
-            self._asked.append(replica)
+            self._tried.append(replica)
             self._reference = getattr(replica.handle, self._method).remote(self._argument)
 
-    def _wait(self, replica: Replica) -> Timed[Answer]:
-        """Wait for a replica; raises ``_Lost`` if it will not answer."""
+    def _wait(self, replica: Replica) -> TimedAnswer[Answer]:
+        """Wait for a replica's answer; raises ``_ReplicaLost`` if the replica is lost."""
         while True:
             try:
-                left_s = self._ends - time.monotonic()
-                found: Timed[Answer] = self._ray.get(self._reference, timeout=max(_LEAST_WAIT_S, min(left_s, _SLICE_S)))
+                left_s = self._deadline - time.monotonic()
+                result: TimedAnswer[Answer] = self._ray.get(self._reference, timeout=max(_MIN_WAIT_S, min(left_s, _POLL_S)))
             except self._ray.exceptions.GetTimeoutError:
-                check_wanted()
-                if time.monotonic() >= self._ends:
-                    raise self._shard.unavailable(f"there was no answer within {self._ends - self._begun:.3g} s") from None
+                raise_if_cancelled()
+                if time.monotonic() >= self._deadline:
+                    raise self._shard.unavailable_error(f"there was no answer within {self._deadline - self._started:.3g} s") from None
                 if not replica.is_ready:
-                    raise _Lost("it does not say any more how it is") from None
+                    raise _ReplicaLost("it no longer reports its state") from None
             except self._ray.exceptions.RayError as error:
-                raise self._failure(replica, error) from error
+                raise self._interpret_error(replica, error) from error
             else:
                 self._reference = None
                 if self._method == "search":
-                    self._shard.metrics.shard_seconds.labels(self._shard.number).observe(found.seconds)
-                return found
+                    self._shard.metrics.shard_seconds.labels(self._shard.number).observe(result.seconds)
+                return result
 
-    def _failure(self, replica: Replica, error: Exception) -> Exception:
-        """Return the meaning of a replica's error: a lost replica, or an error of the search itself."""
+    def _interpret_error(self, replica: Replica, error: Exception) -> Exception:
+        """Return a replica's error as ``_ReplicaLost`` or as an error of the search itself."""
         self._reference = None
         cause = getattr(error, "cause", None)
-        if cause is None or isinstance(cause, ArtifactError):  # Ray has restarted it, and it found another index, or none
-            self._shard.lose(replica)
-            return _Lost(str(cause or type(error).__name__))
+        if cause is None or isinstance(cause, ArtifactError):  # it ended, or Ray restarted it without this index
+            self._shard.mark_lost(replica)
+            return _ReplicaLost(str(cause or type(error).__name__))
         if isinstance(cause, IdxError | ValueError | TypeError):
             return cause
         return IdxError(f"shard {self._shard.number} failed on node {replica.node.address}: {type(cause).__name__}")
 
 
-def watch(shards: Sequence[ReplicatedShard]) -> None:
-    """Check the health of all replicas: those that Ray has restarted receive calls again, those that do not answer no more."""
+def check_replicas(shards: Sequence[ReplicatedShard]) -> None:
+    """Check the health of all replicas: resume calls to restarted replicas, and stop calls to silent replicas."""
     ray, now = load_ray(), time.monotonic()
     pairs = [(shard, replica) for shard in shards for replica in shard.replicas]
     for _, replica in pairs:
-        if replica.asked is None:
-            replica.asked = replica.handle.state.options(concurrency_group="state").remote(), now
-    asked = [(shard, replica, *replica.asked) for shard, replica in pairs if replica.asked is not None]
-    done, _ = ray.wait([reference for *_, reference, _ in asked], num_returns=len(asked), timeout=_STATE_S)
-    answered = set(done)
-    for shard, replica, reference, since in asked:
+        if replica.health_check is None:
+            replica.health_check = replica.handle.state.options(concurrency_group="state").remote(), now
+    health_checks = [(shard, replica, *replica.health_check) for shard, replica in pairs if replica.health_check is not None]
+    finished, _ = ray.wait([reference for *_, reference, _ in health_checks], num_returns=len(health_checks), timeout=_STATE_S)
+    answered = set(finished)
+    for shard, replica, reference, started in health_checks:
         if reference in answered:
-            replica.asked = None
-            _note(shard, replica, _lost_because(replica, reference))
-        elif time.monotonic() - since >= _SILENT_S:
-            _note(shard, replica, f"it has said nothing for {time.monotonic() - since:.0f} s")
+            replica.health_check = None
+            _record_health(shard, replica, _read_state(replica, reference))
+        elif time.monotonic() - started >= _SILENCE_S:
+            _record_health(shard, replica, f"no report for {time.monotonic() - started:.0f} s")
 
 
-def _lost_because(replica: Replica, reference: Any) -> str | None:  # noqa: ANN401 - Ray's
-    """Record a replica's state; return the reason why it is lost, None if it is not."""
+def _read_state(replica: Replica, reference: Any) -> str | None:  # noqa: ANN401 - Ray's
+    """Record a replica's state; return the reason if the replica is lost, else None."""
     ray = load_ray()
     try:
         replica.state = state = ray.get(reference)
     except ray.exceptions.RayError as error:
         return str(getattr(error, "cause", error))
-    if state.node != replica.node.id:  # its node was lost, and Ray has restarted it elsewhere
-        replica.node = next((node for node in nodes() if node.id == state.node), replica.node)
+    if state.node != replica.node.id:  # Ray has restarted it on another node
+        replica.node = next((node for node in list_nodes() if node.id == state.node), replica.node)
     return None
 
 
-def _note(shard: ReplicatedShard, replica: Replica, lost_because: str | None) -> None:
-    """Record whether a replica answers, and log a change."""
-    was_ready, replica.is_ready = replica.is_ready, lost_because is None
+def _record_health(shard: ReplicatedShard, replica: Replica, lost_reason: str | None) -> None:
+    """Record whether a replica answers, and log changes."""
+    was_ready, replica.is_ready = replica.is_ready, lost_reason is None
     if was_ready is not replica.is_ready:
-        said = "answers again" if lost_because is None else f"is lost: {lost_because}"
-        _LOG.warning("shard %d, replica %d on node %s %s", shard.number, replica.number, replica.node.address, said)
+        status = "answers again" if lost_reason is None else f"is lost: {lost_reason}"
+        _LOG.warning("shard %d, replica %d on node %s %s", shard.number, replica.number, replica.node.address, status)

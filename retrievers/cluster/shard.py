@@ -1,4 +1,4 @@
-"""The process that holds a shard, as a Ray actor: it opens and searches a range of rows of each served vector index."""
+"""A shard's process, a Ray actor that opens and searches a range of rows of each served vector index."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import IndexIdentity, check_identity
-from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pinned
+from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pin_to_node
 from wikidx.indexer.machine.threads import limit_threads, n_threads
 
 Answer = TypeVar("Answer")
 
 SEARCHES_AT_ONCE = 8
-_SWITCH_S = 5e-5  # as in a server: a thread that returns from a kernel gets the interpreter at once, not after 5 ms
+_SWITCH_S = 5e-5  # as in a server: a thread that returns from a compiled kernel waits 50 µs for the interpreter, not 5 ms
 
 
-class Holding(NamedTuple):
+class ShardRange(NamedTuple):
     """A range of rows of one index.
 
     Attributes:
-        corpus: its corpus.
-        name: the index's.
+        corpus: the index's corpus.
+        name: the index's name.
         identity: expected identity of the index.
         rows: the range.
-        device: device of its searches.
+        device: device for its searches.
     """
 
     corpus: str
@@ -45,15 +45,15 @@ class Holding(NamedTuple):
     @property
     def key(self) -> str:
         """Key of the index in calls."""
-        return key_of(self.corpus, self.name)
+        return index_key(self.corpus, self.name)
 
 
-def key_of(corpus: str, index: str) -> str:
+def index_key(corpus: str, index: str) -> str:
     """Return the key of a corpus's index in calls."""
     return f"{corpus}/{index}"
 
 
-class Search(NamedTuple):
+class ShardSearch(NamedTuple):
     """Request for the k best rows of a range, for vectors of shape (Q, dim)."""
 
     key: str
@@ -62,8 +62,8 @@ class Search(NamedTuple):
     params: SearchParams = DEFAULT_PARAMS
 
 
-class Rescore(NamedTuple):
-    """Request for the exact scores of rows of a range, shape (Q, C), -1 for unused places."""
+class ShardRescore(NamedTuple):
+    """Request for the exact scores of rows of a range; ``rows`` has shape (Q, C), with -1 in unused slots."""
 
     key: str
     vectors: Vectors
@@ -71,21 +71,21 @@ class Rescore(NamedTuple):
 
 
 class Description(NamedTuple):
-    """Description of an index with an open range: components of its vectors, its search parameters."""
+    """Dimension of an index's vectors, and its search parameters."""
 
     dim: int
     parameters: Mapping[str, SearchParam]
 
 
-class Timed(NamedTuple, Generic[Answer]):
-    """An answer, and the shard's own seconds for it."""
+class TimedAnswer(NamedTuple, Generic[Answer]):
+    """An answer, and the seconds that the shard took for it."""
 
     value: Answer
     seconds: float
 
 
 class State(NamedTuple):
-    """State of a shard's process: its number, its node, and its memory."""
+    """State of a shard's process: process id, node id, and resident bytes."""
 
     pid: int
     node: str
@@ -96,76 +96,76 @@ class OpenRange:
     """An open range of rows.
 
     Raises:
-        ArtifactMismatch: the index here is not the served one.
-        InputError: it cannot be sharded, or does not fit into memory.
+        ArtifactMismatch: the index on this node is not the served one.
+        InputError: the index cannot be sharded, or does not fit into memory.
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
 
-    def __init__(self, holding: Holding) -> None:
-        corpus, name, identity, rows, device = holding
+    def __init__(self, shard_range: ShardRange) -> None:
+        corpus, name, identity, rows, device = shard_range
         check_identity(corpus, name, identity)
         self._index = open_vector_index(corpus, name, identity, device=device, rows=rows)
         self._exact = open_vectors(corpus, name, identity)
         check_identity(corpus, name, identity)  # not replaced while it was being opened
         self.description = Description(self._index.dim, dict(self._index.parameters))
-        self._warm_up(holding)
+        self._warm_up(shard_range)
 
-    def search(self, asked: Search) -> Hits:
+    def search(self, request: ShardSearch) -> Hits:
         """Return the k best of these rows for each query."""
-        return self._index.search(asked.vectors, asked.k, asked.params)
+        return self._index.search(request.vectors, request.k, request.params)
 
-    def rescore(self, asked: Rescore) -> Scores:
+    def rescore(self, request: ShardRescore) -> Scores:
         """Return the exact scores of some of these rows, shape (Q, C).
 
         Raises:
-            InputError: the vectors are not there.
+            InputError: the vectors are missing.
         """
         if self._exact is None:
-            raise InputError(f"'{asked.key}' rescores rows by the vectors it was built from, which are not there: build them again")
-        return self._exact.scores(asked.vectors, asked.rows)
+            raise InputError(f"'{request.key}' rescores rows by the vectors it was built from, which are not there: build them again")
+        return self._exact.scores(request.vectors, request.rows)
 
-    def _warm_up(self, holding: Holding) -> None:
-        """Search once: an installation's first search compiles kernels, which takes longer than a request may."""
-        vector, rows = np.zeros((1, self.description.dim), dtype=np.float32), holding.rows
-        self.search(Search(holding.key, vector, 1))
+    def _warm_up(self, shard_range: ShardRange) -> None:
+        """Search and rescore once: compiling the kernels on first use takes longer than a request may."""
+        vector, rows = np.zeros((1, self.description.dim), dtype=np.float32), shard_range.rows
+        self.search(ShardSearch(shard_range.key, vector, 1))
         if self._exact is not None:
-            self.rescore(Rescore(holding.key, vector, np.arange(rows.start, min(rows.start + 1, rows.stop))[np.newaxis]))
+            self.rescore(ShardRescore(shard_range.key, vector, np.arange(rows.start, min(rows.start + 1, rows.stop))[np.newaxis]))
 
 
 class ShardActor:
     """The ranges of one process; its methods are called from several threads.
 
-    ``describe`` opens them, and so does ``state`` after Ray has restarted the process. If opening fails then, for instance because a node
-    is back before its files, every health check tries again.
+    The first call opens the ranges: ``describe`` at the start, and usually ``state`` after Ray has restarted the process. If opening fails
+    after a restart, for instance because a node is back before its files, every health check retries it.
 
     Args:
-        holdings: the ranges.
+        shard_ranges: the ranges.
         home: the data home.
-        n_per_node: number of such actors on a node, which share its CPUs.
+        n_per_node: number of actors that share a node's CPUs.
     """
 
-    def __init__(self, holdings: Sequence[Holding], home: str, n_per_node: int) -> None:
+    def __init__(self, shard_ranges: Sequence[ShardRange], home: str, n_per_node: int) -> None:
         sys.setswitchinterval(_SWITCH_S)
         os.environ["IDX_HOME"] = home
         limit_threads(max(1, n_threads() // n_per_node))
-        os.environ["OMP_NUM_THREADS"] = str(n_threads())  # Ray sets 1, before FAISS is loaded
-        self._holdings = holdings
+        os.environ["OMP_NUM_THREADS"] = str(n_threads())  # Ray sets 1; overridden before FAISS is loaded
+        self._holdings = shard_ranges
         self._opening = threading.Lock()
         self._ranges: Mapping[str, OpenRange] = {}
 
     def describe(self) -> dict[str, Description]:
-        """Return descriptions of the open indexes; raises errors of opening, see ``OpenRange``."""
+        """Return descriptions of the indexes by key; raises as ``OpenRange`` does."""
         return {key: opened.description for key, opened in self._open().items()}
 
-    def search(self, asked: Search) -> Timed[Hits]:
+    def search(self, request: ShardSearch) -> TimedAnswer[Hits]:
         """Search one range."""
-        opened = self._open()[asked.key]
-        return _timed(lambda: opened.search(asked))
+        opened = self._open()[request.key]
+        return _time_call(lambda: opened.search(request))
 
-    def rescore(self, asked: Rescore) -> Timed[Scores]:
+    def rescore(self, request: ShardRescore) -> TimedAnswer[Scores]:
         """Score given rows of one range."""
-        opened = self._open()[asked.key]
-        return _timed(lambda: opened.rescore(asked))
+        opened = self._open()[request.key]
+        return _time_call(lambda: opened.rescore(request))
 
     def state(self) -> State:
         """Return the state of the process; raises as ``describe`` does."""
@@ -176,27 +176,27 @@ class ShardActor:
     def _open(self) -> Mapping[str, OpenRange]:
         with self._opening:
             if not self._ranges:
-                self._ranges = {holding.key: OpenRange(holding) for holding in self._holdings}
+                self._ranges = {shard_range.key: OpenRange(shard_range) for shard_range in self._holdings}
             return self._ranges
 
 
-def start_actor(holdings: Sequence[Holding], node: Node, *, home: str, n_per_node: int, n_gpus: float) -> Any:  # noqa: ANN401 - Ray's
-    """Start an actor on a node; if it is lost Ray restarts it, on another node if that one is gone."""
+def start_actor(shard_ranges: Sequence[ShardRange], node: Node, *, home: str, n_per_node: int, n_gpus: float) -> Any:  # noqa: ANN401 - Ray's
+    """Start an actor on a node; Ray restarts a lost actor, on another node if its node is lost."""
     actor = load_ray().remote(
-        num_cpus=0,  # it holds memory for as long as it lives; CPUs are shared as on one machine
+        num_cpus=0,  # not reserved: actors share the node's CPUs, as processes on one machine do
         num_gpus=n_gpus,
         max_restarts=-1,
         max_task_retries=0,
         max_concurrency=SEARCHES_AT_ONCE,
-        concurrency_groups={"state": 1},  # health checks do not queue behind searches
-        scheduling_strategy=pinned(node, soft=True),
+        concurrency_groups={"state": 1},  # health checks do not wait for searches
+        scheduling_strategy=pin_to_node(node, soft=True),
     )(ShardActor)
-    return actor.remote(list(holdings), home, n_per_node)
+    return actor.remote(list(shard_ranges), home, n_per_node)
 
 
-def _timed(answer: Callable[[], Answer]) -> Timed[Answer]:
+def _time_call(answer: Callable[[], Answer]) -> TimedAnswer[Answer]:
     started = time.perf_counter()
-    return Timed(answer(), time.perf_counter() - started)
+    return TimedAnswer(answer(), time.perf_counter() - started)
 
 
 def _resident_bytes() -> int:

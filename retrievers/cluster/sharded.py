@@ -1,7 +1,7 @@
-"""A vector index whose ranges of rows are searched remotely and in parallel, every range once for a batch of queries.
+"""A vector index whose ranges of rows are searched remotely and in parallel, each once for a batch of queries.
 
-It is a vector index for ``DenseRetriever`` with the results of the whole index: queries are encoded once, in the process that answers the
-request, and all later steps are the same as on one machine.
+``DenseRetriever`` uses it like an unsharded index, with the same results: the process that answers the request encodes the queries once,
+and all later steps are the same as on one machine.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Placement, Scores, SearchParams, Vectors
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
-from wikidx.retrievers.base import NotSearched
-from wikidx.retrievers.cancellation import lost_rows
+from wikidx.retrievers.base import UnsearchedRows
+from wikidx.retrievers.cancellation import unsearched_rows
 from wikidx.retrievers.errors import ShardUnavailable
 
-from .shard import Answer, Description, Rescore, Search, Timed
+from .shard import Answer, Description, ShardRescore, ShardSearch, TimedAnswer
 
 
 class Call(Protocol[Answer]):
-    """A started call of a shard."""
+    """A pending call to a shard."""
 
-    def answer(self) -> Timed[Answer]:
+    def result(self) -> TimedAnswer[Answer]:
         """Wait for the answer; raises ``ShardUnavailable`` if no replica answers."""
         ...
 
@@ -35,38 +35,38 @@ class Call(Protocol[Answer]):
 
 
 class Shard(Protocol):
-    """A range of rows that is searched remotely."""
+    """Ranges of rows that are searched remotely."""
 
     ranges: Mapping[str, range]
-    """Which rows of each index it has."""
+    """Range of rows of each index, by the index's key."""
 
-    def search(self, asked: Search) -> Call[Hits]:
+    def search(self, request: ShardSearch) -> Call[Hits]:
         """Start a search."""
         ...
 
-    def rescore(self, asked: Rescore) -> Call[Scores]:
+    def rescore(self, request: ShardRescore) -> Call[Scores]:
         """Start scoring given rows of the range."""
         ...
 
 
 Observe = Callable[[float, float], None]
-"""Called after a search with the seconds of its slowest range, and those that it took beyond these."""
+"""Called after a search with the seconds of its slowest shard, and the additional seconds of the whole search."""
 
 
 class ShardedIndex:
     """A vector index; see ``indexer.base.VectorIndex``.
 
-    The candidates to rescore (``refine``) are the best over all ranges, as in the whole index, and not of each.
+    The candidates to rescore (``refine``) are the best of all ranges together, as in an unsharded index.
 
     Args:
         key: key of the index in calls.
-        shards: consecutive ranges that cover all its rows.
-        description: components of a vector, parameters of its searches.
+        shards: shards whose consecutive ranges cover all rows.
+        description: dimension of its vectors, and its search parameters.
         observe: called after each search.
     """
 
     def __init__(
-        self, key: str, shards: Sequence[Shard], description: Description, observe: Observe = lambda slowest_s, beyond_s: None
+        self, key: str, shards: Sequence[Shard], description: Description, observe: Observe = lambda slowest_s, overhead_s: None
     ) -> None:
         self._key, self._observe = key, observe
         self.dim, self.parameters = description
@@ -82,62 +82,63 @@ class ShardedIndex:
 
         Raises:
             InputError: a parameter exceeds the index's limit, or the vectors for rescoring are missing.
-            ShardUnavailable: a range cannot be searched, and the search must not be partial.
+            ShardUnavailable: a range cannot be searched, and the search may not be partial.
         """
         known = self.parameters.get("refine")
         refine = 0 if known is None else known.default if params.refine is None else params.refine
-        if known is None or not refine or refine > known.largest:  # a shard refuses these
-            return self._found(vectors, k, params)
+        if known is None or not refine or refine > known.maximum:  # nothing to rescore, or refused by each shard
+            return self._search_shards(vectors, k, params)
         width = min(k, len(self)) * refine
-        rows = self._found(vectors, min(width, len(self)), SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)).rows
+        unrefined = SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)
+        rows = self._search_shards(vectors, min(width, len(self)), unrefined).rows
         scores = self.scores(vectors, rows)
         return merge_hits([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return exact scores of given rows; see ``indexer.vectors.corpus_vectors.CorpusVectors``. Raises as ``search`` does."""
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
-        calls, places = {}, {}
-        for here, shard in self._shards:
-            is_here = (rows >= here.start) & (rows < here.stop)
-            counts = is_here.sum(axis=1)
-            which = np.flatnonzero(counts)
-            if len(which):
-                order = np.argsort(~is_here[which], axis=1, kind="stable")[:, : counts.max()]
-                mine = np.where(
-                    np.arange(order.shape[1]) < counts[which, np.newaxis], np.take_along_axis(rows[which], order, axis=1), NO_ROW
+        calls, positions = {}, {}
+        for shard_rows, shard in self._shards:
+            is_in_shard = (rows >= shard_rows.start) & (rows < shard_rows.stop)
+            counts = is_in_shard.sum(axis=1)
+            numbers = np.flatnonzero(counts)
+            if len(numbers):
+                order = np.argsort(~is_in_shard[numbers], axis=1, kind="stable")[:, : counts.max()]
+                padded = np.where(
+                    np.arange(order.shape[1]) < counts[numbers, np.newaxis], np.take_along_axis(rows[numbers], order, axis=1), NO_ROW
                 )
-                calls[here] = shard.rescore(Rescore(self._key, queries[which], mine))
-                places[here] = which, order, mine
-        for here, found in self._answers(calls).items():
-            which, order, mine = places[here]
-            lines, columns = np.nonzero(mine != NO_ROW)
-            scores[which[lines], order[lines, columns]] = found.value[lines, columns]
+                calls[shard_rows] = shard.rescore(ShardRescore(self._key, queries[numbers], padded))
+                positions[shard_rows] = numbers, order, padded
+        for shard_rows, result in self._wait_for_results(calls).items():
+            numbers, order, padded = positions[shard_rows]
+            lines, columns = np.nonzero(padded != NO_ROW)
+            scores[numbers[lines], order[lines, columns]] = result.value[lines, columns]
         return scores
 
-    def _found(self, vectors: Vectors, k: int, params: SearchParams) -> Hits:
+    def _search_shards(self, vectors: Vectors, k: int, params: SearchParams) -> Hits:
         """Search all ranges."""
         if not len(vectors):
             return merge_hits([], 0, k)
         started = time.perf_counter()
-        asked = Search(self._key, vectors, min(k, len(self)), params)
-        parts = self._answers({rows: shard.search(asked) for rows, shard in self._shards})
-        hits = merge_hits([found.value for found in parts.values()], len(vectors), k)
-        slowest_s = max((found.seconds for found in parts.values()), default=0.0)
+        request = ShardSearch(self._key, vectors, min(k, len(self)), params)
+        results = self._wait_for_results({rows: shard.search(request) for rows, shard in self._shards})
+        hits = merge_hits([result.value for result in results.values()], len(vectors), k)
+        slowest_s = max((result.seconds for result in results.values()), default=0.0)
         self._observe(slowest_s, time.perf_counter() - started - slowest_s)
         return hits
 
-    def _answers(self, calls: dict[range, Call[Answer]]) -> dict[range, Timed[Answer]]:
-        """Wait for all answers; in a partial search, unavailable ranges are left out and recorded."""
-        found, lost = {}, lost_rows()
+    def _wait_for_results(self, calls: dict[range, Call[Answer]]) -> dict[range, TimedAnswer[Answer]]:
+        """Wait for all answers; a partial search leaves out and records unavailable ranges."""
+        results, unsearched = {}, unsearched_rows()
         try:
             for rows, call in calls.items():
                 try:
-                    found[rows] = call.answer()
+                    results[rows] = call.result()
                 except ShardUnavailable:
-                    if lost is None:
+                    if unsearched is None:
                         raise
-                    lost.add(NotSearched(self._key.rpartition("/")[2], rows.start, rows.stop))
+                    unsearched.add(UnsearchedRows(self._key.rpartition("/")[2], rows.start, rows.stop))
         finally:
             for call in calls.values():
                 call.cancel()
-        return found
+        return results

@@ -1,4 +1,4 @@
-"""Sources of the tools' passages: built corpora in this process, opened on first use, or a running server."""
+"""Sources of the tools' passages: built corpora, opened in this process on first use, or a running server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.errors import ArtifactError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.client import ServerClient
 from wikidx.retrievers.naming import RetrieverName
@@ -30,12 +30,12 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class SearchableCorpus:
     """A corpus."""
 
     corpus: str
-    passages: Annotated[int, Field(description="How many it has.")]
-    retrievers: Annotated[Sequence[str], Field(description="What search takes as retriever, the default first.")]
+    passages: Annotated[int, Field(description="Number of passages.")]
+    retrievers: Annotated[Sequence[str], Field(description="Valid retriever arguments of search, the default first.")]
     indexes: list[Index]
 
 
@@ -44,42 +44,42 @@ class LocalSource:
 
     Args:
         corpora: their names.
-        retrievers: allowed retrievers; none: every built index, and any fusion of them.
+        retrievers: allowed retrievers; empty: every built index and any fusion of indexes.
         device: device of the encoders.
 
     Raises:
-        UnknownNameError, ArtifactError: a corpus does not have a retriever's index.
+        UnknownNameError, ArtifactError: a corpus lacks a retriever's index.
     """
 
     def __init__(self, corpora: Sequence[str], retrievers: Sequence[RetrieverName], device: str) -> None:
         self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
-        self.may_join = not retrievers
-        self._opened = OpenCorpora(device=device)
+        self.can_fuse = not retrievers
+        self._opener = OpenCorpora(device=device)
         for corpus, retriever in itertools.product(corpora, retrievers):
             _check(corpus, retriever)
 
-    def offers(self) -> list[Offer]:
+    def list_corpora(self) -> list[SearchableCorpus]:
         """Return the built corpora; unusable indexes are left out."""
-        # Imported here because it imports numba, and the handshake must not wait for that.
+        # Imported here, because the handshake must not wait for the import of numba.
         from wikidx.indexer.catalog import built_indexes, index_ref
 
-        found = []
+        corpora = []
         for corpus in self._corpora:
             manifest, indexes = store_manifest(corpus), list[Index]()
             for name in built_indexes(corpus):
                 with contextlib.suppress(ArtifactError):
                     indexes.append(Index(name, index_ref(corpus, name).manifest(manifest.fingerprint).n_bytes))
             retrievers = self._retrievers or [index.name for index in indexes]
-            found.append(Offer(corpus, manifest.counts["rows"], retrievers, indexes))
-        return found
+            corpora.append(SearchableCorpus(corpus, manifest.counts["rows"], retrievers, indexes))
+        return corpora
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
         """Return the ranking of one group of queries."""
-        return self._opened.searcher(corpus, RetrieverName.parse(retriever)).search_groups([queries], options)[0]
+        return self._opener.searcher(corpus, RetrieverName.parse(retriever)).search_groups([queries], options)[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids that the corpus has."""
-        store = self._opened.store(corpus)
+        store = self._opener.store(corpus)
         rows = [row for row in store.rows_of(ids).tolist() if row >= 0]
         return {passage.id: passage for passage in store.get_many(rows)}
 
@@ -97,29 +97,29 @@ class RemoteSource:
     """Source backed by a running server.
 
     Args:
-        client: of the server.
-        corpora, retrievers: allowed ones; none: all.
+        client: client of the server.
+        corpora, retrievers: allowed corpora and retrievers; empty: all.
     """
 
-    may_join = False
+    can_fuse = False
 
     def __init__(self, client: ServerClient, corpora: Sequence[str] = (), retrievers: Sequence[RetrieverName] = ()) -> None:
         self._client = client
         self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
 
-    def offers(self) -> list[Offer]:
+    def list_corpora(self) -> list[SearchableCorpus]:
         """Return the server's corpora."""
-        known, found = self._client.corpora(), []
+        known, corpora = self._client.corpora(), []
         for corpus in self._corpora or known:
             if corpus not in known:
-                raise near_names("corpus", corpus, known)
+                raise unknown_name_error("corpus", corpus, known)
             served = known[corpus]
             for retriever in self._retrievers:
                 if retriever not in served.retrievers:
-                    raise near_names("retriever", retriever, served.retrievers)
+                    raise unknown_name_error("retriever", retriever, served.retrievers)
             indexes = [Index(name, index.n_bytes) for name, index in served.indexes.items()]
-            found.append(Offer(corpus, served.n_passages, self._retrievers or list(served.retrievers), indexes))
-        return found
+            corpora.append(SearchableCorpus(corpus, served.n_passages, self._retrievers or list(served.retrievers), indexes))
+        return corpora
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
         """Return the ranking of one group of queries."""
@@ -131,4 +131,4 @@ class RemoteSource:
 
 
 Source = LocalSource | RemoteSource
-"""May be used by several threads at once; raises ``IdxError`` for what is not there."""
+"""Thread-safe; raises ``IdxError`` for a missing item."""

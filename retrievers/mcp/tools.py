@@ -1,6 +1,6 @@
 """The tools and their descriptions for agents: search, get_passages, list_indexes.
 
-An invalid call is answered with a tool error of one line that names the remedy.
+An invalid call gets a tool error, one line that names the remedy.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.validation import explain
 from wikidx.retrievers.base import ScoredPassage
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
 
-from .sources import Offer, Source
+from .sources import SearchableCorpus, Source
 
 try:
     from mcp.server.mcpserver import Context, MCPServer
@@ -28,7 +28,7 @@ except ImportError as error:
 
 INSTRUCTIONS = (
     "Search over local collections of passages, such as Wikipedia. Call search with a question, or with several queries for one "
-    "information need; every passage comes with its id, text, and by which query it was found. list_indexes says what can be searched."
+    "information need; every passage comes with its id, text and provenance, the queries that found it. list_indexes says what there is."
 )
 MAX_QUERIES, MAX_K, MAX_IDS = 50, 100, 100
 
@@ -46,10 +46,10 @@ RetrieverArgument = Annotated[
     str | None,
     Field(
         description="How to search, by default the first that list_indexes names: bm25 finds passages that share words with the query, "
-        "an encoder (minilm, contriever, …) those of similar meaning, several joined with + (bm25+minilm) fuse both."
+        "an encoder (minilm, contriever, …) those of similar meaning, several with + between them (bm25+minilm) fuse both."
     ),
 ]
-K = Annotated[int, Field(ge=1, le=MAX_K, description="How many passages to return.")]
+K = Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages to return.")]
 Merge = Annotated[
     Literal["max", "sum", "rrf", "interleave"],
     Field(
@@ -58,18 +58,20 @@ Merge = Annotated[
     ),
 ]
 Rerank = Annotated[
-    Literal["none", "root"],
-    Field(description="root scores what all queries found once more by the first query alone, so that it decides the order."),
+    Literal["none", "primary"],
+    Field(
+        description="primary scores the passages that all queries found once more by the first query alone, so that it decides the order."
+    ),
 ]
-Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS, description="Ids as search returns them.")]
+Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS, description="Passage ids, as search returns them.")]
 
 
-class FoundBy(BaseModel):
-    """One way a passage was found."""
+class Match(BaseModel):
+    """One match of a passage: a query, and a retriever that found it."""
 
     query: str
     retriever: str
-    rank: int = Field(description="Place in that retriever's list for that query, from 1.")
+    rank: int = Field(description="Rank in that retriever's list for that query, from 1.")
     score: float = Field(description="Comparable within one retriever only.")
 
 
@@ -81,12 +83,12 @@ class PlainPassage(BaseModel):
     text: str
 
 
-class FoundPassage(PlainPassage):
+class RankedPassage(PlainPassage):
     """A passage in a ranking."""
 
-    rank: int = Field(description="Place in the ranking, from 1.")
-    score: float = Field(description="What the ranking goes by; comparable within this ranking only.")
-    found: list[FoundBy] = Field(description="Which query and retriever found it.")
+    rank: int = Field(description="Rank in the ranking, from 1.")
+    score: float = Field(description="Comparable within this ranking only.")
+    provenance: list[Match] = Field(description="The queries and retrievers that found it.")
 
 
 class SearchResult(BaseModel):
@@ -94,27 +96,27 @@ class SearchResult(BaseModel):
 
     corpus: str
     retriever: str
-    passages: list[FoundPassage]
+    passages: list[RankedPassage]
 
 
 class Passages(BaseModel):
-    """Passages in the order that was asked for."""
+    """Passages in the requested order."""
 
     corpus: str
     passages: list[PlainPassage]
     missing: list[str] = Field(description="Ids that the corpus does not have.")
 
 
-class Offers(BaseModel):
-    """Corpora and retrievers that can be searched, the default first."""
+class SearchableCorpora(BaseModel):
+    """Searchable corpora with their retrievers, the defaults first."""
 
-    corpora: list[Offer]
-    may_join_retrievers: bool = Field(description="Whether any retrievers can be joined with +, such as bm25+minilm.")
+    corpora: list[SearchableCorpus]
+    can_fuse_retrievers: bool = Field(description="Whether any retrievers can be fused with +, such as bm25+minilm.")
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools over a source."""
+    """The tools for a source."""
 
     source: Source
 
@@ -129,53 +131,55 @@ class Tools:
     ) -> SearchResult:
         """Search a corpus for passages that answer an information need; returns them best first, with their full text."""
         if not any(query.strip() for query in queries):
-            raise InputError("every query is blank: write what is to be found")
-        offer = self._offer(corpus)
-        name = self._retriever(offer, retriever)
-        ranking = self.source.search(offer.corpus, name, queries, SearchOptions(k=k, merge=merge, rerank=rerank))
-        return SearchResult(corpus=offer.corpus, retriever=name, passages=[_found(rank, hit) for rank, hit in enumerate(ranking, 1)])
+            raise InputError("every query is blank: write a query")
+        target = self._find_corpus(corpus)
+        name = self._resolve_retriever(target, retriever)
+        ranking = self.source.search(target.corpus, name, queries, SearchOptions(k=k, merge=merge, rerank=rerank))
+        return SearchResult(corpus=target.corpus, retriever=name, passages=[_to_ranked(rank, hit) for rank, hit in enumerate(ranking, 1)])
 
     def get_passages(self, ids: Ids, corpus: CorpusName = None) -> Passages:
-        """Fetch passages by their ids, for instance to read again or to check what an earlier search returned."""
-        offer = self._offer(corpus)
-        found = self.source.passages(offer.corpus, ids)
-        missing = [name for name in ids if name not in found]
-        if not found:
+        """Fetch passages by their ids, for instance to reread or check results of an earlier search."""
+        target = self._find_corpus(corpus)
+        passages_by_id = self.source.passages(target.corpus, ids)
+        missing = [name for name in ids if name not in passages_by_id]
+        if not passages_by_id:
             raise InputError(
-                f"'{offer.corpus}' has no passage with the id {' or '.join(map(repr, missing[:3]))}: take ids that search returned"
+                f"'{target.corpus}' has no passage with the id {' or '.join(map(repr, missing[:3]))}: take ids that search returned"
             )
-        passages = [PlainPassage(**found[name]._asdict()) for name in ids if name in found]
-        return Passages(corpus=offer.corpus, passages=passages, missing=missing)
+        passages = [PlainPassage(**passages_by_id[name]._asdict()) for name in ids if name in passages_by_id]
+        return Passages(corpus=target.corpus, passages=passages, missing=missing)
 
-    def list_indexes(self) -> Offers:
-        """List the corpora that can be searched, how many passages each has, and by which retrievers."""
-        return Offers(corpora=self.source.offers(), may_join_retrievers=self.source.may_join)
+    def list_indexes(self) -> SearchableCorpora:
+        """List the searchable corpora, with their numbers of passages and their retrievers."""
+        return SearchableCorpora(corpora=self.source.list_corpora(), can_fuse_retrievers=self.source.can_fuse)
 
-    def _offer(self, corpus: str | None) -> Offer:
-        offers = {offer.corpus: offer for offer in self.source.offers()}
-        if corpus is not None and corpus not in offers:
-            raise near_names("corpus", corpus, offers)
-        return offers[corpus] if corpus is not None else next(iter(offers.values()))
+    def _find_corpus(self, corpus: str | None) -> SearchableCorpus:
+        corpora = {target.corpus: target for target in self.source.list_corpora()}
+        if corpus is not None and corpus not in corpora:
+            raise unknown_name_error("corpus", corpus, corpora)
+        return corpora[corpus] if corpus is not None else next(iter(corpora.values()))
 
-    def _retriever(self, offer: Offer, retriever: str | None) -> str:
-        """Return the retriever of a call."""
-        if not offer.retrievers:
-            raise InputError(f"'{offer.corpus}' has no index: run 'idx build {offer.corpus} --bm25'")
-        name = RetrieverName.parse(retriever or offer.retrievers[0])
-        if str(name) not in offer.retrievers:
+    def _resolve_retriever(self, target: SearchableCorpus, retriever: str | None) -> str:
+        """Return the canonical retriever name of a call."""
+        if not target.retrievers:
+            raise InputError(f"'{target.corpus}' has no index: run 'idx build {target.corpus} --bm25'")
+        name = RetrieverName.parse(retriever or target.retrievers[0])
+        if str(name) not in target.retrievers:
             name.check()
-            for part in name.parts if self.source.may_join else [str(name)]:
-                if part not in offer.retrievers:
-                    raise near_names("retriever", part, offer.retrievers)
+            for part in name.parts if self.source.can_fuse else [str(name)]:
+                if part not in target.retrievers:
+                    raise unknown_name_error("retriever", part, target.retrievers)
         return str(name)
 
 
-def _found(rank: int, hit: ScoredPassage) -> FoundPassage:
-    return FoundPassage(rank=rank, **hit.passage._asdict(), score=hit.score, found=[FoundBy(**way._asdict()) for way in hit.found])
+def _to_ranked(rank: int, hit: ScoredPassage) -> RankedPassage:
+    return RankedPassage(
+        rank=rank, **hit.passage._asdict(), score=hit.score, provenance=[Match(**match._asdict()) for match in hit.provenance]
+    )
 
 
 class _Server(MCPServer[Any]):
-    """MCP server that reports errors of a call to agents in one line."""
+    """MCP server that reports a call's error to the agent in one line."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -183,10 +187,10 @@ class _Server(MCPServer[Any]):
         known = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
         try:
             if name not in known:
-                raise near_names("tool", name, known)
+                raise unknown_name_error("tool", name, known)
             for argument in arguments:
                 if argument not in known[name]:
-                    raise near_names(f"argument of {name}", argument, known[name])
+                    raise unknown_name_error(f"argument of {name}", argument, known[name])
             return await super().call_tool(name, arguments, context)
         except IdxError as error:
             raise ToolError(str(error)) from error
@@ -198,8 +202,8 @@ class _Server(MCPServer[Any]):
             raise
 
 
-def server_of(source: Source) -> MCPServer[Any]:
-    """Return a server of the tools; ``transports`` runs it."""
+def create_server(source: Source) -> MCPServer[Any]:
+    """Return an MCP server of the tools."""
     tools, server = Tools(source), _Server("idx", title="idx", instructions=INSTRUCTIONS, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     server.add_tool(tools.search, title="Search passages", annotations=reads)

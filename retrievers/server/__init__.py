@@ -1,12 +1,12 @@
-"""Search over HTTP. The search code imports nothing from here; ``retrievers.client`` is the client.
+"""Search server over HTTP; ``retrievers.client`` is its client. Local search imports nothing from here.
 
-settings   corpora, retrievers and address of a server        limits   bounds on a request, and on all waiting ones
+settings   corpora, retrievers and address of a server        limits   limits on one request and on the queue
 workers    several processes on one port                      running  one process: socket, signals, graceful shutdown
-front      every request: key, refusals, log, counts          pages    FastAPI's application: all paths
+front      key, refusals, log and counts of every request     pages    FastAPI's application: all paths
 searching  /v1/search and /retrieve                           models   schemas of their bodies
-catalog    everything served, with its state                  opened   open stores, retrievers and searchers
-batcher    a thread that searches for all waiting requests    metrics  counts and times, summed over the processes
-api_key    check of the API key                               access_log  a line a request
-local_names  the names under which a server without a key may be reached
+catalog    everything served, with its state                  open_searchers  open stores, retrievers and searchers
+batcher    a thread that searches in batches                  metrics  counts and times, summed over the processes
+api_key    check of the API key                               access_log  one line per request
+host_check  refusal of foreign Host and Origin headers by a server without a key
 page/      the search page at /                               documentation  the page at /docs
 """

@@ -1,4 +1,4 @@
-"""API key of requests: one rule for the server and ``idx mcp``."""
+"""Check of requests' API key, for the server and ``idx mcp``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ApiKey:
     """An API key.
 
     Raises:
-        InputError: it is empty.
+        InputError: the key is empty.
     """
 
     def __init__(self, key: str) -> None:
@@ -21,15 +21,15 @@ class ApiKey:
             raise InputError("the API key is empty: give one, or none")
         self._key = key.encode()
 
-    def missing(self) -> Unauthorized:
-        """Return the error for requests without it."""
-        return Unauthorized("this server wants its API key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
+    def unauthorized_error(self) -> Unauthorized:
+        """Return the error for requests without the key."""
+        return Unauthorized("this server requires its API key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
 
-    def is_in(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Return whether a request's headers, their names in lower case, have ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``."""
+    def authorizes(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Return whether a request's headers, with lower-case names, have ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``."""
         for name, value in headers:
             scheme, _, key = value.partition(b" ")
-            if name == b"authorization" and scheme.lower() == b"bearer":  # schemes are compared without case (RFC 9110, 11.1)
+            if name == b"authorization" and scheme.lower() == b"bearer":  # schemes are case-insensitive (RFC 9110, 11.1)
                 value = key.strip()
             elif name != b"x-api-key":
                 continue

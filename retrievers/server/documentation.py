@@ -1,4 +1,4 @@
-"""The OpenAPI document as a readable page; self-contained, without JavaScript."""
+"""The OpenAPI document as a self-contained HTML page without JavaScript."""
 
 from __future__ import annotations
 
@@ -32,48 +32,48 @@ _BOUNDS = {
 }
 
 
-def documentation(document: Schema) -> str:
+def render_docs(document: Schema) -> str:
     """Return an OpenAPI document of FastAPI as HTML, with the request and the responses of each path."""
     schemas = document.get("components", {}).get("schemas", {})
     parts = [
         part
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
-        for part in _operation(f"{method.upper()} {path}", operation, schemas)
+        for part in _render_operation(f"{method.upper()} {path}", operation, schemas)
     ]
     return _HEAD + "\n".join(parts) + "\n</html>\n"
 
 
-def _operation(name: str, operation: Schema, schemas: Schema) -> Iterator[str]:
+def _render_operation(name: str, operation: Schema, schemas: Schema) -> Iterator[str]:
     yield f"<h2><code>{escape(name)}</code></h2>\n<p>{escape(operation.get('description', ''))}</p>"
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     fields = {field["name"]: field["schema"] for field in operation.get("parameters", ())} | body.get("properties", {})
     if fields:
-        yield _table((field, _kind(schema, schemas), schema.get("description", "")) for field, schema in fields.items())
-    answers = operation["responses"].items()
-    good = operation["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    yield _table((status, _kind(good, schemas) if status == "200" else "", answer["description"]) for status, answer in answers)
+        yield _render_table((field, _describe(schema, schemas), schema.get("description", "")) for field, schema in fields.items())
+    replies = operation["responses"].items()
+    ok = operation["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    yield _render_table((status, _describe(ok, schemas) if status == "200" else "", reply["description"]) for status, reply in replies)
 
 
-def _table(rows: Iterator[tuple[str, str, str]]) -> str:
-    cells = (f"<tr><td><code>{escape(name)}</code><td><code>{escape(kind)}</code><td>{escape(about)}" for name, kind, about in rows)
+def _render_table(rows: Iterator[tuple[str, str, str]]) -> str:
+    cells = (f"<tr><td><code>{escape(name)}</code><td><code>{escape(text)}</code><td>{escape(note)}" for name, text, note in rows)
     return "\n".join(["<table>", *cells, "</table>"])
 
 
-def _kind(schema: Schema, schemas: Schema) -> str:
-    """Return the values that a schema allows, in a line."""
+def _describe(schema: Schema, schemas: Schema) -> str:
+    """Describe the values that a schema allows, in one line."""
     if "$ref" in schema:
-        return _kind(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+        return _describe(schemas[schema["$ref"].rpartition("/")[2]], schemas)
     if "anyOf" in schema:
-        kind = " or ".join(_kind(one, schemas) for one in schema["anyOf"])
+        text = " or ".join(_describe(choice, schemas) for choice in schema["anyOf"])
     elif "enum" in schema:
-        kind = " or ".join(f'"{value}"' for value in schema["enum"])
+        text = " or ".join(f'"{value}"' for value in schema["enum"])
     elif "items" in schema:
-        kind = f"[{_kind(schema['items'], schemas)}, …]"
+        text = f"[{_describe(schema['items'], schemas)}, …]"
     elif "properties" in schema:
-        kind = "{" + ", ".join(f'"{name}": {_kind(of, schemas)}' for name, of in schema["properties"].items()) + "}"
+        text = "{" + ", ".join(f'"{name}": {_describe(of, schemas)}' for name, of in schema["properties"].items()) + "}"
     else:
-        kind = schema.get("type", "")
+        text = schema.get("type", "")
     bounds = "".join(", " + text.format(schema[name]) for name, text in _BOUNDS.items() if name in schema)
     default = f"; default {schema['default']}" if schema.get("default") is not None else ""
-    return kind + bounds + default
+    return text + bounds + default

@@ -1,4 +1,4 @@
-"""Bounds on one request, and on all waiting ones."""
+"""Limits on one request, and on the queue."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ from wikidx.retrievers.options import SearchOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of a server.
+    """Limits of a server.
 
     Attributes:
-        body_bytes: of a request.
-        queries: in a request, all groups together.
-        query_characters: of one query.
-        k: passages in a ranking.
-        depth: candidates of a query.
-        hits: queries of a request times the larger of ``k`` and ``depth``: 12 bytes of memory each, for each retriever.
-        found: provenance entries of a request: queries times ``k`` times retrievers; some hundred bytes of memory each.
-        pairs: of query and passage that a cross-encoder reads for a request.
-        ids: passages fetched by id in a request.
-        waiting: queries in the queue; beyond that, new requests are refused.
-        requests: requests in the queue or running.
-        joined: queries in a batch of several requests.
-        deadline_s: until a request must be answered; a request may ask for less.
-        linger_s: grace period at shutdown in which new connections are still accepted, while clients learn of it.
+        max_body_bytes: bytes in the body of a request.
+        max_queries: queries in all groups of a request.
+        max_query_characters: characters in a query.
+        max_k: passages in a ranking.
+        max_depth: candidates of a query, and candidates to rerank.
+        max_candidates: queries of a request times the larger of ``k`` and ``depth``; each takes 12 bytes of memory per retriever.
+        max_provenance: queries of a request times ``k`` times retrievers; each provenance entry takes some hundred bytes of memory.
+        max_rerank_pairs: pairs of query and passage that a cross-encoder reads for a request.
+        max_ids: passages fetched by id in a request.
+        max_queued_queries: queries in the queue; a full queue refuses new requests.
+        max_queued_requests: requests that are queued or running.
+        max_batch_queries: queries in a batch of several requests.
+        deadline_s: seconds until a request must be answered; a request may set fewer.
+        drain_s: seconds at shutdown in which new connections are still accepted, while answers close theirs.
     """
 
-    body_bytes: int = 16 << 20
-    queries: int = 10_000
-    query_characters: int = 20_000
-    k: int = 1_000
-    depth: int = 10_000
-    hits: int = 10_000_000
-    found: int = 1_000_000
-    pairs: int = 10_000
-    ids: int = 1_000
-    waiting: int = 4_096
-    requests: int = 1_024
-    joined: int = 256
+    max_body_bytes: int = 16 << 20
+    max_queries: int = 10_000
+    max_query_characters: int = 20_000
+    max_k: int = 1_000
+    max_depth: int = 10_000
+    max_candidates: int = 10_000_000
+    max_provenance: int = 1_000_000
+    max_rerank_pairs: int = 10_000
+    max_ids: int = 1_000
+    max_queued_queries: int = 4_096
+    max_queued_requests: int = 1_024
+    max_batch_queries: int = 256
     deadline_s: float = 30.0
-    linger_s: float = 0.4
+    drain_s: float = 0.4
 
 
 def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchOptions, n_retrievers: int) -> None:
     """Check that a search is within the limits before it starts.
 
     Raises:
-        InvalidRequest: it exceeds one.
+        InvalidRequest: it exceeds a limit.
     """
     n_queries = sum(map(len, groups))
-    if n_queries > limits.queries:
-        raise InvalidRequest(f"{n_queries:,} queries are asked, {limits.queries:,} are allowed in a request")
+    if n_queries > limits.max_queries:
+        raise InvalidRequest(f"{n_queries:,} queries in a request, {limits.max_queries:,} are allowed")
     depth = max(options.k, options.depth)
-    if n_queries * depth > limits.hits:
+    if n_queries * depth > limits.max_candidates:
         raise InvalidRequest(
             f"{n_queries:,} queries with up to {depth:,} candidates each are {n_queries * depth:,}, "
-            f"{limits.hits:,} are allowed in a request: ask for less depth, or in several requests"
+            f"{limits.max_candidates:,} are allowed in a request: ask for less depth, or in several requests"
         )
-    n_found = n_queries * options.k * n_retrievers
-    if n_found > limits.found:
+    n_provenance = n_queries * options.k * n_retrievers
+    if n_provenance > limits.max_provenance:
         raise InvalidRequest(
-            f"{n_queries:,} queries can find {options.k:,} passages in {n_found:,} ways, {limits.found:,} are allowed "
+            f"{n_queries:,} queries can find {options.k:,} passages in {n_provenance:,} ways, {limits.max_provenance:,} are allowed "
             "in a request: ask for a smaller k, or in several requests"
         )
     n_pairs = sum(_n_reranked(len(group), options, n_retrievers) for group in groups) if options.rerank == "cross-encoder" else 0
-    if n_pairs > limits.pairs:
+    if n_pairs > limits.max_rerank_pairs:
         raise InvalidRequest(
-            f"up to {n_pairs:,} passages would be read by the cross-encoder, {limits.pairs:,} are allowed in a request: "
+            f"up to {n_pairs:,} passages would be read by the cross-encoder, {limits.max_rerank_pairs:,} are allowed in a request: "
             "give a smaller rerank_depth, or ask in several requests"
         )
 

@@ -1,7 +1,7 @@
 """Metrics of a server, for Prometheus.
 
-Several processes of a server count into files of one folder, and any of them adds these up: prometheus_client's multiprocess mode. It is
-enabled by an environment variable when that library is imported, which ``workers`` sets before.
+Several processes count into files of one folder, and any of them can add these up (prometheus_client's multiprocess mode).
+An environment variable that ``workers`` sets before that library is imported enables this mode.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ PATHS = {"/v1/search", "/retrieve", "/v1/indexes", "/health", "/ready", "/metric
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 10_000)
 _NAMES = ("corpus", "retriever")
-_STAGE = ("corpus", "index")
+_INDEX = ("corpus", "index")
 _SHARD = ("shard",)
 
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """All metrics."""
+    """All metrics of a server."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
         self.requests = Counter("idx_requests", "Requests answered; 499: the client had gone.", ("path", "status"), registry=own)
-        self.request_seconds = _histogram("idx_request_seconds", "From a request's head to the end of its answer.", ("path",), own)
-        self.batch_queries = Histogram("idx_batch_queries", "Queries that were searched at once.", _NAMES, buckets=_SIZES, registry=own)
+        self.request_seconds = _histogram("idx_request_seconds", "From a request's header to the end of its answer.", ("path",), own)
+        self.batch_queries = Histogram("idx_batch_queries", "Queries searched in one batch.", _NAMES, buckets=_SIZES, registry=own)
         self.search_seconds = _histogram("idx_search_seconds", "Time of these searches.", _NAMES, own)
-        self.queue = _gauge("idx_queue_queries", "Queries that are waiting or under way.", _NAMES, own)
+        self.queue = _gauge("idx_queue_queries", "Queries that are waiting or being searched.", _NAMES, own)
         self.dropped = Counter("idx_dropped", "Searches that were not done: their client had gone, or their time was over.", registry=own)
-        self.cache_hits = Counter("idx_cache_hits", "Queries answered from a retriever's cache.", _STAGE, registry=own)
-        self.cache_misses = Counter("idx_cache_misses", "Queries that the cache did not have.", _STAGE, registry=own)
+        self.cache_hits = Counter("idx_cache_hits", "Queries answered from a retriever's cache.", _INDEX, registry=own)
+        self.cache_misses = Counter("idx_cache_misses", "Queries that the cache did not have.", _INDEX, registry=own)
         self.ready = _gauge("idx_ready_processes", "Processes that have opened everything.", (), own)
         self.shard_seconds = _histogram("idx_shard_seconds", "Time of a shard's searches, as it took it.", _SHARD, own)
         self.shard_overhead_seconds = _histogram("idx_shard_overhead_seconds", "Time of all shards together beyond the slowest.", (), own)
@@ -56,7 +56,7 @@ class Metrics:
         return int(self._total().get_sample_value("idx_ready_processes") or 0)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request, under one of a few names whatever its path."""
+        """Count an answered request; unknown paths share one label."""
         if path not in PATHS:
             is_passages = path.startswith("/v1/corpora/") and path.endswith("/passages")
             path = "/v1/corpora/{corpus}/passages" if is_passages else "other"
@@ -64,7 +64,7 @@ class Metrics:
         self.request_seconds.labels(path).observe(seconds)
 
     def _total(self) -> CollectorRegistry:
-        """Return the sum over all processes."""
+        """Return the metrics summed over all processes."""
         folder = os.environ.get(FOLDER)
         if folder is None:
             return self._registry
@@ -81,14 +81,14 @@ class _AllProcesses(MultiProcessCollector):
         while True:
             try:
                 return super().collect()  # type: ignore[no-any-return,no-untyped-call]
-            except struct.error:  # a process has just created its file, which is empty yet
+            except struct.error:  # a process has just created its file, which is still empty
                 time.sleep(0.001)
 
 
-def _histogram(name: str, about: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, about, labels, buckets=_SECONDS, registry=registry)
+def _histogram(name: str, description: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, description, labels, buckets=_SECONDS, registry=registry)
 
 
-def _gauge(name: str, about: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Gauge:
+def _gauge(name: str, description: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Gauge:
     """Return a gauge that is summed over the live processes."""
-    return Gauge(name, about, labels, registry=registry, multiprocess_mode="livesum")
+    return Gauge(name, description, labels, registry=registry, multiprocess_mode="livesum")

@@ -1,6 +1,6 @@
-"""Models of the bodies of requests and answers: validated by pydantic, and shown in the OpenAPI document.
+"""Models of request and response bodies, which pydantic validates and the OpenAPI document shows.
 
-The fields of a search are those of ``SearchOptions``.
+A search has the fields of ``SearchOptions``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .settings import Settings
 RULES = {name: list(get_args(kind)) for name, kind in get_type_hints(SearchOptions).items() if get_origin(kind) is Literal}
 NAME_CHARACTERS = 200
 Name = Annotated[str, StringConstraints(max_length=NAME_CHARACTERS)]
-Checked = TypeVar("Checked", bound=BaseModel)
+Body = TypeVar("Body", bound=BaseModel)
 
 
-class Asked(BaseModel):
-    """A search without its options; ``search_model`` adds these."""
+class SearchBody(BaseModel):
+    """A search without its options, which ``search_model`` adds."""
 
     model_config = ConfigDict(
         strict=True,
@@ -35,16 +35,18 @@ class Asked(BaseModel):
     )
 
     queries: list[str] | None = Field(None, description="Queries that get a ranking each; either these or groups.")
-    groups: list[list[str]] | None = Field(None, description="Groups of queries; each group gets one ranking, its first query is the root.")
-    corpus: Name | None = Field(None, description="One of those served; by default the first.")
-    retriever: Name | None = Field(None, description="One of those served; by default the first.")
+    groups: list[list[str]] | None = Field(
+        None, description="Groups of queries; each group gets one ranking, its first query is the primary one."
+    )
+    corpus: Name | None = Field(None, description="One that is served; by default the first.")
+    retriever: Name | None = Field(None, description="One that is served; by default the first.")
     timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Seconds until the answer is of no more use.")
-    highlight: bool = Field(False, description="Say which words of each title and text are among the queries' terms.")
-    partial: bool = Field(False, description="Of a cluster: answer without rows that nobody can search, and say which they are.")
+    highlight: bool = Field(False, description="Return the words of each title and text that are among the queries' terms.")
+    partial: bool = Field(False, description="On a cluster: leave out rows of unavailable shards, and name them in unsearched_rows.")
 
 
-class Retrieval(BaseModel):
-    """A search in Search-R1's protocol; unknown fields are ignored, as in its server."""
+class RetrieveBody(BaseModel):
+    """A search in Search-R1's protocol; unknown fields are ignored, as in Search-R1's server."""
 
     model_config = ConfigDict(strict=True)
 
@@ -53,8 +55,8 @@ class Retrieval(BaseModel):
     return_scores: bool = False
 
 
-class FoundBy(BaseModel):
-    """One way a passage was found."""
+class Match(BaseModel):
+    """One match of a passage: a query, and a retriever that found it."""
 
     query: str
     retriever: str
@@ -63,13 +65,13 @@ class FoundBy(BaseModel):
 
 
 class Highlights(BaseModel):
-    """Start and end of words that the queries contain, in code points."""
+    """Start and end, in code points, of words that match the queries."""
 
     title: list[tuple[int, int]]
     text: list[tuple[int, int]]
 
 
-class FoundPassage(BaseModel):
+class RankedPassage(BaseModel):
     """A passage in a ranking; with "highlight" also its words that match the queries."""
 
     id: str
@@ -77,11 +79,11 @@ class FoundPassage(BaseModel):
     text: str
     row: int
     score: float
-    found: list[FoundBy]
+    provenance: list[Match]
     highlights: Highlights | None = None
 
 
-class LostRows(BaseModel):
+class UnsearchedRows(BaseModel):
     """Rows of an index, from ``first_row`` to before ``stop_row``, that were not searched."""
 
     index: str
@@ -89,11 +91,11 @@ class LostRows(BaseModel):
     stop_row: int
 
 
-class Rankings(BaseModel):
-    """One ranking for each query or group, in their order; with "partial" also the rows that were not searched."""
+class SearchResponse(BaseModel):
+    """One ranking for each query or group, in request order; with "partial" also the rows that were not searched."""
 
-    rankings: list[list[FoundPassage]]
-    not_searched: list[LostRows] | None = None
+    rankings: list[list[RankedPassage]]
+    unsearched_rows: list[UnsearchedRows] | None = None
 
 
 class Document(BaseModel):
@@ -110,67 +112,67 @@ class ScoredDocument(BaseModel):
     score: float
 
 
-class Retrieved(BaseModel):
+class RetrieveResponse(BaseModel):
     """One list for each query."""
 
     result: list[list[ScoredDocument]] | list[list[Document]]
 
 
-class Problem(BaseModel):
+class ErrorBody(BaseModel):
     """Body of every error response."""
 
-    error: str = Field(description="What happened, with the values, and what to do; one line.")
+    error: str = Field(description="The problem, with the values, and the remedy; one line.")
     error_type: str = Field(description="The class that wikidx.retrievers.client raises.")
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status.value: {"model": Problem, "description": description}
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status.value: {"model": ErrorBody, "description": description}
     for status, description in (
         (HTTPStatus.BAD_REQUEST, "The body is no JSON."),
         (HTTPStatus.UNAUTHORIZED, "The API key is missing or wrong."),
-        (HTTPStatus.FORBIDDEN, "A server without a key was asked under a name that is not this machine's, or by a page elsewhere."),
+        (HTTPStatus.FORBIDDEN, "A server without a key was addressed by a name that is not this machine's, or by a page elsewhere."),
         (HTTPStatus.NOT_FOUND, "That corpus or retriever is not served."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
         (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is wrong, or asks for more than the server allows."),
         (HTTPStatus.INTERNAL_SERVER_ERROR, "The search failed."),
         (
             HTTPStatus.SERVICE_UNAVAILABLE,
-            "Too much is waiting, the index is not open yet, or a part of it is lost: Retry-After says when to ask again.",
+            "Too much is waiting, the index is not open yet, or a shard of it is lost: Retry-After says when to ask again.",
         ),
         (HTTPStatus.GATEWAY_TIMEOUT, "The answer was not there in time."),
     )
 }
 
 
-def search_model(settings: Settings) -> type[Asked]:
+def search_model(settings: Settings) -> type[SearchBody]:
     """Return the model of ``/v1/search``'s body within the limits."""
     limits = settings.limits
-    query = Annotated[str, StringConstraints(max_length=limits.query_characters)]
-    most = {"k": limits.k, "depth": limits.depth, "rerank_depth": limits.depth}
+    query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
+    maxima = {"k": limits.max_k, "depth": limits.max_depth, "rerank_depth": limits.max_depth}
     types = get_type_hints(SearchOptions, include_extras=True)
-    types |= {name: Annotated[types[name], Field(le=limit)] for name, limit in most.items()}
+    types |= {name: Annotated[types[name], Field(le=limit)] for name, limit in maxima.items()}
     fields: dict[str, Any] = {option.name: (types[option.name], option.default) for option in dataclasses.fields(SearchOptions)}
-    asked = Asked.model_fields
-    fields["queries"] = (list[query] | None, Field(None, max_length=limits.queries, description=asked["queries"].description))
+    base = SearchBody.model_fields
+    fields["queries"] = (list[query] | None, Field(None, max_length=limits.max_queries, description=base["queries"].description))
     groups = list[Annotated[list[query], Field(min_length=1)]] | None
-    fields["groups"] = (groups, Field(None, max_length=limits.queries, description=asked["groups"].description))
-    return create_model("Search", __base__=Asked, __doc__="A search.", **fields)
+    fields["groups"] = (groups, Field(None, max_length=limits.max_queries, description=base["groups"].description))
+    return create_model("Search", __base__=SearchBody, __doc__="A search.", **fields)
 
 
-def retrieval_model(settings: Settings) -> type[Retrieval]:
+def retrieval_model(settings: Settings) -> type[RetrieveBody]:
     """Return the model of ``/retrieve``'s body within the limits."""
     limits = settings.limits
-    query = Annotated[str, StringConstraints(max_length=limits.query_characters)]
-    topk = Field(None, ge=1, le=limits.k, strict=False, description=f"Passages for each query; by default {settings.topk}.")
-    fields: dict[str, Any] = {"queries": (list[query], Field(max_length=limits.queries)), "topk": (int | None, topk)}
-    return create_model("Retrieval", __base__=Retrieval, __doc__="What Search-R1's clients send.", **fields)
+    query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
+    topk = Field(None, ge=1, le=limits.max_k, strict=False, description=f"Passages for each query; by default {settings.topk}.")
+    fields: dict[str, Any] = {"queries": (list[query], Field(max_length=limits.max_queries)), "topk": (int | None, topk)}
+    return create_model("RetrieveBody", __base__=RetrieveBody, __doc__="The body of Search-R1's clients.", **fields)
 
 
-def checked(model: type[Checked], body: bytes) -> Checked:
+def validate_body(model: type[Body], body: bytes) -> Body:
     """Validate and return a body.
 
     Raises:
-        InvalidRequest: it is not JSON, or a field is wrong.
+        InvalidRequest: the body is not JSON, or a field is invalid.
     """
     try:
         return model.model_validate_json(body)
@@ -183,6 +185,6 @@ def checked(model: type[Checked], body: bytes) -> Checked:
         raise InvalidRequest(explain(error, list(model.model_fields), whole="the body")) from error
 
 
-def inlined(model: type[BaseModel]) -> Mapping[str, Any]:
-    """Return the documentation of a body that is checked by ``checked``, for FastAPI's ``openapi_extra``."""
+def describe_body(model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the documentation of a body that ``validate_body`` checks, for FastAPI's ``openapi_extra``."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}

@@ -18,34 +18,34 @@ from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
 from .catalog import Catalog
-from .documentation import documentation
-from .front import CLIENT_GONE, Message, Receive, Send, refusal
+from .documentation import render_docs
+from .front import CLIENT_GONE, Message, Receive, Send, error_response
 from .metrics import Metrics
-from .models import PROBLEMS, RULES, Rankings, Retrieved, inlined, retrieval_model, search_model
-from .searching import Searching
+from .models import ERROR_RESPONSES, RULES, RetrieveResponse, SearchResponse, describe_body, retrieval_model, search_model
+from .searching import SearchEndpoints
 from .settings import Settings
 
-_TOLD_LIMITS = ("k", "depth", "queries", "query_characters", "hits", "found", "pairs")
+_PUBLIC_LIMITS = ("max_k", "max_depth", "max_queries", "max_query_characters", "max_candidates", "max_provenance", "max_rerank_pairs")
 
 PAGE = Path(__file__).parent / "page"  # its index.html is "/", its other files are below "/page"
 
 
 class Pages:
-    """All paths: searches bypass FastAPI, whose layers take longer than many searches; FastAPI answers the rest.
+    """Answers all paths. Searches bypass FastAPI, whose layers take longer than many searches.
 
     Args:
-        settings: of the server.
+        settings: the server's settings.
         catalog: all corpora and retrievers.
         metrics: the server's metrics.
     """
 
     def __init__(self, settings: Settings, catalog: Catalog, metrics: Metrics) -> None:
-        searching = Searching(settings, catalog)
+        searching = SearchEndpoints(settings, catalog)
         self._searches = {SEARCH: searching.search, RETRIEVE: searching.retrieve}
         self.api = FastAPI(
             title="idx", description="Local retrieval: one batched call for groups of queries.", version="1", docs_url=None, redoc_url=None
         )
-        _answer_errors(self.api)
+        _add_error_handlers(self.api)
         _add_searches(self.api, settings, searching)
         _add_state(self.api, catalog, metrics)
         _add_contents(self.api, settings, catalog)
@@ -62,9 +62,9 @@ class Pages:
         except ClientDisconnect:
             response = Response(status_code=CLIENT_GONE)  # for the log
         except IdxError as error:
-            response = refusal(error)
+            response = error_response(error)
         except Exception as error:
-            await refusal(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
             raise  # uvicorn logs it
         await response(scope, receive, send)
 
@@ -79,16 +79,16 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
 
     @api.get("/ready", tags=["state"], responses={503: {"description": "Not everything is open yet."}})
     async def ready(response: Response) -> dict[str, Any]:
-        """Return the readiness; 200 once everything is open, in every process."""
-        found = catalog.readiness()
-        if not found["ready"]:
+        """Return the readiness; 200 once every process has opened everything."""
+        state = catalog.readiness()
+        if not state["ready"]:
             response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
             response.headers["retry-after"] = "1"
-        return found
+        return state
 
     @api.get("/metrics", tags=["state"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def measurements() -> Response:
-        """Return metrics for Prometheus, of all processes together."""
+        """Return the metrics of all processes for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -98,65 +98,65 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
 
     @api.get("/v1/indexes", tags=["search"])
     def indexes() -> dict[str, Any]:
-        """Return the served corpora and indexes; "replaced": other files are on disk now, and will be served after a restart."""
+        """Return the served corpora and indexes; "replaced": a newer build is on disk, and a restart will serve it."""
         return {
             "corpora": catalog.describe(),
             "rules": RULES,
-            "limits": {name: getattr(limits, name) for name in _TOLD_LIMITS},
+            "limits": {name: getattr(limits, name) for name in _PUBLIC_LIMITS},
         }
 
-    @api.get("/v1/corpora/{corpus}/passages", tags=["search"], responses={status: PROBLEMS[status] for status in (404, 422, 503)})
+    @api.get("/v1/corpora/{corpus}/passages", tags=["search"], responses={status: ERROR_RESPONSES[status] for status in (404, 422, 503)})
     def passages(corpus: str, id: Annotated[list[str], Query()]) -> dict[str, Any]:
         """Return passages by their ids, in that order; ids that the corpus does not have are listed as missing."""
-        if len(id) > limits.ids:
-            raise InvalidRequest(f"{len(id):,} passages are asked for, {limits.ids:,} are allowed in a request")
+        if len(id) > limits.max_ids:
+            raise InvalidRequest(f"{len(id):,} passages in a request, {limits.max_ids:,} are allowed")
         store = catalog.store(corpus)
         rows = store.rows_of(id).tolist()
-        found = [row for row in rows if row >= 0]
+        known = [row for row in rows if row >= 0]
         return {
-            "passages": [{**passage._asdict(), "row": row} for passage, row in zip(store.get_many(found), found, strict=True)],
+            "passages": [{**passage._asdict(), "row": row} for passage, row in zip(store.get_many(known), known, strict=True)],
             "missing": [name for name, row in zip(id, rows, strict=True) if row < 0],
         }
 
 
-def _add_searches(api: FastAPI, settings: Settings, searching: Searching) -> None:
-    """Add the searches to the documentation, and to the refusal of other methods on their paths."""
-    for path, endpoint, asked, answer in (
-        (SEARCH, searching.search, search_model(settings), Rankings),
-        (RETRIEVE, searching.retrieve, retrieval_model(settings), Retrieved),
+def _add_searches(api: FastAPI, settings: Settings, searching: SearchEndpoints) -> None:
+    """Add the searches to FastAPI, which documents them and refuses other methods on their paths."""
+    for path, endpoint, body, answer in (
+        (SEARCH, searching.search, search_model(settings), SearchResponse),
+        (RETRIEVE, searching.retrieve, retrieval_model(settings), RetrieveResponse),
     ):
-        extra = dict(inlined(asked))
-        api.post(path, response_model=answer, responses=PROBLEMS, openapi_extra=extra, tags=["search"])(endpoint)
+        extra = dict(describe_body(body))
+        api.post(path, response_model=answer, responses=ERROR_RESPONSES, openapi_extra=extra, tags=["search"])(endpoint)
 
 
 def _add_files(api: FastAPI) -> None:
     """Add the documentation and the search page."""
-    api.add_api_route("/docs", lambda: HTMLResponse(documentation(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
+    api.add_api_route("/docs", lambda: HTMLResponse(render_docs(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
     if PAGE.is_dir():
         api.mount("/page", StaticFiles(directory=PAGE))
         api.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False, response_class=FileResponse)
 
 
-def _answer_errors(api: FastAPI) -> None:
+def _add_error_handlers(api: FastAPI) -> None:
     """Answer every error as ``{error, error_type}``."""
 
     @api.exception_handler(IdxError)
-    @api.exception_handler(Exception)  # which uvicorn logs
-    async def any_error(request: Request, error: Exception) -> Response:
-        return refusal(error)
+    @api.exception_handler(Exception)  # Starlette raises it again, and uvicorn logs it
+    async def handle_error(request: Request, error: Exception) -> Response:
+        return error_response(error)
 
     @api.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> Response:
+    async def handle_http_error(request: Request, error: HTTPException) -> Response:
         message = str(error.detail)
         if error.status_code == HTTPStatus.NOT_FOUND:
             message = f"there is nothing at {request.scope['path']!r:.200}"
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             message = f"{request.scope['path']} takes {(error.headers or {})['Allow']}, not {request.method}"
-        response = refusal(InvalidRequest(message, status=error.status_code))
+        response = error_response(InvalidRequest(message, status=error.status_code))
         response.headers.update(error.headers or {})  # such as Allow
         return response
 
     @api.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
+    async def handle_invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return refusal(InvalidRequest(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
+        return error_response(InvalidRequest(f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))

@@ -28,23 +28,24 @@ from .access_log import AccessLog
 from .catalog import Catalog, Cluster
 from .front import Front
 from .metrics import Metrics
-from .opened import FirstOpened
+from .open_searchers import SharedIdentities
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
 
-_LAST_S = 1.0  # limit on waiting for the first request of a connection accepted last
-_LOOK_S = 0.1  # between two checks for unread requests
+_ACCEPT_S = 1.0  # time limit for accepting queued connections, and for their first requests
+_POLL_S = 0.1  # interval of checks for unread requests
 _KEEP_ALIVE_S = 75
-_GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no cycles: looking for some after every 700 new objects is wasted
-_SWITCH_S = 5e-5  # a thread that returns from a kernel waits that long for the interpreter, not 5 ms: a quarter more requests a second
+_GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no cycles: a search for cycles after every 700 new objects is wasted
+_SWITCH_S = 5e-5  # a thread that returns from native code waits 50 µs for the GIL, not 5 ms: 25% more requests per second
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server, which ends on SIGTERM or SIGINT without losing a request.
 
-    First every answer closes its connection, while new ones are still accepted; then no connection is accepted, not even from the kernel's
-    queue; then the remaining requests are answered, those included that arrived and are not yet read.
+    It ends in three steps. First, for a while, new connections are still accepted, but each connection is closed after its next answer.
+    Second, the connections waiting in the kernel's queue are accepted, and the listening sockets are closed. Third, all remaining requests
+    are answered, including those that have arrived but are not read yet.
     """
 
     def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog) -> None:
@@ -53,62 +54,62 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End on a signal, and return normally; signals are for the main thread only."""
+        """Handle signals while serving, in the main thread only; afterwards restore the previous handlers."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         if self._catalog.cluster is not None:
-            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: reload_behind(self._catalog))
+            previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: reload_in_background(self._catalog))
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Do periodic work, ten times a second; return whether to end."""
-        self._catalog.count_caches()
+        """Do periodic work, ten times per second; return whether to shut down."""
+        self._catalog.update_cache_metrics()
         self._log.flush()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End; see the class."""
-        self._front.is_ending = True
-        await asyncio.sleep(0 if self.force_exit else self._limits.linger_s)
-        copies = [listening.dup() for listening in sockets or []]
+        """Shut down; see the class."""
+        self._front.is_stopping = True
+        await asyncio.sleep(0 if self.force_exit else self._limits.drain_s)
+        duplicates = [listener.dup() for listener in sockets or []]
         for server in self.servers:
             server.close()
         await asyncio.sleep(0)  # uvloop releases the socket in its next iteration
-        for listening in sockets or []:
-            listening.close()
+        for listener in sockets or []:
+            listener.close()
         loop, config = asyncio.get_running_loop(), self.config
-        for connection in [connection for listening in copies for connection in _last_of(listening)]:
+        for connection in [connection for listener in duplicates for connection in _accept_queued(listener)]:
             await loop.connect_accepted_socket(
                 lambda: config.http_protocol_class(config, self.server_state, {}),  # type: ignore[call-arg]  # uvicorn's own protocols
                 connection,
             )
-        begun = loop.time()
-        await asyncio.sleep(_LOOK_S)
-        while not self.force_exit and (seconds := loop.time() - begun) < self._limits.deadline_s:
-            if not any(_has_request(connection, may_send=seconds < _LAST_S) for connection in self.server_state.connections):
+        started = loop.time()
+        await asyncio.sleep(_POLL_S)
+        while not self.force_exit and (seconds := loop.time() - started) < self._limits.deadline_s:
+            if not any(_has_request(connection, may_send=seconds < _ACCEPT_S) for connection in self.server_state.connections):
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         await super().shutdown(sockets)
 
 
-def _last_of(listening: socket.socket) -> list[socket.socket]:
-    """Close the last copy of a listening socket; return the connections in the kernel's queue."""
+def _accept_queued(listener: socket.socket) -> list[socket.socket]:
+    """Accept and return the connections in the kernel's queue of a listening socket, then close the socket."""
     connections = []
-    end = time.monotonic() + _LAST_S
-    with listening, contextlib.suppress(OSError):  # the queue is empty, or this process may open no more files
+    end = time.monotonic() + _ACCEPT_S
+    with listener, contextlib.suppress(OSError):  # the queue is empty, or the process has too many open files
         while time.monotonic() < end:
-            connections.append(listening.accept()[0])
+            connections.append(listener.accept()[0])
     return connections
 
 
 def _has_request(connection: Any, *, may_send: bool) -> bool:  # noqa: ANN401  # uvicorn's own protocols
-    """Return whether an idle connection has unread input; or, with ``may_send``, has not yet sent a request."""
+    """Return whether an idle connection has unread input or, with ``may_send``, has sent no request yet."""
     cycle = connection.cycle
     if connection.transport.is_closing() or (cycle is not None and not cycle.response_complete):
         return False
@@ -118,17 +119,17 @@ def _has_request(connection: Any, *, may_send: bool) -> bool:  # noqa: ANN401  #
     return any(unread)
 
 
-def reload_behind(catalog: Catalog) -> threading.Thread:
-    """Reload the current indexes in the background; return the thread."""
+def reload_in_background(catalog: Catalog) -> threading.Thread:
+    """Switch to the indexes that are now current, in the background; return the thread. See ``Catalog.reload``."""
 
     def reload() -> None:
         try:
             catalog.reload()
-            _LOG.info("what is built now is served")
+            _LOG.info("the current indexes are served")
         except IdxError as error:
-            _LOG.error("what was served goes on being served: %s", error)
+            _LOG.error("the old indexes stay in service: %s", error)
         except Exception:  # logged here, because no caller receives it
-            _LOG.exception("what was served goes on being served")
+            _LOG.exception("the old indexes stay in service")
 
     thread = threading.Thread(target=reload, name="reloading", daemon=True)
     thread.start()
@@ -139,77 +140,77 @@ class Service:
     """One process of the server on a listening socket.
 
     Args:
-        settings: of the server.
-        listening: the socket.
+        settings: the server's settings.
+        listener: the socket.
         metrics: the server's metrics.
-        source: opens retrievers, or a cluster; by default ``opening.open_retriever``.
-        first: files opened by other processes; None: there are none.
+        source: a function that opens retrievers, by default ``opening.open_retriever``; or a cluster, whose processes hold them.
+        shared: identities of the files that other processes opened; None: no other processes.
     """
 
     def __init__(
         self,
         settings: Settings,
-        listening: socket.socket,
+        listener: socket.socket,
         metrics: Metrics,
         source: OpenRetriever | Cluster | None = None,
-        first: FirstOpened | None = None,
+        shared: SharedIdentities | None = None,
     ) -> None:
-        self._settings, self._listening, self._metrics, self._source = settings, listening, metrics, source
-        self._first = first or FirstOpened(settings)
+        self._settings, self._listener, self._metrics, self._source = settings, listener, metrics, source
+        self._shared = shared or SharedIdentities(settings)
         self._opening = Future[None]()
-        self._has_process = False
+        self._is_main_thread = False
         self._server: _Server | None = None
         self._catalog: Catalog | None = None
 
     def run(self) -> None:
-        """Serve until told to end. In the main thread it handles SIGTERM and SIGINT, and tunes the process for serving.
+        """Serve until stopped. In the main thread, handle SIGTERM and SIGINT, and tune the process for serving.
 
         Raises:
-            IdxError: something cannot be opened; the service ends then, too.
+            IdxError: something cannot be opened, which also ends the service.
         """
-        self._has_process = threading.current_thread() is threading.main_thread()
-        if self._has_process:
+        self._is_main_thread = threading.current_thread() is threading.main_thread()
+        if self._is_main_thread:
             sys.setswitchinterval(_SWITCH_S)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve())
-        if not self._opening.done() and self._has_process:
-            logging.shutdown()  # waiting until a large index is open is pointless, and exiting while a thread opens one is not safe
+        if not self._opening.done() and self._is_main_thread:
+            logging.shutdown()  # waiting until a large index is open is pointless, and a normal exit meanwhile is unsafe
             sys.stdout.flush()
             os._exit(0)
         self._opening.result()
 
     def reload(self) -> None:
-        """Reload the current indexes; see ``Catalog.reload``. May be called from another thread once it serves."""
+        """Switch to the indexes that are now current; see ``Catalog.reload``. May be called from another thread while serving."""
         if self._catalog is not None:
             self._catalog.reload()
 
     def stop(self) -> None:
-        """End; may be called from another thread."""
+        """Shut down; may be called from another thread."""
         if self._server is not None:
             self._server.should_exit = True
 
     async def _serve(self) -> None:
         settings = self._settings
-        self._catalog = catalog = Catalog(settings, self._metrics, self._first, self._source)
-        log = AccessLog(is_on=settings.access_log)
+        self._catalog = catalog = Catalog(settings, self._metrics, self._shared, self._source)
+        log = AccessLog(is_enabled=settings.access_log)
         front = Front(settings, self._metrics, log, catalog)
         self._server = _Server(settings, front, log, catalog)
         threading.Thread(target=self._open, args=(catalog, front, self._server), name="opening", daemon=True).start()
-        await self._server.serve([self._listening])
+        await self._server.serve([self._listener])
         log.close()
         if self._opening.done():
             catalog.stop()
 
     def _open(self, catalog: Catalog, front: Front, server: _Server) -> None:
-        """Open all corpora and retrievers; runs in a thread of its own."""
+        """Open all corpora and retrievers; runs in a separate thread."""
         try:
             from .pages import Pages  # FastAPI
 
             front.pages = Pages(self._settings, catalog, self._metrics)
             catalog.open()
-            if self._has_process:
+            if self._is_main_thread:
                 gc.collect()
-                gc.freeze()  # loaded objects stay: a full collection, which blocks all answers, need not scan them
+                gc.freeze()  # a full collection, which blocks all answers, no longer scans the loaded objects
                 gc.set_threshold(*_GC_THRESHOLDS)
             self._opening.set_result(None)
         except Exception as error:  # ``run`` raises it

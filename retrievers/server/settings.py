@@ -1,4 +1,4 @@
-"""Settings of a server, and the socket it listens on."""
+"""Settings of a server, and its listening socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wikidx.corpora.errors import InputError
 from .api_key import ApiKey
 from .limits import Limits
 
-_PATIENCE_S = 3.0  # wait for a port in use: processes of a server killed a moment ago may still be ending
+_BUSY_PORT_WAIT_S = 3.0  # wait for a port in use: a server that was just killed may still be ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +22,18 @@ class Settings:
     """Settings of a server.
 
     Attributes:
-        corpora: the names of the corpora; the first is the default.
-        retrievers: the same for each corpus: an index's name, or several joined with "+"; the first is the default.
+        corpora: names of the corpora; the first is the default.
+        retrievers: retrievers of every corpus, each an index name or several joined with "+"; the first is the default.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
-        reranker: a cross-encoder for all searches that ask for one; see ``opening.open_reranker``.
+        reranker: cross-encoder for searches that request one; see ``opening.open_reranker``.
         cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.
         host: the address to listen on.
         port: the port; 0 selects a free one.
-        api_key: required of requests; None: none.
-        insecure: without a key, answer requests from other machines and from web pages elsewhere, too.
+        api_key: key that requests must have; None: no key.
+        insecure: without a key, also answer requests from other machines and from foreign web pages.
         topk: default number of passages of ``/retrieve``.
-        workers: processes.
-        access_log: log every request as a line of JSON on standard output.
+        workers: number of processes.
+        access_log: log each request as a line of JSON on standard output.
         limits: see ``Limits``.
     """
 
@@ -57,50 +57,50 @@ class Settings:
             ApiKey(self.api_key)
 
     @property
-    def offers(self) -> list[tuple[str, str]]:
+    def served_pairs(self) -> list[tuple[str, str]]:
         """Every corpus with every retriever."""
         return [(corpus, retriever) for corpus in self.corpora for retriever in self.retrievers]
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Return a listening socket for the settings; waits a little for a port in use.
+    """Return a listening socket for the settings; a port in use is retried for some seconds.
 
     Raises:
-        InputError: the address is not of this machine or is in use, or other machines could reach it without a key.
+        InputError: the address is not this machine's, is in use, or lets other machines search without a key.
     """
-    address = f"{settings.host}:{settings.port}"
+    text = f"{settings.host}:{settings.port}"
     try:
-        family, _, _, _, where = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError, OverflowError) as error:
-        raise InputError(f"there is no address {address}: {error}") from error
-    if not (ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback or settings.api_key or settings.insecure):
+        raise InputError(f"there is no address {text}: {error}") from error
+    if not (ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback or settings.api_key or settings.insecure):
         raise InputError(
-            f"{settings.host} can be reached from other machines: give an API key in IDX_API_KEY, or say --insecure to let anybody search"
+            f"{settings.host} can be reached from other machines: give an API key in IDX_API_KEY, or use --insecure to let anybody search"
         )
-    until = time.monotonic() + _PATIENCE_S
+    give_up_at = time.monotonic() + _BUSY_PORT_WAIT_S
     while True:
         try:
-            return _listening(family, where)
+            return _bind(family, address)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
-                raise InputError(f"cannot listen on {address} ({error.strerror}): choose another --port or --host") from error
+            if error.errno != errno.EADDRINUSE or time.monotonic() > give_up_at:
+                raise InputError(f"cannot listen on {text} ({error.strerror}): choose another --port or --host") from error
             time.sleep(0.1)
 
 
-def _listening(family: socket.AddressFamily, where: tuple[Any, ...]) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
+def _bind(family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(where)
-        listening.listen(2048)
-        listening.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+        listener.setblocking(False)
     except OSError:
-        listening.close()
+        listener.close()
         raise
-    return listening
+    return listener
 
 
-def url_of(listening: socket.socket) -> str:
+def server_url(listener: socket.socket) -> str:
     """Return the URL of a listening socket."""
-    host, port = listening.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

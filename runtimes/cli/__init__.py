@@ -1,4 +1,4 @@
-"""The command line: one thin file per command, which turns options into library calls and prints the results.
+"""The command line: one thin file per command, which passes its options to the library and prints the results.
 
 commands      the table of commands with their examples, and main, the entry point ``idx``
 
@@ -9,10 +9,10 @@ eval_runs  eval_retrieval                 scores
 
 method_options  question_options  eval_options  ray_option    options of several commands
 option_groups                             dataclasses as options
-completion                                options of names, with shell completion
+completion                                arguments and options for names, with shell completion
 screen  trace                             terminal output
 
-A command's module is imported when it is called, and heavy packages inside it, so that ``idx --help`` answers at once.
+A command's module is imported when the command is called, and its functions import heavy packages, so that ``idx --help`` starts fast.
 """
 
 from .commands import main

@@ -1,4 +1,4 @@
-"""``idx ask``: one question by a method, with the passages that the answer is based on, and every step."""
+"""``idx ask``: answer one question by a method, and show the passages used and, on request, every step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, leaving_at_once, plan_of
+from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, exit_on_interrupt, make_plan
 from .option_groups import flatten
-from .screen import counted, is_unicode, note, say, say_json, say_passage
+from .screen import is_unicode, note, pluralize, print_json, print_line, print_passage
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
@@ -27,7 +27,7 @@ def ask(
     question: Annotated[str | None, typer.Argument(help="The question; without one the method is explained.")] = None,
     *,
     plan_options: PlanOptions,
-    cache: Annotated[Path | None, typer.Option(help="A file in which replies of endpoints are kept.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="A file that caches the replies of endpoints.")] = None,
     seed: Seed = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
     dry_run: DryRun = False,
@@ -39,69 +39,69 @@ def ask(
     from wikidx.runtimes.questions import Question
 
     if method is None:
-        say_methods([find_method(name) for name in METHODS], as_json=as_json)
+        print_methods([find_method(name) for name in METHODS], as_json=as_json)
         return
-    found: Method = find_method(method)
+    chosen: Method = find_method(method)
     if question is None:
-        _explain(found, as_json=as_json)
+        _explain(chosen, as_json=as_json)
         return
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
-    plan = plan_of(found, plan_options, dry_run=dry_run)
-    _show(plan, predicted(plan, Question("question", question), cache, seed), trace=trace, as_json=as_json)
+    plan = make_plan(chosen, plan_options, dry_run=dry_run)
+    _show(plan, predict(plan, Question("question", question), cache, seed), trace=trace, as_json=as_json)
 
 
-def predicted(plan: Plan, question: Question, cache: Path | None, seed: int) -> Prediction:
-    """Ask one question."""
+def predict(plan: Plan, question: Question, cache: Path | None, seed: int) -> Prediction:
+    """Answer one question by the method of a plan."""
     from wikidx.runtimes.execution.executor import execute
-    from wikidx.runtimes.execution.opening import opened
+    from wikidx.runtimes.execution.opening import open_services
 
-    with leaving_at_once(), opened(plan, cache=cache) as services:
+    with exit_on_interrupt(), open_services(plan, cache=cache) as services:
         (prediction,) = execute(lambda text: plan.method.run(text, plan.options), [question], services, seed=seed)
     return prediction
 
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
-    """Print the outcome of the question; a failure is shown as an error, after the steps that led to it."""
+    """Print the outcome of the question; raise a failure as an error, after its steps."""
     from wikidx.corpora.errors import IdxError
-    from wikidx.runtimes.execution.results import prediction_json
+    from wikidx.runtimes.execution.results import prediction_to_json
 
-    from .trace import draw
+    from .trace import print_trace
 
     if as_json and prediction.error is None:
-        said: dict[str, Any] = {"method": plan.method.name, **prediction_json(prediction, with_steps=trace or plan.is_dry)}
-        say_json({name: value for name, value in said.items() if name not in ("id", "error")})
+        record: dict[str, Any] = {"method": plan.method.name, **prediction_to_json(prediction, with_steps=trace or plan.is_dry)}
+        print_json({name: value for name, value in record.items() if name not in ("id", "error")})
         return
     if (trace or plan.is_dry) and not as_json:
-        draw(prediction, with_prompts=plan.is_dry)
+        print_trace(prediction, with_prompts=plan.is_dry)
     if prediction.error is not None:
         raise IdxError(prediction.error.partition(": ")[2])
     if not plan.is_dry:
-        say(prediction.answer or "(the answer is empty)")
+        print_line(prediction.answer or "(the answer is empty)")
         for number, passage in enumerate(prediction.passages, 1):
-            say()
-            say_passage(f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)
-    for said_so in prediction.degraded:
-        note(f"note: {said_so}")
-    note(("a dry run: " if plan.is_dry else "") + cost_line(prediction.cost, prediction.timing.seconds))
+            print_line()
+            print_passage(f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)
+    for fallback in prediction.degraded:
+        note(f"note: {fallback}")
+    note(("a dry run: " if plan.is_dry else "") + format_cost(prediction.cost, prediction.timing.seconds))
 
 
-def cost_line(cost: Cost, seconds: float) -> str:
+def format_cost(cost: Cost, seconds: float) -> str:
     """Return the cost of answers as one line."""
     return (
-        f"{counted(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
-        f"{counted(cost.searches, 'search', 'searches')} with {counted(cost.queries, 'query', 'queries')}, "
-        f"{counted(cost.waves, 'wave')}, {seconds:.1f} s"
+        f"{pluralize(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
+        f"{pluralize(cost.searches, 'search', 'searches')} with {pluralize(cost.queries, 'query', 'queries')}, "
+        f"{pluralize(cost.waves, 'wave')}, {seconds:.1f} s"
     )
 
 
-def say_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
-    """Print all methods, or those that have training data."""
+def print_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
+    """Print methods, or builders of training data, one per line."""
     if as_json:
-        say_json({"methods": [{"method": one.name, "summary": one.summary, "source": one.source} for one in methods]})
+        print_json({"methods": [{"method": method.name, "summary": method.summary, "source": method.source} for method in methods]})
         return
-    for one in methods:
-        say(f"{one.name:<16}{one.summary} ({one.source})")
+    for method in methods:
+        print_line(f"{method.name:<16}{method.summary} ({method.source})")
 
 
 def _explain(method: Method, *, as_json: bool) -> None:
@@ -110,31 +110,34 @@ def _explain(method: Method, *, as_json: bool) -> None:
 
     options = list_options(method.options())
     if as_json:
-        presets = {name: {"corpus": one.corpus, "retriever": one.retriever, "search": one.search} for name, one in method.presets.items()}
-        about = {"method": method.name, "summary": method.summary, "source": method.source, "roles": method.roles, "presets": presets}
-        say_json({**about, "switches": switches_json(options)})
+        presets = {
+            name: {"corpus": preset.corpus, "retriever": preset.retriever, "search": preset.search}
+            for name, preset in method.presets.items()
+        }
+        description = {"method": method.name, "summary": method.summary, "source": method.source, "roles": method.roles, "presets": presets}
+        print_json({**description, "options": options_to_json(options)})
         return
-    say(f"{method.name}: {method.summary} ({method.source})")
-    say(f"roles: {', '.join(method.roles)}")
+    print_line(f"{method.name}: {method.summary} ({method.source})")
+    print_line(f"roles: {', '.join(method.roles)}")
     for name, preset in method.presets.items():
         searched = "".join(f", {option} {value}" for option, value in preset.search.items())
-        say(f"preset {name}: {preset.corpus}, {preset.retriever}{searched}")
-    say_switches(options)
+        print_line(f"preset {name}: {preset.corpus}, {preset.retriever}{searched}")
+    print_options(options)
 
 
-def say_switches(switches: Sequence[Option]) -> None:
-    """Print options of a method, with their defaults as ``--set`` takes them."""
-    for one in switches:
-        choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
-        line = f"{one.name}={written(one.default)}  [{one.origin}] {one.about}{choices}"
-        say(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
+def print_options(options: Sequence[Option]) -> None:
+    """Print options of a method, with their defaults in the syntax of ``--set``."""
+    for option in options:
+        choices = f"; one of {', '.join(map(str, option.choices))}" if option.choices else ""
+        line = f"{option.name}={format_value(option.default)}  [{option.origin}] {option.description}{choices}"
+        print_line(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
 
 
-def switches_json(switches: Sequence[Option]) -> list[dict[str, Any]]:
+def options_to_json(options: Sequence[Option]) -> list[dict[str, Any]]:
     """Return descriptions of options as JSON values, without their current values."""
-    return [{name: value for name, value in one._asdict().items() if name != "value"} for one in switches]
+    return [{name: value for name, value in option._asdict().items() if name != "value"} for option in options]
 
 
-def written(value: object) -> str:
-    """Return an option's value as ``--set`` takes it."""
+def format_value(value: object) -> str:
+    """Return an option's value in the syntax of ``--set``."""
     return str(value).lower() if isinstance(value, bool) or value is None else "[]" if value == () else str(value)

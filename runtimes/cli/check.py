@@ -1,4 +1,4 @@
-"""``idx check``: re-read everything of a corpus against the checksums in its manifests, or measure the recall of its indexes."""
+"""``idx check``: compare all files of a corpus with the checksums in its manifests, or measure the recall of its indexes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from . import completion
-from .screen import note, say, say_json, steps
+from .screen import note, print_json, print_line, steps
 
 
 def check(
     corpus: Annotated[str, completion.corpus_argument("A built corpus.")],
     recall: Annotated[bool, typer.Option("--recall", help="Measure the indexes over vectors against exact search instead.")] = False,
-    queries: Annotated[Path | None, typer.Option(help='Queries for --recall, one a line: text, or JSON with "question".')] = None,
+    queries: Annotated[Path | None, typer.Option(help='Queries for --recall, one per line: text, or JSON with "question".')] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare a corpus with its checksums.
@@ -30,7 +30,7 @@ def check(
     if recall:
         _report_recall(corpus, queries, as_json=as_json)
     else:
-        _report_damage(corpus, as_json=as_json)
+        _report_corruption(corpus, as_json=as_json)
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
@@ -41,12 +41,12 @@ def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
     for plot in plots:
         note(plot)
     if as_json:
-        say_json({"corpus": corpus, "recall": reports})
+        print_json({"corpus": corpus, "recall": reports})
         return
     for name, report in reports.items():
-        say(f"{name}  (exact search: {report['exact_queries_per_s']:,.0f} queries/s)")
+        print_line(f"{name}  (exact search: {report['exact_queries_per_s']:,.0f} queries/s)")
         for point in report["points"]:
-            say("    " + _recall_line(point, report))
+            print_line("    " + _recall_line(point, report))
 
 
 def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
@@ -56,7 +56,7 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
     return f"{setting:<18}{recalls}  {point['queries_per_s']:>9,.0f} queries/s"
 
 
-def _report_damage(corpus: str, *, as_json: bool) -> None:
+def _report_corruption(corpus: str, *, as_json: bool) -> None:
     from wikidx.corpora.artifacts.manifest import verify_files
     from wikidx.corpora.build import open_store, store_manifest, store_path
     from wikidx.corpora.errors import ArtifactError, MissingExtraError
@@ -82,10 +82,10 @@ def _report_damage(corpus: str, *, as_json: bool) -> None:
             except ArtifactError as error:
                 problems[name] = [str(error)]
     if as_json:
-        say_json({"corpus": corpus, "problems": problems})
+        print_json({"corpus": corpus, "problems": problems})
     else:
-        for name, found in problems.items():
-            say(f"{name}: {'; '.join(found) or 'as built'}")
+        for name, lines in problems.items():
+            print_line(f"{name}: {'; '.join(lines) or 'as built'}")
     if any(problems.values()):
-        note(f"error: '{corpus}' is damaged: build what is named above again with --force")
+        note(f"error: '{corpus}' is corrupt: rebuild the parts named above with --force")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The table of commands, and the entry point ``idx``, which imports a command's module when it is called."""
+"""The table of commands, and the entry point ``idx``, which imports a command's module when the command is called."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMANDS = {
     "eval retrieval": ("eval_retrieval:retrieval", "Measure retrievers."),
     "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
 }
-"""Name -> the function in this folder, and its line in the list of commands."""
+"""Name -> the function in this folder, and the command's line in the list of commands."""
 
 EXAMPLES = {
     "list": ("idx list",),
@@ -75,14 +75,14 @@ EXAMPLES = {
     "eval retrieval": ("idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm",),
     "eval compare": ("idx eval compare runs/direct runs/rag --html compare.html",),
 }
-"""Name -> the examples that end its help."""
+"""Name -> the examples at the end of the command's help."""
 
 
 class Commands(TyperGroup):
-    """A group of commands that imports a command's module when it is called, not for the list of commands."""
+    """A group of commands that imports a command's module to call the command, not to list it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's copy of click
-        """Return the command of a line, with its options; the one in the list of commands has none."""
+        """Return the command named on a command line; unlike its entry in the list of commands, it has options."""
         name, command, left = super().resolve_command(ctx, args)
         path = f"{name}" if ctx.parent is None else f"{self.name} {name}"
         return name, command_of(path) if path in COMMANDS else command, left
@@ -90,11 +90,11 @@ class Commands(TyperGroup):
 
 def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
     """Import the module of a command and build its typer command."""
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
     examples = "\n".join(("\b", "Examples:", *(f"  {example}" for example in EXAMPLES[path])))
-    alone.command(path.split()[-1], cls=RayCommand, epilog=examples)(function)
-    return get_command(alone)
+    single.command(path.split()[-1], cls=RayCommand, epilog=examples)(function)
+    return get_command(single)
 
 
 def _group(help_: str, *, name: str | None = None) -> typer.Typer:
@@ -109,31 +109,29 @@ def _group(help_: str, *, name: str | None = None) -> typer.Typer:
     )
 
 
-app = _group(
-    "Build and search passage corpora: Wikipedia as 100-word passages, or a file of your own; answer questions from them.", name="idx"
-)
+app = _group("Build and search passage corpora: Wikipedia as 100-word passages, or your own file; answer questions from them.", name="idx")
 _groups = {
     "": app,
     "import": _group("Adopt an index or embeddings that others have made."),
     "eval": _group("Score answers and rankings as the official evaluators do, with intervals."),
 }
-for _path, (_, _about) in COMMANDS.items():
-    _above, _, _name = _path.rpartition(" ")
-    _groups[_above].command(_name, help=_about)(lambda: None)
+for _path, (_, _summary) in COMMANDS.items():
+    _group_name, _, _name = _path.rpartition(" ")
+    _groups[_group_name].command(_name, help=_summary)(lambda: None)
 for _name in ("import", "eval"):
     app.add_typer(_groups[_name], name=_name)
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on standard error and exit status 2."""
+    """Run the command line; report a user's error as one line on standard error, with exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a character that the terminal cannot show is escaped
+            stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     for module in (
         "retrievers.opening",
-        "runtimes.execution.asking",
-    ):  # where an index is searched; which questions are already answered
+        "runtimes.execution.resumable",
+    ):  # they log where an index is searched, and which questions are already answered
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     try:
         app(prog_name="idx")

@@ -1,4 +1,4 @@
-"""Arguments and options of names, and their shell completion."""
+"""Arguments and options for names, and their shell completion."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import typer
 
 
-def corpus_argument(help_: str) -> Any:  # noqa: ANN401 - as typer has it
+def corpus_argument(help_: str) -> Any:  # noqa: ANN401 - as typer's own
     """Return the argument for built corpora."""
     return typer.Argument(metavar="CORPUS", help=help_, autocompletion=built_corpus)
 
 
 def corpus_option(help_: str) -> Any:  # noqa: ANN401
-    """Return ``--corpus``, for a built one."""
+    """Return the option ``--corpus``, for a built corpus."""
     return typer.Option("--corpus", metavar="CORPUS", help=help_, autocompletion=built_corpus)
 
 
 def retriever_option(help_: str) -> Any:  # noqa: ANN401
-    """Return ``--retriever``."""
+    """Return the option ``--retriever``."""
     return typer.Option("--retriever", "-r", metavar="NAME", help=help_, autocompletion=retriever)
 
 
@@ -29,35 +29,35 @@ def any_corpus(incomplete: str) -> list[str]:
     from wikidx.corpora import CORPORA
     from wikidx.corpora.resolving import built_names
 
-    return _fitting(incomplete, [*CORPORA, *built_names()])
+    return _matching(incomplete, [*CORPORA, *built_names()])
 
 
 def built_corpus(incomplete: str) -> list[str]:
-    """Return the corpora that are built."""
+    """Return the built corpora."""
     from wikidx.corpora.resolving import built_names
 
-    return _fitting(incomplete, built_names())
+    return _matching(incomplete, built_names())
 
 
 def index(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the indexes of the corpora named on the command line, or of all built ones if it names none."""
-    return _fitting(incomplete, _built_indexes(ctx))
+    """Return the indexes of the corpora named on the command line, or of all built corpora if none is named."""
+    return _matching(incomplete, _built_indexes(ctx))
 
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the indexes that can be searched, also after a ``+``, which joins several."""
+    """Return the searchable indexes, also after a ``+``, which joins several names."""
     from wikidx.retrievers.naming import RetrieverName
 
     joined, plus, last = incomplete.rpartition("+")
     names = [name for name in _built_indexes(ctx) if name not in RetrieverName.parse(joined).parts]
-    return [f"{joined}{plus}{name}" for name in _fitting(last, names)]
+    return [f"{joined}{plus}{name}" for name in _matching(last, names)]
 
 
 def _names_in(table: str) -> Callable[[str], list[str]]:
     """Return a completer of the names in a table, ``module:TABLE``, which is imported on first use."""
 
     def complete(incomplete: str) -> list[str]:
-        return _fitting(incomplete, pkgutil.resolve_name(table))
+        return _matching(incomplete, pkgutil.resolve_name(table))
 
     return complete
 
@@ -69,17 +69,17 @@ kind_of_index = _names_in("wikidx.indexer:VECTOR_INDEXES")
 
 
 def _built_indexes(ctx: typer.Context) -> Sequence[str]:
-    """Return the indexes of the corpora named before the word, or of all built ones.
+    """Return the indexes of the corpora named before the incomplete word, or of all built corpora.
 
-    While the value of an option is typed, the arguments before it are not assigned to parameters yet.
+    While an option's value is completed, the arguments before it are not yet assigned to parameters.
     """
     from wikidx.corpora.resolving import built_names
     from wikidx.indexer.catalog import built_indexes
 
     built = built_names()
     before = [ctx.params.get("corpus"), *(ctx.params.get("corpora") or ()), *ctx.args]
-    return [name for corpus in [one for one in built if one in before] or built for name in built_indexes(corpus)]
+    return [name for corpus in [name for name in built if name in before] or built for name in built_indexes(corpus)]
 
 
-def _fitting(incomplete: str, names: Iterable[str]) -> list[str]:
+def _matching(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]

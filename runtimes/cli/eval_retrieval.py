@@ -1,4 +1,4 @@
-"""``idx eval retrieval``: recall of retrievers on questions, several of them side by side."""
+"""``idx eval retrieval``: recall of one or several retrievers on questions."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from wikidx.corpora.store import PassageStore
     from wikidx.retrievers.base import Ranking, Searcher
     from wikidx.retrievers.options import SearchOptions
-    from wikidx.runtimes.evaluation.reports.retrieval_report import Scored
+    from wikidx.runtimes.evaluation.reports.retrieval_report import ScoredRetriever
     from wikidx.runtimes.evaluation.retrieval.data_issues import DataIssue
     from wikidx.runtimes.evaluation.retrieval.scoring import Scoring
     from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
     from wikidx.runtimes.questions import Question
 
-_BATCH = 512  # questions searched at a time
-_FIRST_BATCH = 32  # its time, in which models and files are loaded, is not counted
+_BATCH = 512  # questions per search call
+_FIRST_BATCH = 32  # not timed, because it includes the loading of models and files
 
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
     list[str] | None,
-    completion.retriever_option("An index as idx list names it, or several joined with +; may be repeated; bm25 unless named."),
+    completion.retriever_option("An index as idx list names it, or several joined with +; may be repeated; default: bm25."),
 ]
 Runs = Annotated[list[Path] | None, typer.Option("--run", help="A TREC run of a search done elsewhere; may be repeated.")]
 Groups = Annotated[
-    Path | None, typer.Option(help='JSON Lines of {"id", "queries"}: each retriever is asked these too, beside the question, as a group.')
+    Path | None, typer.Option(help='JSON Lines of {"id", "queries"}: each retriever searches these too, in one group with the question.')
 ]
-Cuts = Annotated[list[int] | None, typer.Option("-k", min=1, help="Of R@k; may be repeated; 1, 5, 20 and 100 unless named.")]
-Match = Annotated[str, typer.Option(help="What counts as an answer in a passage: string or regex, as DPR has them, kilt or flashrag.")]
-WithTitle = Annotated[bool, typer.Option("--with-title", help="An answer may also stand in a passage's title.")]
+Cuts = Annotated[list[int] | None, typer.Option("-k", min=1, help="A cutoff k of R@k; may be repeated; default: 1, 5, 20 and 100.")]
+Match = Annotated[str, typer.Option(help="How answers are matched in passages: string or regex, as in DPR, kilt or flashrag.")]
+WithTitle = Annotated[bool, typer.Option("--with-title", help="Also match answers in passage titles.")]
 Measures = Annotated[
     list[str] | None,
     typer.Option("--measure", help="A figure of trec_eval on gold passages, such as R@20, RR or nDCG@10; may be repeated."),
 ]
-QrelsFile = Annotated[Path | None, typer.Option("--qrels", help="TREC qrels: the gold passages, in place of what the questions say.")]
+QrelsFile = Annotated[Path | None, typer.Option("--qrels", help="TREC qrels with the gold passages, instead of those of the questions.")]
 RunOut = Annotated[Path | None, typer.Option(help="A folder for the rankings, as TREC runs, and the gold passages, as qrels.")]
 Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
 
@@ -57,16 +57,16 @@ class _Task(NamedTuple):
     """Inputs of an evaluation: questions, gold passages, query groups and scoring options.
 
     Attributes:
-        groups: further queries by question id; None: there are none.
-        odd: data issues; those of runs are added as they are scored.
-        run_out: a folder for rankings and gold passages; None: they are not written.
+        groups: further queries by question id; None: no groups.
+        data_issues: data issues; issues of run files are added when these are scored.
+        run_out: folder for rankings and gold passages; None: not written.
     """
 
     questions: list[Question]
     store: PassageStore
     groups: dict[str, list[str]] | None
     qrels: Qrels
-    odd: list[DataIssue]
+    data_issues: list[DataIssue]
     scoring: Scoring
     run_out: Path | None
 
@@ -101,22 +101,22 @@ def retrieval(
     from wikidx.runtimes.evaluation.retrieval.scoring import CUTS, MEASURES, Scoring, check_scoring
     from wikidx.runtimes.evaluation.retrieval.trec import read_run
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
-    from wikidx.runtimes.execution.assignments import assigned
+    from wikidx.runtimes.execution.assignments import parse_assignments
 
     check_output(output)
     require_built(corpus)
     cuts = tuple(sorted(set(cut or CUTS)))
     scoring = Scoring(cuts, match, with_title, tuple(measure or MEASURES))
     check_scoring(scoring)
-    options = assigned(SearchOptions, search or (), what="search option", base={"k": cuts[-1], "depth": cuts[-1]}, but=("k",))
+    options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": cuts[-1], "depth": cuts[-1]}, excluded=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
-    of_others = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # before the searches, which take long
-    scored: list[Scored] = []
+    from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # before the searches, which take long
+    scored: list[ScoredRetriever] = []
     for name in retriever or ([] if run else ["bm25"]):
         searcher = open_searcher(corpus, name, device=device, reranker=reranker)
         scored += _search(searcher, name, options, task)
-    found = Evaluation(corpus, task.questions, scoring, scored + of_others, task.odd, Bootstrap(level, seed))
-    finish(retrieval_report(found), output, lambda: retrieval_json(found), records=question_records(found))
+    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed))
+    finish(retrieval_report(evaluation), output, lambda: retrieval_json(evaluation), records=question_records(evaluation))
 
 
 def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
@@ -129,32 +129,32 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
 
     store = open_store(corpus)
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
-    more = read_groups(groups) if groups else None
-    if not any(one.golden_answers or one.id in gold or gold_pages(one) for one in questions):
+    query_groups = read_groups(groups) if groups else None
+    if not any(question.golden_answers or question.id in gold or gold_pages(question) for question in questions):
         raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: name qrels that have them with --qrels")
-    odd = question_issues(questions, gold, store) + (group_issues(questions, more) if more else [])
-    return _Task(questions, store, more, gold, odd, scoring, run_out)
+    data_issues = question_issues(questions, gold, store) + (group_issues(questions, query_groups) if query_groups else [])
+    return _Task(questions, store, query_groups, gold, data_issues, scoring, run_out)
 
 
-def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[Scored]:
-    """Search for the questions, and for the groups if there are any; keep only the scores in memory."""
-    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, Scored
+def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[ScoredRetriever]:
+    """Search for the questions, and for their groups if given; keep only the scores in memory."""
+    from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, ScoredRetriever
     from wikidx.runtimes.evaluation.retrieval.scoring import retrieval_values
 
-    asked = {QUESTION: [[question.text] for question in task.questions]}
+    groups_by_kind = {QUESTION: [[question.text] for question in task.questions]}
     if task.groups is not None:
-        asked[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
-    for kind, groups in asked.items():
+        groups_by_kind[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
+    for kind, groups in groups_by_kind.items():
         with steps() as step:
-            rankings, speed = _searched(searcher, groups, options, step(f"{name}, {kind}", "questions"))
+            rankings, speed = _time_search(searcher, groups, options, step(f"{name}, {kind}", "questions"))
         _write_run(f"{name}.groups" if kind == GROUP else name, rankings, task)
-        yield Scored(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), speed)
+        yield ScoredRetriever(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), speed)
 
 
-def _searched(
+def _time_search(
     searcher: Searcher, groups: list[list[str]], options: SearchOptions, progress: Progress
 ) -> tuple[list[Ranking], tuple[float, float] | None]:
-    """Return rankings, groups a second and CPU seconds a group; without speed if there is only the first batch."""
+    """Return rankings, and (groups per second, CPU seconds per group), None if there is only the untimed first batch."""
     rankings = searcher.search_groups(groups[:_FIRST_BATCH], options)
     started, cpu_started = time.perf_counter(), time.process_time()
     for start in range(_FIRST_BATCH, len(groups), _BATCH):
@@ -166,27 +166,27 @@ def _searched(
 
 
 def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
-    """Write rankings as a TREC run, and the gold passages beside it, if there is a folder for them."""
-    from wikidx.runtimes.evaluation.retrieval.scoring import as_run
+    """Write rankings as a TREC run, and gold passages as qrels, to the folder ``run_out`` if it is given."""
+    from wikidx.runtimes.evaluation.retrieval.scoring import to_run
     from wikidx.runtimes.evaluation.retrieval.trec import write_qrels, write_run
 
     if task.run_out is None:
         return
     task.run_out.mkdir(parents=True, exist_ok=True)
-    write_run(task.run_out / f"{name}.run", as_run(rankings, task.questions), f"idx-{name}")
+    write_run(task.run_out / f"{name}.run", to_run(rankings, task.questions), f"idx-{name}")
     if task.qrels:
         write_qrels(task.run_out / "qrels", task.qrels)
 
 
-def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[Scored]:
+def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[ScoredRetriever]:
     """Score run files and count their data issues."""
-    from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, Scored
+    from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, ScoredRetriever
     from wikidx.runtimes.evaluation.retrieval.data_issues import run_issues
     from wikidx.runtimes.evaluation.retrieval.scoring import rankings_of_run, retrieval_values
 
     names = [path.name for path, _ in runs]
     for path, run in runs:
         name = path.name if names.count(path.name) == 1 else str(path)
-        task.odd.extend(run_issues(name, run, task.questions, task.store))
+        task.data_issues.extend(run_issues(name, run, task.questions, task.store))
         rankings = rankings_of_run(run, task.questions, task.store)
-        yield Scored(name, RUN, retrieval_values(rankings, task.questions, task.qrels, task.scoring))
+        yield ScoredRetriever(name, RUN, retrieval_values(rankings, task.questions, task.qrels, task.scoring))

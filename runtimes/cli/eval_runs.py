@@ -1,4 +1,4 @@
-"""``idx eval answers`` and ``idx eval compare``: correctness and cost of the answers of runs, and significance of their differences."""
+"""``idx eval answers`` and ``idx eval compare``: correctness and cost of runs' answers, and significance of differences between runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .eval_options import Level, Output, Scoring, Seed, check_output, finish, scored_runs
+from .eval_options import Level, Output, Scoring, Seed, check_output, finish, score_runs
 from .option_groups import flatten
 
 
@@ -18,17 +18,17 @@ def answers(
         typer.Argument(metavar="RUN", help='A folder of "idx run", or a file of predictions: lines of {"id", "answer"}, or id to answer.'),
     ],
     *,
-    how: Scoring,
+    scoring: Scoring,
     level: Level = 0.95,
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score the answers of a run: means with intervals, by type of question where there are types, costs, and all that was odd."""
+    """Score the answers of a run: means with intervals, also by type of question if known, costs, and data issues."""
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     check_output(output)
-    (scored,) = scored_runs([run], how)
+    (scored,) = score_runs([run], scoring)
     bootstrap = Bootstrap(level, seed)
     finish(
         answers_report(scored, bootstrap),
@@ -46,7 +46,7 @@ def compare(
         typer.Argument(metavar="RUN", help='Folders of "idx run", or files of predictions; the others are compared with the first.'),
     ],
     *,
-    how: Scoring,
+    scoring: Scoring,
     every_pair: Annotated[bool, typer.Option("--every-pair", help="Compare each run with each other.")] = False,
     every_paper: Annotated[
         bool, typer.Option("--every-figure", help="Quote all of the papers' figures on a data set, not only those of the runs' methods.")
@@ -56,10 +56,16 @@ def compare(
     output: Output,
 ) -> None:
     """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, the papers' figures."""
-    from wikidx.runtimes.evaluation.reports.comparison_report import compare as compared
+    from wikidx.runtimes.evaluation.reports.comparison_report import compare as compare_runs
     from wikidx.runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     check_output(output)
-    found = compared(scored_runs(runs, how), Bootstrap(level, seed), every_pair=every_pair, every_paper=every_paper)
-    finish(comparison_report(found), output, lambda: comparison_json(found), records=question_records(found.runs), runs=found.runs)
+    comparison = compare_runs(score_runs(runs, scoring), Bootstrap(level, seed), every_pair=every_pair, every_paper=every_paper)
+    finish(
+        comparison_report(comparison),
+        output,
+        lambda: comparison_json(comparison),
+        records=question_records(comparison.runs),
+        runs=comparison.runs,
+    )

@@ -1,4 +1,4 @@
-"""``idx import``: adopt indexes and embeddings that other tools built over the same passages."""
+"""``idx import``: import indexes and embeddings that other tools built over the same passages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from . import completion
-from .screen import coverage, say, say_json, steps
+from .screen import coverage, print_json, print_line, steps
 
 
 def lucene(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The directory of a Lucene index, as Pyserini and Anserini make them.")],
     corpus: Annotated[str, completion.corpus_option("The built corpus that it is an index of.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the Lucene index that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing Lucene index.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Adopt a Lucene index."""
@@ -26,9 +26,9 @@ def lucene(
     with steps() as step:
         manifest = import_lucene(corpus, path, open_store(corpus), force=force, progress=step("lucene", "documents"))
     if as_json:
-        say_json({"corpus": corpus, "imported": {"lucene": dict(manifest.counts)}})
+        print_json({"corpus": corpus, "imported": {"lucene": dict(manifest.counts)}})
     else:
-        say(f"imported 'lucene' into '{corpus}': {manifest.counts['documents']:,} documents of {manifest.counts['rows']:,} passages")
+        print_line(f"imported 'lucene' into '{corpus}': {manifest.counts['documents']:,} documents of {manifest.counts['rows']:,} passages")
 
 
 def embeddings(
@@ -36,30 +36,30 @@ def embeddings(
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages were embedded.")],
     encoder: Annotated[str, typer.Option(metavar="NAME", help="The encoder that made them.", autocompletion=completion.encoder)],
     file_format: Annotated[
-        str | None, typer.Option("--format", help="contriever, dpr, array, pyserini or flat; otherwise detected.")
+        str | None, typer.Option("--format", help="contriever, dpr, array, pyserini or flat; default: detected.")
     ] = None,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Import even if some passages have no embedding.")] = False,
-    verify: Annotated[int, typer.Option(min=0, help="Encode N random passages again and compare.", metavar="N")] = 0,
-    dtype: Annotated[str | None, typer.Option(help="Store float16 or float32; otherwise as they come.")] = None,
+    verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages and compare.", metavar="N")] = 0,
+    dtype: Annotated[str | None, typer.Option(help="Stored precision: float16 or float32; default: the file's.")] = None,
     device: Annotated[str, typer.Option(help="Where the encoder runs for --verify.")] = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Replace the encoder's vectors that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Adopt published embeddings as the vectors of an encoder."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.naming import encoder_spec
-    from wikidx.indexer.published.formats import find_embeddings, hashed
+    from wikidx.indexer.published.formats import add_checksums, find_embeddings
     from wikidx.indexer.published.importing import ImportOptions, import_vectors
 
     require_built(corpus)
     spec = encoder_spec(encoder)
     options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, device=device, force=force)
-    found = find_embeddings(path, file_format)
+    embeddings_ = find_embeddings(path, file_format)
     with steps() as step:
-        found = hashed(found, step("reading", "B"))
-        manifest = import_vectors(corpus, spec, open_store(corpus), found, options, step(spec.name, "passages"))
+        embeddings_ = add_checksums(embeddings_, step("reading", "B"))
+        manifest = import_vectors(corpus, spec, open_store(corpus), embeddings_, options, step(spec.name, "passages"))
     if as_json:
-        say_json({"corpus": corpus, "imported": {spec.name: dict(manifest.counts)}})
+        print_json({"corpus": corpus, "imported": {spec.name: dict(manifest.counts)}})
     else:
-        say(f"imported '{spec.name}' into '{corpus}': {coverage(manifest.counts)}")
+        print_line(f"imported '{spec.name}' into '{corpus}': {coverage(manifest.counts)}")

@@ -1,4 +1,4 @@
-"""``idx list``: built corpora and indexes, and their sizes."""
+"""``idx list``: known and built corpora, their indexes and sizes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wikidx.corpora.errors import ArtifactError
-from wikidx.corpora.progress import amount
+from wikidx.corpora.progress import format_bytes
 
-from .screen import say, say_json
+from .screen import print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.corpora.artifacts.manifest import Manifest
@@ -22,23 +22,30 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
     known = set(summaries)
-    summaries |= {name: _origin(name) for name in corpus_names() if name not in summaries}
-    entries: list[dict[str, Any]] = [{"name": name, "summary": summary, "built": _parts(name)} for name, summary in summaries.items()]
+    summaries |= {name: _describe_origin(name) for name in corpus_names() if name not in summaries}
+    entries: list[dict[str, Any]] = [
+        {"name": name, "summary": summary, "built": _list_artifacts(name)} for name, summary in summaries.items()
+    ]
     if as_json:
-        say_json({"home": str(home()), "corpora": entries})
+        print_json({"home": str(home()), "corpora": entries})
         return
-    say(f"home: {home()}")
+    print_line(f"home: {home()}")
     for entry in entries:
-        say()
-        say(f"{entry['name']}  {entry['summary']}".rstrip())
+        print_line()
+        print_line(f"{entry['name']}  {entry['summary']}".rstrip())
         if not entry["built"]:
-            say("    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ", or not finished: name its file again"))
-        for part in entry["built"]:
-            say(f"    {part['name']:<20}" + (part["problem"] or f"{part['rows']:>14,} rows {amount(part['bytes']):>12}"))
+            print_line(
+                "    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ", or not finished: name its file again")
+            )
+        for artifact in entry["built"]:
+            print_line(
+                f"    {artifact['name']:<20}"
+                + (artifact["problem"] or f"{artifact['rows']:>14,} rows {format_bytes(artifact['bytes']):>12}")
+            )
 
 
-def _origin(corpus: str) -> str:
-    """Return where the passages of a corpus came from, and how they were read."""
+def _describe_origin(corpus: str) -> str:
+    """Return the sources of a corpus's passages and the parameters of reading them; empty if its manifest is unreadable."""
     from wikidx.corpora.build import store_manifest
 
     try:
@@ -49,7 +56,7 @@ def _origin(corpus: str) -> str:
     return f"{', '.join(manifest.sources.values())} ({reading})".strip()
 
 
-def _parts(corpus: str) -> list[dict[str, Any]]:
+def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
     """Return the built store and indexes of a corpus, each with its size or its error."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.errors import ArtifactMissing
@@ -60,17 +67,17 @@ def _parts(corpus: str) -> list[dict[str, Any]]:
     except ArtifactMissing:
         return []
     except ArtifactError as error:
-        return [_part("passages", error)]
-    parts = [_part("passages", store)]
+        return [_to_json("passages", error)]
+    artifacts = [_to_json("passages", store)]
     for index in built_indexes(corpus):
         try:
-            parts.append(_part(index, index_ref(corpus, index).manifest(store.fingerprint)))
+            artifacts.append(_to_json(index, index_ref(corpus, index).manifest(store.fingerprint)))
         except ArtifactError as error:
-            parts.append(_part(index, error))
-    return parts
+            artifacts.append(_to_json(index, error))
+    return artifacts
 
 
-def _part(name: str, found: Manifest | ArtifactError) -> dict[str, Any]:
-    if isinstance(found, ArtifactError):
-        return {"name": name, "rows": None, "bytes": None, "created": None, "problem": str(found)}
-    return {"name": name, "rows": found.counts["rows"], "bytes": found.n_bytes, "created": found.created, "problem": None}
+def _to_json(name: str, manifest: Manifest | ArtifactError) -> dict[str, Any]:
+    if isinstance(manifest, ArtifactError):
+        return {"name": name, "rows": None, "bytes": None, "created": None, "problem": str(manifest)}
+    return {"name": name, "rows": manifest.counts["rows"], "bytes": manifest.n_bytes, "created": manifest.created, "problem": None}

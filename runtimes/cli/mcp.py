@@ -1,4 +1,4 @@
-"""``idx mcp``: the search as tools for agents, by the Model Context Protocol."""
+"""``idx mcp``: searches as tools for agents, by the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ def mcp(
     corpora: Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")] = None,
     retriever: Annotated[
         list[str] | None,
-        completion.retriever_option("What agents may search by, the first by default; by default every index. May be repeated."),
+        completion.retriever_option("A retriever offered to agents, the first being the default; default: every index. May be repeated."),
     ] = None,
     device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
-    url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None,
+    url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None,
     http: Annotated[bool, typer.Option("--http", help="Listen for streamable HTTP instead of standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http, the address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --http, the port; 0 takes a free one.")] = 8001,
     api_key: Annotated[
         str | None,
-        typer.Option(envvar="IDX_API_KEY", help="The key that the server at --url wants; with --http, also what clients must bring."),
+        typer.Option(envvar="IDX_API_KEY", help="The API key of the server at --url; with --http, also required of clients."),
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="With --http, let other machines search without a key.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="With --http, allow searches without a key from other machines.")] = False,
 ) -> None:
     """Offer the search to agents (Model Context Protocol)."""
     from wikidx.indexer.machine.devices import check_device
-    from wikidx.retrievers.mcp.tools import server_of
+    from wikidx.retrievers.mcp.tools import create_server
 
     check_device(device)
-    server = server_of(_source(corpora or [], retriever or [], device, url, api_key))
+    server = create_server(_source(corpora or [], retriever or [], device, url, api_key))
     if not http:
         server.run("stdio")  # the transport redirects all other output to standard error
         return
     from wikidx.retrievers.mcp.transports import PATH, run_http
-    from wikidx.retrievers.server.settings import Settings, listen, url_of
+    from wikidx.retrievers.server.settings import Settings, listen, server_url
 
     settings = Settings(corpora=(), host=host, port=port, api_key=api_key, insecure=insecure)
-    listening = listen(settings)
-    note(f"listening on {url_of(listening)}{PATH}")
-    run_http(server, listening, settings)
+    listener = listen(settings)
+    note(f"listening on {server_url(listener)}{PATH}")
+    run_http(server, listener, settings)
 
 
-def _source(corpora: list[str], named: list[str], device: str, url: str | None, api_key: str | None) -> Source:
+def _source(corpora: list[str], names: list[str], device: str, url: str | None, api_key: str | None) -> Source:
     from wikidx.corpora.resolving import require_built_names
     from wikidx.retrievers.client import ServerClient
     from wikidx.retrievers.mcp.sources import LocalSource, RemoteSource
     from wikidx.retrievers.naming import RetrieverName
 
-    retrievers = list(dict.fromkeys(map(RetrieverName.parse, named)))
+    retrievers = list(dict.fromkeys(map(RetrieverName.parse, names)))
     if url is not None:
         return RemoteSource(ServerClient(url, api_key=api_key), tuple(dict.fromkeys(corpora)), retrievers)
     return LocalSource(require_built_names(corpora), retrievers, device)

@@ -1,4 +1,4 @@
-"""Options of the commands that ask models: the method, models, where to search, how to continue."""
+"""Options of the commands that call models: the method, its models, the search target, resumption."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ METHOD = typer.Argument(
 MethodName = Annotated[str, METHOD]
 Search = Annotated[
     list[str] | None,
-    typer.Option(
-        "--search", metavar="OPTION=VALUE", help="How searches are done: depth, merge, fuse, dedup, rerank, nprobe …; may be repeated."
-    ),
+    typer.Option("--search", metavar="OPTION=VALUE", help="A search option: depth, merge, fuse, dedup, rerank, nprobe …; may be repeated."),
 ]
-Reranker = Annotated[str | None, typer.Option(help="A cross-encoder for --search rerank=cross-encoder; simlm unless named.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of all random draws.")]
-Cache = Annotated[Path | None, typer.Option(help="Where replies of endpoints are kept; replies.sqlite in the folder unless named.")]
-InFlight = Annotated[int, typer.Option(min=1, help="Questions that are worked on at once; the results do not depend on it.")]
-Steps = Annotated[bool, typer.Option("--steps/--no-steps", help="Write down every step of every question.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Ask questions again that have failed.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask no model but scripted ones: print the prompts, answered by stand-ins.")]
+Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --search rerank=cross-encoder; default: simlm.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+Cache = Annotated[Path | None, typer.Option(help="The file of cached endpoint replies; default: replies.sqlite in the output folder.")]
+InFlight = Annotated[int, typer.Option(min=1, help="Number of questions in flight; does not affect the results.")]
+Steps = Annotated[bool, typer.Option("--steps/--no-steps", help="Record every step of every question.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the prompts, answered by stand-ins, without calling a model other than scripted ones.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """Options that name the method, its models, and where it searches."""
+    """Options of a method's models, of the method itself, and of its search target."""
 
     llm: Annotated[
         list[str] | None,
@@ -52,47 +52,54 @@ class PlanOptions:
             help="A model for all roles, or for one: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
         ),
     ] = None
-    corpus: Annotated[str | None, completion.corpus_option("A built corpus, or with --url one that is served.")] = None
+    corpus: Annotated[str | None, completion.corpus_option("A built corpus, or with --url a served one.")] = None
     retriever: Annotated[
-        str | None, completion.retriever_option("An index as idx list names it, or several joined with +; bm25 unless named.")
+        str | None, completion.retriever_option("An index as idx list names it, or several joined with +; default: bm25.")
     ] = None
-    switch: Annotated[list[str] | None, typer.Option("--set", metavar="SWITCH=VALUE", help="A switch of the method; may be repeated.")] = (
-        None
-    )
-    preset: Annotated[str | None, typer.Option("--preset", help="Search as the method's paper did, but for what is named besides.")] = None
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the method; may be repeated.")
+    ] = None
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", help="The corpus, retriever and search options of the method's paper; other options override them."),
+    ] = None
     search: Search = None
     reranker: Reranker = None
-    url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None
-    api_key: Annotated[
-        str | None, typer.Option(envvar="IDX_API_KEY", help="The key that this server wants; a model's is OPENAI_API_KEY.")
-    ] = None
+    url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None
+    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key of this server; a model's is OPENAI_API_KEY.")] = (
+        None
+    )
     device: Annotated[str, typer.Option(help="Where local models, encoders and indexes run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests to an endpoint at a time.")] = 16
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that an endpoint, or the server at --url, may take.")] = 120.0
-    retries: Annotated[int, typer.Option(min=0, help="How often a request to an endpoint is sent again.")] = 5
-    context: Annotated[int | None, typer.Option(min=1, help="Tokens that an endpoint's model takes, if it does not say so itself.")] = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint.")] = 16
+    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of an endpoint and of the server at --url, in seconds.")] = 120.0
+    retries: Annotated[int, typer.Option(min=0, help="Maximum number of retries of a request to an endpoint.")] = 5
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Context length of an endpoint's model in tokens, if the endpoint does not report it.")
+    ] = None
 
 
-def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
-    """Return the plan of a run, checked as far as possible without opening anything; ``base`` holds defaults of options.
+def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
+    """Return the plan of a run, checked as far as possible without opening anything; ``base`` holds defaults of the method's options.
 
     Raises:
-        InputError, UnknownNameError, ArtifactMissing: something named does not exist or contradicts the rest.
+        InputError, UnknownNameError, ArtifactMissing: an option names something that does not exist, or options contradict each other.
     """
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_device
-    from wikidx.runtimes.execution.assignments import assigned
-    from wikidx.runtimes.execution.opening import Place, Plan, place_of
+    from wikidx.runtimes.execution.assignments import parse_assignments
+    from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
     from wikidx.runtimes.llms.options import ConnectionOptions
 
-    named = Place(corpus=options.corpus, retriever=options.retriever, url=options.url, api_key=options.api_key, reranker=options.reranker)
-    place = place_of(method, options.preset, named, options.search or ())
+    given = SearchTarget(
+        corpus=options.corpus, retriever=options.retriever, url=options.url, api_key=options.api_key, reranker=options.reranker
+    )
+    target = resolve_target(method, options.preset, given, options.search or ())
     check_device(options.device)
     plan = Plan(
         method=method,
-        options=assigned(method.options, options.switch or (), what="switch", base=base),
+        options=parse_assignments(method.options, options.assignments or (), noun="option", base=base),
         llms=options.llm or (),
-        place=place,
+        target=target,
         connection=ConnectionOptions(
             concurrency=options.concurrency, timeout=options.timeout, retries=options.retries, context=options.context
         ),
@@ -100,14 +107,14 @@ def plan_of(method: Method, options: PlanOptions, *, dry_run: bool, base: Mappin
         is_dry=dry_run,
     )
     plan.check()
-    if place is not None and place.url is None:
-        require_built(place.corpus or "")
+    if target is not None and target.url is None:
+        require_built(target.corpus or "")
     return plan
 
 
 @contextlib.contextmanager
-def leaving_at_once() -> Iterator[None]:
-    """Make Ctrl-C end the process once everything is closed, without waiting for pending calls of models."""
+def exit_on_interrupt() -> Iterator[None]:
+    """Make Ctrl-C end the process after everything is closed, without waiting for pending model calls."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Groups of options: a command takes each as one dataclass, and shows the fields as options of its own."""
+"""Groups of options: dataclass parameters of a command, whose fields are shown as the command's own options."""
 
 from __future__ import annotations
 
@@ -11,51 +11,59 @@ import typer
 from pydantic.fields import FieldInfo
 
 
-def flatten(**written: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - annotations
+def flatten(**annotations: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - annotations
     """Make typer show the fields of a command's dataclass parameters as options, and build the dataclasses from their values.
 
     Args:
-        written: annotations that replace those of fields; a function after the option converts its value to the field's.
+        annotations: annotations that replace the fields' own; a function after the option converts its value to the field's.
 
-    A field is annotated as typer's parameters are. One that has pydantic's ``Field`` instead becomes the option ``--its-name``, or ``-k``
-    if its name is one letter; its help is the first sentence of the description.
+    A field has a typer annotation. A field with pydantic's ``Field`` instead becomes the option ``--its-name``, or ``-k`` if its name is
+    one letter; the first sentence of its description is the help.
     """
-    return lambda command: _flat(command, written)
+    return lambda command: _flatten(command, annotations)
 
 
-def _flat(command: Callable[..., None], written: dict[str, Any]) -> Callable[..., None]:
+def _flatten(command: Callable[..., None], annotations: dict[str, Any]) -> Callable[..., None]:
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {one.name: one.annotation for one in parameters if dataclasses.is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in parameters if dataclasses.is_dataclass(parameter.annotation)
+    }
 
-    made_by = {name: about for name, annotation in written.items() for about in get_args(annotation)[2:]}
+    converters = {name: metadata for name, annotation in annotations.items() for metadata in get_args(annotation)[2:]}
 
-    def flat(**values: Any) -> None:  # noqa: ANN401 - of any option
-        values |= {name: make(values[name]) for name, make in made_by.items()}
-        made = {name: kind(**{field.name: values.pop(field.name) for field in dataclasses.fields(kind)}) for name, kind in groups.items()}
-        command(**values, **made)
+    def wrapper(**values: Any) -> None:  # noqa: ANN401 - of any option
+        values |= {name: convert(values[name]) for name, convert in converters.items()}
+        built = {
+            name: type_(**{field.name: values.pop(field.name) for field in dataclasses.fields(type_)}) for name, type_ in groups.items()
+        }
+        command(**values, **built)
 
-    shown = [part for one in parameters for part in (_parameters(one.annotation, written) if one.name in groups else [one])]
-    flat.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in shown])  # type: ignore[attr-defined]
-    flat.__annotations__, flat.__doc__, flat.__name__ = {}, command.__doc__, command.__name__
-    return flat
+    shown = [
+        option
+        for parameter in parameters
+        for option in (_parameters(parameter.annotation, annotations) if parameter.name in groups else [parameter])
+    ]
+    wrapper.__signature__ = inspect.Signature([parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in shown])  # type: ignore[attr-defined]
+    wrapper.__annotations__, wrapper.__doc__, wrapper.__name__ = {}, command.__doc__, command.__name__
+    return wrapper
 
 
-def _parameters(kind: Any, written: dict[str, Any]) -> Iterator[inspect.Parameter]:  # noqa: ANN401 - a dataclass
-    types = get_type_hints(kind, include_extras=True) | written
-    for field in dataclasses.fields(kind):
+def _parameters(type_: Any, annotations: dict[str, Any]) -> Iterator[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+    types = get_type_hints(type_, include_extras=True) | annotations
+    for field in dataclasses.fields(type_):
         default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
         annotation = _option(field.name, types[field.name])
         yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _option(name: str, annotation: Any) -> Any:  # noqa: ANN401 - annotations
-    """Return an annotation as typer reads it."""
-    kind, *about = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    field = next((one for one in about if isinstance(one, FieldInfo)), None)
+    """Return the typer annotation of a field."""
+    type_, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    field = next((item for item in metadata if isinstance(item, FieldInfo)), None)
     if field is None:
         return annotation
     flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
     text = f"{(field.description or '').partition('. ')[0].rstrip('.')}."
-    least = next((one.ge for one in field.metadata if hasattr(one, "ge")), None) if kind is int else None
-    metavar = "N" if kind == int | None else None
-    return Annotated[str if get_origin(kind) is Literal else kind, typer.Option(flag, help=text, min=least, metavar=metavar)]
+    minimum = next((item.ge for item in field.metadata if hasattr(item, "ge")), None) if type_ is int else None
+    metavar = "N" if type_ == int | None else None
+    return Annotated[str if get_origin(type_) is Literal else type_, typer.Option(flag, help=text, min=minimum, metavar=metavar)]

@@ -1,4 +1,4 @@
-"""Options of the commands on questions: the file, its format, and the selection of its questions."""
+"""Options of commands that read questions: the file, its format, and the selection of questions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QuestionFormat = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; known by its content unless named.",
+        help="The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; default: detected from its content.",
     ),
 ]
 
@@ -33,8 +33,8 @@ class QuestionOptions:
     protocol: Annotated[
         str | None, typer.Option("--protocol", help="Only the questions a paper was evaluated on, such as retrorag-hotpotqa.")
     ] = None
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Only N questions, drawn at random.")] = None
-    sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Of this sample.")] = 0
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="A random sample of N questions.")] = None
+    sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Random seed of the sample.")] = 0
 
     def selection(self) -> Selection:
         """Return the selection of questions."""
@@ -42,8 +42,8 @@ class QuestionOptions:
 
         return Selection(self.protocol, self.sample, self.sample_seed)
 
-    def read(self, named: str) -> list[Question]:
-        """Return the selected questions of a file or of "sample"; raises as ``find_questions`` and ``select``."""
+    def read(self, name: str) -> list[Question]:
+        """Return the selected questions of a file or of "sample"; raise the errors of ``find_questions`` and ``select``."""
         from wikidx.runtimes.questions import find_questions, select
 
-        return select(find_questions(named, self.question_format), self.selection())
+        return select(find_questions(name, self.question_format), self.selection())

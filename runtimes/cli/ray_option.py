@@ -7,15 +7,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-HERE = "local"
-"""The address for ``--ray`` without one: Ray is started on this machine alone."""
+LOCAL = "local"
+"""The address for ``--ray`` without a value; it starts Ray on this machine alone."""
 
 RayAddress = Annotated[
     str | None,
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Work on a Ray cluster: HOST:PORT of its head, auto for the one that this machine is in, by default one started here.",
+        help="Work on a Ray cluster: HOST:PORT of its head, auto for this machine's cluster, by default a new one on this machine.",
     ),
 ]
 EncoderCpus = Annotated[
@@ -25,11 +25,11 @@ EncoderCpus = Annotated[
 
 
 class RayCommand(TyperCommand):
-    """A command whose ``--ray`` may omit the address, at the end or before another option, which typer does not support."""
+    """A command whose ``--ray`` needs no address at the end or before another option; typer alone does not support this."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context, or typer's copy of it
-        """Insert the default address where none is given."""
+        """Insert the default address if none is given."""
         followers = [*args, "-"][1:]
         return super().parse_args(
-            ctx, [f"--ray={HERE}" if arg == "--ray" and next_.startswith("-") else arg for arg, next_ in zip(args, followers, strict=True)]
+            ctx, [f"--ray={LOCAL}" if arg == "--ray" and next_.startswith("-") else arg for arg, next_ in zip(args, followers, strict=True)]
         )

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from . import completion
-from .screen import note, say, say_json
+from .screen import note, print_json, print_line
 
 Corpus = Annotated[str, completion.corpus_argument("A corpus.")]
 Indexes = Annotated[
@@ -27,20 +27,20 @@ Indexes = Annotated[
 def remove(
     corpus: Corpus,
     index: Indexes = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Delete a corpus or some of its indexes.
 
-    Without --index the downloads go too.
+    Without --index, the downloads are deleted too.
     """
     from wikidx.corpora.artifacts.building import staging_path
     from wikidx.corpora.artifacts.home import corpus_path, downloads_path
     from wikidx.corpora.build import store_path
     from wikidx.corpora.errors import ArtifactMissing
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.catalog import built_indexes, index_ref
-    from wikidx.indexer.naming import canonical_name, index_names
+    from wikidx.indexer.catalog import built_indexes, index_ref, possible_indexes
+    from wikidx.indexer.naming import canonical_name
 
     if index:
         require_built(corpus)
@@ -54,35 +54,35 @@ def remove(
         folder, downloads = corpus_path(corpus), downloads_path(corpus)
         interrupted = folder.with_name(f".{folder.name}.old")  # left by an interrupted removal
         paths = [path for path in (folder, downloads, interrupted) if path.exists()]
-        in_use = [downloads, store_path(corpus), *(index_ref(corpus, name).path for name in index_names())]
+        in_use = [downloads, store_path(corpus), *(index_ref(corpus, name).path for name in possible_indexes(corpus))]
         if not paths:
             require_built(corpus)
-    bereft = _left_without_vectors(corpus, set(map(canonical_name, index or ())))
-    if bereft:
-        note(f"{', '.join(bereft)} of '{corpus}' will be left without the vectors they were made of: nothing can be rescored from them")
+    orphaned = _left_without_vectors(corpus, set(map(canonical_name, index or ())))
+    if orphaned:
+        note(f"{', '.join(orphaned)} of '{corpus}' will be left without the vectors they were made of: nothing can be rescored from them")
     if not yes:
         typer.confirm(f"Delete {' and '.join(map(str, paths))}?", abort=True, err=True)
     _delete(paths, in_use)
     if as_json:
-        say_json({"corpus": corpus, "deleted": [str(path) for path in paths], "left_without_vectors": bereft})
+        print_json({"corpus": corpus, "deleted": [str(path) for path in paths], "left_without_vectors": orphaned})
     else:
         for path in paths:
-            say(f"deleted {path}")
+            print_line(f"deleted {path}")
 
 
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete files and folders while holding the locks against other builds and downloads."""
-    from wikidx.corpora.artifacts.building import discard, locked
+    from wikidx.corpora.artifacts.building import discard, lock
 
     with ExitStack() as locks:
         for target in in_use:
-            locks.enter_context(locked(target))
+            locks.enter_context(lock(target))
         for path in paths:
             discard(path)
 
 
 def _left_without_vectors(corpus: str, removed: set[str]) -> list[str]:
-    """Return the remaining indexes of a corpus whose vectors are removed."""
+    """Return the indexes that a corpus keeps although their vectors are removed."""
     from wikidx.indexer.catalog import built_indexes
     from wikidx.indexer.naming import parse_index_name
 

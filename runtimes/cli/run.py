@@ -1,4 +1,4 @@
-"""``idx run``: a method over a file of questions; predictions are written as they come, and an interrupted run is resumed."""
+"""``idx run``: answer a file of questions by a method, write each prediction as it arrives, and resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .ask import cost_line, predicted
-from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, leaving_at_once, plan_of
+from .ask import format_cost, predict
+from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
 from .option_groups import flatten
 from .question_options import QuestionOptions, Questions
-from .screen import counted, note, say, say_json, steps
+from .screen import note, pluralize, print_json, print_line, steps
 
 if TYPE_CHECKING:
-    from wikidx.runtimes.execution.asking import Asked, Asking
+    from wikidx.runtimes.execution.resumable import ResumableRun, RunSummary
     from wikidx.runtimes.methods.base import Method
 
 _SHOWN_REASONS = 5
@@ -29,7 +29,7 @@ _SHOWN_CHARACTERS = 200
 def run(
     method: MethodName,
     questions: Questions,
-    out: Annotated[Path, typer.Option(help="A folder for run.json and predictions.jsonl; a run that is there is resumed.")],
+    out: Annotated[Path, typer.Option(help="A folder for run.json and predictions.jsonl; an existing run is resumed.")],
     *,
     plan_options: PlanOptions,
     cache: Cache = None,
@@ -44,80 +44,84 @@ def run(
 ) -> None:
     """Answer the questions of a file by a method.
 
-    Run again after an interruption, it resumes where it stopped. Exit status 1 if questions have failed.
+    Repeat the command after an interruption to resume the run. Exit status 1 if questions have failed.
     """
-    from wikidx.runtimes.execution.asking import Asking, AskOptions
     from wikidx.runtimes.execution.identity import questions_digest
+    from wikidx.runtimes.execution.resumable import ResumableRun, RunOptions
     from wikidx.runtimes.methods import find_method
 
-    found: Method = find_method(method)
-    every = question_options.read(questions)
-    assigned = {one.partition("=")[0] for one in plan_options.switch or ()}
-    texts = {option: tuple(one.text for one in every) for option, wanted_by in found.takes_questions.items() if wanted_by in assigned}
-    plan = plan_of(found, plan_options, dry_run=dry_run, base=texts)
-    digest = questions_digest([(one.id, one.text, one.golden_answers) for one in every])
-    about = {"questions": {"sha256": digest, "n": len(every), **question_options.selection().about()}}
-    options = AskOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retries_failed=retry_failed)
-    asking = Asking(plan, [(found, every[:limit])], about, options)
+    chosen: Method = find_method(method)
+    all_questions = question_options.read(questions)
+    assigned = {assignment.partition("=")[0] for assignment in plan_options.assignments or ()}
+    texts = {
+        option: tuple(question.text for question in all_questions)
+        for option, required in chosen.takes_questions.items()
+        if required in assigned
+    }
+    plan = make_plan(chosen, plan_options, dry_run=dry_run, base=texts)
+    digest = questions_digest([(question.id, question.text, question.golden_answers) for question in all_questions])
+    extra_settings = {"questions": {"sha256": digest, "n": len(all_questions), **question_options.selection().to_json()}}
+    options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
+    job = ResumableRun(plan, [(chosen, all_questions[:limit])], extra_settings, options)
     if dry_run:
-        show_first(asking, {}, as_json=as_json)
+        show_first_question(job, {}, as_json=as_json)
         return
     source = {"file": questions, "format": question_options.question_format}
-    with leaving_at_once(), steps() as step:
-        asked = asking.run(out, cache=cache, source=source, progress=step(found.name, "questions"))
-    _report(asking, asked, out, as_json=as_json)
+    with exit_on_interrupt(), steps() as step:
+        summary = job.run(out, cache=cache, source=source, progress=step(chosen.name, "questions"))
+    _report(job, summary, out, as_json=as_json)
 
 
-def show_first(asking: Asking, about: Mapping[str, Any], *, as_json: bool) -> None:
-    """Show the requests of the first question without a model; ``about`` holds further values for JSON."""
-    from wikidx.runtimes.execution.results import prediction_json
+def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *, as_json: bool) -> None:
+    """Show the first question's requests without calling a model; ``extra_settings`` holds further values for JSON."""
+    from wikidx.runtimes.execution.results import prediction_to_json
 
-    from .trace import draw
+    from .trace import print_trace
 
-    questions = asking.questions
-    prediction = predicted(asking.plan, questions[0], None, asking.options.seed)
+    questions = job.questions
+    prediction = predict(job.plan, questions[0], None, job.options.seed)
     if as_json:
-        say_json({"settings": asking.settings(), "questions": len(questions), **about, "first": prediction_json(prediction)})
+        print_json({"settings": job.settings(), "questions": len(questions), **extra_settings, "first": prediction_to_json(prediction)})
         return
-    draw(prediction, with_prompts=True)
-    first = f"the first of {counted(len(questions), 'question')}"
-    note(f"a dry run: {first}; {cost_line(prediction.cost, prediction.timing.seconds)}")
+    print_trace(prediction, with_prompts=True)
+    first = f"the first of {pluralize(len(questions), 'question')}"
+    note(f"a dry run: {first}; {format_cost(prediction.cost, prediction.timing.seconds)}")
 
 
-def _report(asking: Asking, asked: Asked, out: Path, *, as_json: bool) -> None:
+def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool) -> None:
     """Print a summary of the outcomes; exit with status 1 if questions have failed."""
-    n, n_failed = len(asking.questions), len(asked.errors)
-    reasons, degraded = _reasons(asked.errors), _reasons(asked.degraded)
+    n_questions, n_failed = len(job.questions), len(summary.errors)
+    reasons, degraded = _count_kinds(summary.errors), _count_kinds(summary.degraded)
     if as_json:
-        say_json(
+        print_json(
             {
-                "method": asking.plan.method.name,
+                "method": job.plan.method.name,
                 "out": str(out),
-                "questions": n,
-                "answered": n - n_failed,
-                "failed": [{"questions": alike, "error": error} for alike, error in reasons],
-                "degraded": [{"questions": alike, "rule": said} for alike, said in degraded],
-                "cost": dataclasses.asdict(asked.cost),
-                "seconds": round(asked.seconds, 3),
+                "questions": n_questions,
+                "answered": n_questions - n_failed,
+                "failed": [{"questions": n, "error": error} for n, error in reasons],
+                "degraded": [{"questions": n, "rule": fallback} for n, fallback in degraded],
+                "cost": dataclasses.asdict(summary.cost),
+                "seconds": round(summary.seconds, 3),
             }
         )
     else:
-        say(f"{out}: {counted(n, 'question')}, {n - n_failed:,} answered, {n_failed:,} failed")
-        for alike, error in reasons[:_SHOWN_REASONS]:
-            say(f"    {alike:,} × {textwrap.shorten(error, _SHOWN_CHARACTERS, placeholder=' …')}")
+        print_line(f"{out}: {pluralize(n_questions, 'question')}, {n_questions - n_failed:,} answered, {n_failed:,} failed")
+        for n, error in reasons[:_SHOWN_REASONS]:
+            print_line(f"    {n:,} × {textwrap.shorten(error, _SHOWN_CHARACTERS, placeholder=' …')}")
         if len(reasons) > _SHOWN_REASONS:
-            say(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
-        for alike, said in degraded:
-            note(f"note: {counted(alike, 'question')}: {said}")
-        note(f"this time: {cost_line(asked.cost, asked.seconds)}")
+            print_line(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
+        for n, fallback in degraded:
+            note(f"note: {pluralize(n, 'question')}: {fallback}")
+        note(f"this time: {format_cost(summary.cost, summary.seconds)}")
     if n_failed:
-        note("failed questions are asked again by the same command with --retry-failed")
+        note("add --retry-failed to repeat failed questions")
         raise typer.Exit(1)
 
 
-def _reasons(errors: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the count and one example of each kind of error; a kind is the text before the first quote, numbers aside."""
-    alike: dict[str, list[str]] = {}
+def _count_kinds(errors: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the count and one example of each kind of error; a kind is the text before the first quote, ignoring digits."""
+    by_kind: dict[str, list[str]] = {}
     for error in errors:
-        alike.setdefault(re.sub(r"\d+", "#", re.split("[\"']", error, maxsplit=1)[0]), []).append(error)
-    return sorted(((len(some), some[0]) for some in alike.values()), key=lambda reason: -reason[0])
+        by_kind.setdefault(re.sub(r"\d+", "#", re.split("[\"']", error, maxsplit=1)[0]), []).append(error)
+    return sorted(((len(examples), examples[0]) for examples in by_kind.values()), key=lambda reason: -reason[0])

@@ -10,47 +10,47 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wikidx.corpora.progress import Progress, Step, amount
+from wikidx.corpora.progress import Progress, Step, format_bytes
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LOG_EVERY_S = 10.0
-_SHOWN_CHARACTERS = 300  # maximum of a passage
+_SHOWN_CHARACTERS = 300  # maximum shown of a passage
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # which JSON leaves as they are
+_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # which JSON does not escape
 
 
-def say(line: str = "") -> None:
-    """Write a line to standard output; ``visible``, as it may quote files and passages."""
-    sys.stdout.write(visible(line) + "\n")
+def print_line(line: str = "") -> None:
+    """Write a line to standard output, with control characters escaped, since the line may quote files and passages."""
+    sys.stdout.write(escape_controls(line) + "\n")
 
 
 def note(line: str) -> None:
-    """Write a line of progress to standard error."""
-    sys.stderr.write(visible(line) + "\n")
+    """Write a message, such as progress or an error, to standard error, with control characters escaped."""
+    sys.stderr.write(escape_controls(line) + "\n")
     sys.stderr.flush()
 
 
-def say_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
+def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write a value as JSON."""
-    say(json.dumps(value, ensure_ascii=False, indent=1).translate(_JSON_CONTROLS))
+    print_line(json.dumps(value, ensure_ascii=False, indent=1).translate(_JSON_CONTROLS))
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return a text with control characters escaped, except tabs and line breaks."""
     return text.translate(_CONTROLS)
 
 
-def say_passage(head: str, text: str) -> None:
+def print_passage(heading: str, text: str) -> None:
     """Write the beginning of a passage under its heading."""
-    say(head)
-    shown = textwrap.shorten(visible(text), _SHOWN_CHARACTERS, placeholder=" …")
-    say(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
+    print_line(heading)
+    shown = textwrap.shorten(escape_controls(text), _SHOWN_CHARACTERS, placeholder=" …")
+    print_line(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8, which an argument in another encoding cannot."""
+    """Return whether a text can be encoded as UTF-8; an argument in another encoding cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -61,16 +61,16 @@ def fail(message: str) -> NoReturn:
 
 
 def coverage(counts: Mapping[str, int]) -> str:
-    """Return the number of rows of an index, and of those without a vector, according to its manifest."""
+    """Describe the number of an index's rows, and of rows without a vector, from the counts of its manifest."""
     return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
 
 
-def counted(n: int, one: str, several: str | None = None) -> str:
-    """Return a number with its noun, such as ``1 question``; ``several`` is an irregular plural."""
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
+def pluralize(n: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with a noun, such as ``1 question``; ``plural`` is the noun's irregular plural."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a human-readable duration."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -83,11 +83,11 @@ def duration(seconds: float) -> str:
 def steps() -> Iterator[Step]:
     """Show the progress of consecutive steps: bars with rate and time left on a terminal, periodic lines otherwise.
 
-    Yields a function that takes a step's name and its unit ("B" for bytes) and returns the progress callback. A step shows nothing
-    before its first report.
+    Yield a function that takes a step's name and unit ("B" for bytes) and returns its progress callback. A step shows nothing before its
+    first report.
     """
     if not sys.stderr.isatty():
-        yield _logged
+        yield _log_step
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -96,28 +96,28 @@ def steps() -> Iterator[Step]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn(compact=True))
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
 
-        def drawn(what: str, unit: str) -> Progress:
+        def show_bar(name: str, unit: str) -> Progress:
             state = _State(unit)
             tasks: list[TaskID] = []
 
-            def draw(done: int, total: int | None) -> None:
+            def update(done: int, total: int | None) -> None:
                 if not tasks:
-                    tasks.append(bars.add_task(what, total=None, state=""))
+                    tasks.append(bars.add_task(name, total=None, state=""))
                 bars.update(tasks[0], completed=done, total=total, state=state.line(done, total))
 
-            return draw
+            return update
 
-        yield drawn
+        yield show_bar
 
 
-def _logged(what: str, unit: str) -> Progress:
-    """Report progress of a step as a line on standard error every ten seconds."""
+def _log_step(name: str, unit: str) -> Progress:
+    """Report progress of a step as a line on standard error, at most every ten seconds."""
     state = _State(unit)
     last = time.monotonic()
 
     def log(done: int, total: int | None) -> None:
         nonlocal last
-        line = f"{what}: {state.line(done, total)}{state.left(done, total)}"
+        line = f"{name}: {state.line(done, total)}{state.left(done, total)}"
         if time.monotonic() - last >= _LOG_EVERY_S:
             last = time.monotonic()
             note(line)
@@ -126,10 +126,10 @@ def _logged(what: str, unit: str) -> Progress:
 
 
 class _State:
-    """Progress of a step as text. The rate counts from the first report: what was done before cost no time now."""
+    """Progress of a step as text. The rate counts from the first report, because progress before it is from an earlier run."""
 
     def __init__(self, unit: str) -> None:
-        self._text: Callable[[float], str] = amount if unit == "B" else "{:,.0f}".format
+        self._text: Callable[[float], str] = format_bytes if unit == "B" else "{:,.0f}".format
         self._unit = "" if unit == "B" else f" {unit}"
         self._first: tuple[int, float] | None = None
 
@@ -140,7 +140,7 @@ class _State:
 
     def left(self, done: int, total: int | None) -> str:
         rate = self._rate(done)
-        return f", about {duration((total - done) / rate)} left" if total and rate else ""
+        return f", about {format_duration((total - done) / rate)} left" if total and rate else ""
 
     def _rate(self, done: int) -> float:
         if self._first is None or done < self._first[0]:

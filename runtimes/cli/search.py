@@ -1,4 +1,4 @@
-"""``idx search``: ask a built corpus, or a server; several queries are one group and get one ranking."""
+"""``idx search``: search a built corpus or a server; several queries form one group with one ranking."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wikidx.retrievers.options import SearchOptions
 
 from . import completion
 from .option_groups import flatten
-from .screen import is_unicode, say, say_json, say_passage
+from .screen import is_unicode, print_json, print_line, print_passage
 
 if TYPE_CHECKING:
     from wikidx.retrievers.base import Ranking
 
-Corpus = Annotated[str, completion.corpus_argument("A built corpus, or with --url one that is served.")]
+Corpus = Annotated[str, completion.corpus_argument("A built corpus, or with --url a served one.")]
 Queries = Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
 Retriever = Annotated[
     str, completion.retriever_option("An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +.")
@@ -27,7 +27,7 @@ Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto,
 
 
 def _factors(weights: list[str] | None) -> dict[str, float] | None:
-    """Return each retriever's factor; None if none is given."""
+    """Return each retriever's factor; None without ``--weight``."""
     factors = {}
     for text in weights or ():
         name, _, factor = text.partition("=")
@@ -40,7 +40,7 @@ def _factors(weights: list[str] | None) -> dict[str, float] | None:
 
 Weights = Annotated[
     list[str] | None,
-    typer.Option("--weight", metavar="RETRIEVER=FACTOR", help="With weighted fusion: a retriever's factor, 1 unless given."),
+    typer.Option("--weight", metavar="RETRIEVER=FACTOR", help="A retriever's weight in weighted fusion; default: 1."),
     _factors,
 ]
 
@@ -54,9 +54,9 @@ def search(
     options: SearchOptions,
     reranker: Reranker = None,
     device: Device = "auto",
-    url: Annotated[str | None, typer.Option(help="Search on the server that 'idx serve' runs there.")] = None,
-    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The key that the server wants.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds in which that server must answer.")] = 30.0,
+    url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key of the server.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of that server in seconds.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
@@ -78,15 +78,15 @@ def search(
             (ranking,) = remote.search_groups([queries], options)
     if as_json:
         passages = [{"rank": rank, **passage} for rank, passage in enumerate(orjson.loads(ranking_to_json(ranking)), 1)]
-        say_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": passages})
+        print_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": passages})
     else:
-        _show(ranking, with_origin=len(queries) > 1 or len({way.retriever for hit in ranking for way in hit.found}) > 1)
+        _show(ranking, with_origin=len(queries) > 1 or len({match.retriever for hit in ranking for match in hit.provenance}) > 1)
 
 
 def _show(ranking: Ranking, *, with_origin: bool) -> None:
     if not ranking:
-        say("no passage found")
+        print_line("no passage found")
     for rank, hit in enumerate(ranking, 1):
-        say_passage(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]", hit.passage.text)
-        for found in hit.found if with_origin else ():
-            say(f"     {found.retriever} rank {found.rank} for '{found.query}'")
+        print_passage(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]", hit.passage.text)
+        for match in hit.provenance if with_origin else ():
+            print_line(f"     {match.retriever} rank {match.rank} for '{match.query}'")

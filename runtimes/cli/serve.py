@@ -1,4 +1,4 @@
-"""``idx serve``: searches over HTTP."""
+"""``idx serve``: serve searches over HTTP."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")]
 Retrievers = Annotated[
     list[str] | None,
-    completion.retriever_option("An index, or several joined with +, the first by default; bm25 unless named. May be repeated."),
+    completion.retriever_option("An index, or several joined with +, the first by default; default: bm25. May be repeated."),
 ]
-ShardCount = Annotated[int | None, typer.Option("--shards", min=1, help="With --ray: parts of each index; by default one for each node.")]
-ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: processes that hold each part.")]
+ShardCount = Annotated[int | None, typer.Option("--shards", min=1, help="With --ray: shards of each index; by default one for each node.")]
+ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: processes that hold each shard.")]
 
 
 def serve(
@@ -28,18 +28,18 @@ def serve(
     retriever: Retrievers = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; they share memory-mapped indexes.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share memory-mapped indexes.")] = 1,
     device: Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all, mps.")] = "auto",
     reranker: Annotated[str | None, typer.Option(help="A cross-encoder for searches that ask for one.")] = None,
-    cache: Annotated[int, typer.Option(min=0, help="Megabytes in which each retriever remembers what it found lately.", metavar="MB")] = 0,
-    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="What every request must bring.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let other machines and web pages elsewhere search without a key.")] = False,
-    topk: Annotated[int, typer.Option(min=1, help="Passages that /retrieve returns if it is not told.")] = 3,
+    cache: Annotated[int, typer.Option(min=0, help="Megabytes of recent results cached by each retriever.", metavar="MB")] = 0,
+    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key required of every request.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow searches without a key from other machines and web pages.")] = False,
+    topk: Annotated[int, typer.Option(min=1, help="Default number of passages returned by /retrieve.")] = 3,
     max_k: Annotated[int, typer.Option(min=1, help="The largest k of a request.")] = 1_000,
     max_queries: Annotated[int, typer.Option(min=1, help="The most queries in a request.")] = 10_000,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Queries that may wait before requests are refused.")] = 4_096,
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds in which every request must be answered.")] = 30.0,
-    access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for every request.")] = True,
+    max_queued_queries: Annotated[int, typer.Option(min=1, help="Queries that may be queued before requests are refused.")] = 4_096,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Deadline of a request in seconds.")] = 30.0,
+    access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log every request as a line of JSON.")] = True,
     ray: RayAddress = None,
     shards: ShardCount = None,
     replicas: ReplicaCount = 1,
@@ -55,7 +55,7 @@ def serve(
     names = [RetrieverName.parse(name) for name in retriever or ["bm25"]]
     for name in names:
         name.check()
-    limits = Limits(k=max_k, queries=max_queries, waiting=max_waiting, deadline_s=deadline)
+    limits = Limits(max_k=max_k, max_queries=max_queries, max_queued_queries=max_queued_queries, deadline_s=deadline)
     settings = Settings(
         corpora=require_built_names(corpora or ()),
         retrievers=tuple(dict.fromkeys(map(str, names))),
@@ -75,23 +75,23 @@ def serve(
 
 
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int) -> None:
-    """Print what is served, and serve it from this machine, or from a cluster if one is named."""
+    """Print the served retrievers, and serve them on this machine or on a Ray cluster."""
     from wikidx.corpora.errors import InputError
-    from wikidx.retrievers.server.settings import listen, url_of
+    from wikidx.retrievers.server.settings import listen, server_url
 
     if ray is None and (shards is not None or replicas > 1):
-        raise InputError("--shards and --replicas are those of a cluster: say --ray")
-    listening = listen(settings)
+        raise InputError("--shards and --replicas are for a cluster: add --ray")
+    listener = listen(settings)
     logging.getLogger("idx.server").setLevel(logging.INFO)
-    note(f"listening on {url_of(listening)} (search page: /, documentation: /docs)")
-    for corpus, retriever in settings.offers:
+    note(f"listening on {server_url(listener)} (search page: /, documentation: /docs)")
+    for corpus, retriever in settings.served_pairs:
         note(f"serving '{corpus}' by {retriever}")
     if ray is None:
         from wikidx.retrievers.server.workers import serve as serve_here
 
-        serve_here(settings, listening)
+        serve_here(settings, listener)
     else:
         from wikidx.retrievers.cluster.service import Layout
         from wikidx.retrievers.cluster.service import serve as serve_cluster
 
-        serve_cluster(settings, listening, ray, Layout(shards=shards, replicas=replicas))
+        serve_cluster(settings, listener, ray, Layout(shards=shards, replicas=replicas))

@@ -1,4 +1,4 @@
-"""The trace of a method, drawn as a tree: every request on the way to an answer."""
+"""The trace of a method: every request before the answer, drawn as a tree."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.tree import Tree
 
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
-from wikidx.runtimes.llms.base import AskYesNo, Call, Decoding, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo, text_of
+from wikidx.runtimes.llms.base import AskYesNo, Call, Decoding, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo, prompt_text
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Result, Retrieve, Truncate
 
-from .screen import visible
+from .screen import escape_controls
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step
@@ -26,12 +26,12 @@ _WIDTH = 120  # without a terminal
 _SHOWN_CHARACTERS = 300
 
 
-def draw(prediction: Prediction, *, with_prompts: bool) -> None:
+def print_trace(prediction: Prediction, *, with_prompts: bool) -> None:
     """Write a prediction's steps to standard output, grouped under their labels, in the order of the requests.
 
     Args:
         prediction: the outcome of a question.
-        with_prompts: whether prompts and answers are shown in full; otherwise the ends of prompts and the beginnings of answers.
+        with_prompts: show prompts and answers in full; otherwise show the ends of prompts and the beginnings of answers.
     """
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
@@ -47,14 +47,14 @@ def draw(prediction: Prediction, *, with_prompts: bool) -> None:
 
 
 def _branch(branches: dict[tuple[str, ...], Tree], path: tuple[str, ...]) -> Tree:
-    """Return the branch of a path, created if missing."""
+    """Return the branch of a path; create it if missing."""
     if path not in branches:
         branches[path] = _branch(branches, path[:-1]).add(_text(path[-1], "bold"))
     return branches[path]
 
 
 def _text(text: str, style: str) -> Text:
-    return Text(visible(text), style=style)
+    return Text(escape_controls(text), style=style)
 
 
 def _headline(step: Step) -> str:
@@ -81,8 +81,8 @@ def _headline(step: Step) -> str:
 
 
 def _decoding(decoding: Decoding) -> str:
-    drawn = "greedy" if decoding.is_greedy else f"temperature {decoding.temperature:g}, top_p {decoding.top_p:g}, seed {decoding.seed}"
-    return f"{drawn}, at most {decoding.max_tokens} tokens" + (f", stop {list(decoding.stop)}" if decoding.stop else "")
+    sampling = "greedy" if decoding.is_greedy else f"temperature {decoding.temperature:g}, top_p {decoding.top_p:g}, seed {decoding.seed}"
+    return f"{sampling}, at most {decoding.max_tokens} tokens" + (f", stop {list(decoding.stop)}" if decoding.stop else "")
 
 
 def _tokens(step: Step) -> str:
@@ -90,17 +90,17 @@ def _tokens(step: Step) -> str:
 
 
 def _lines(step: Step, *, with_prompts: bool) -> Iterator[tuple[str, str]]:
-    """Yield the request and its result as lines, each with its style."""
+    """Yield the lines of the request and its result, each as (style, line)."""
     request = step.request
     if isinstance(request, Call):
-        yield "dim", _turns(request.prompt) if with_prompts else _end(text_of(request.prompt))
+        yield "dim", _turns(request.prompt) if with_prompts else _end(prompt_text(request.prompt))
     if isinstance(request, MeanNll):
         yield "dim", f"… {request.continuation}"
     if step.error is not None:
         yield "red", f"failed: {step.error}"
         return
-    for said in _results(step.result):
-        yield "green", said if with_prompts or len(said) <= 2 * _SHOWN_CHARACTERS else f"{said[: 2 * _SHOWN_CHARACTERS]} …"
+    for line in _results(step.result):
+        yield "green", line if with_prompts or len(line) <= 2 * _SHOWN_CHARACTERS else f"{line[: 2 * _SHOWN_CHARACTERS]} …"
 
 
 def _results(result: Result) -> Iterator[str]:
@@ -112,26 +112,26 @@ def _results(result: Result) -> Iterator[str]:
         case str():
             yield f"→ {result}"
         case tuple() | list():
-            yield from (f"→ {_shown(one)}" for one in result[:_SHOWN_RESULTS])
+            yield from (f"→ {_format_item(item)}" for item in result[:_SHOWN_RESULTS])
             if not result:
                 yield "→ no passage"
             if len(result) > _SHOWN_RESULTS:
                 yield f"→ and {len(result) - _SHOWN_RESULTS} more"
 
 
-def _shown(one: Gen | ScoredPassage | Passage) -> str:
-    if isinstance(one, ScoredPassage):
-        return f"{one.passage.title} [{one.passage.id}] {one.score:.3f}"
-    if isinstance(one, Passage):
-        return f"{one.title} [{one.id}]"
-    nll = "" if one.mean_nll is None else f" (mean NLL {one.mean_nll:.4f})"
-    return f"{one.text}{nll}" + (" (cut: no tokens left)" if one.finish == "length" else "")
+def _format_item(item: Gen | ScoredPassage | Passage) -> str:
+    if isinstance(item, ScoredPassage):
+        return f"{item.passage.title} [{item.passage.id}] {item.score:.3f}"
+    if isinstance(item, Passage):
+        return f"{item.title} [{item.id}]"
+    nll = "" if item.mean_nll is None else f" (mean NLL {item.mean_nll:.4f})"
+    return f"{item.text}{nll}" + (" (cut: no tokens left)" if item.finish == "length" else "")
 
 
 def _turns(prompt: Prompt) -> str:
-    """Return a whole prompt, each turn under its role."""
+    """Return a whole prompt, with each turn under its role."""
     if isinstance(prompt, str | TokenIds):
-        return text_of(prompt)
+        return prompt_text(prompt)
     return "\n".join(f"[{turn.role}]\n{turn.content}" for turn in prompt)
 
 

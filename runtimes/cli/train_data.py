@@ -1,4 +1,4 @@
-"""``idx train-data``: a method's training data as its paper makes it, resumed where it stopped."""
+"""``idx train-data``: make a method's training data as in its paper; the same command resumes an interrupted run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import completion
-from .ask import cost_line, say_methods, say_switches, switches_json
-from .method_options import AsJson, Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, leaving_at_once, plan_of
+from .ask import format_cost, options_to_json, print_methods, print_options
+from .method_options import AsJson, Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
 from .option_groups import flatten
-from .run import show_first
-from .screen import note, say, say_json, steps
+from .run import show_first_question
+from .screen import note, print_json, print_line, steps
 
 if TYPE_CHECKING:
-    from wikidx.runtimes.execution.asking import Asked
+    from wikidx.runtimes.execution.resumable import RunSummary
     from wikidx.runtimes.training.base import Builder
     from wikidx.runtimes.training.sets import QuestionSet
 
@@ -25,33 +25,33 @@ _Name = Annotated[
     str | None,
     typer.Argument(
         metavar="METHOD",
-        help="ra_isf or self_reasoning; without --questions it is explained, without a method all are listed.",
+        help="ra_isf or self_reasoning; without --questions, explain it; without a method, list all.",
         autocompletion=completion.trained_method,
     ),
 ]
 _Questions = Annotated[
     list[str] | None,
-    typer.Option(metavar="[NAME=]FILE", help='Questions to train on, with their answers, or "sample"; may be repeated for several sets.'),
+    typer.Option(metavar="[NAME=]FILE", help='Training questions with answers, or "sample"; may be repeated for several sets.'),
 ]
 _Against = Annotated[
-    list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Evaluation questions, none of which may be trained on; may be repeated.")
+    list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Evaluation questions, excluded from training; may be repeated.")
 ]
 _Format = Annotated[
     list[str] | None,
-    typer.Option("--format", metavar="[NAME=]FORMAT", help="A set's format, such as asqa=asqa-train; known by its content unless named."),
+    typer.Option("--format", metavar="[NAME=]FORMAT", help="A set's format, such as asqa=asqa-train; default: detected from its content."),
 ]
-_Out = Annotated[Path | None, typer.Option(help="A folder for replies, files and manifest; what is there is resumed.")]
+_Out = Annotated[Path | None, typer.Option(help="A folder for replies, files and manifest; an existing folder is resumed.")]
 _Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SWITCH=VALUE", help="A switch; those of making may change when a folder is resumed. May be repeated."),
+    typer.Option("--set", metavar="OPTION=VALUE", help="An option; options of building may change on resumption. May be repeated."),
 ]
-_Leaks = Annotated[str, typer.Option(help="What is done about evaluation questions among those to train on: refuse, drop or keep.")]
+_Leaks = Annotated[str, typer.Option(help="Handling of evaluation questions among the training questions: refuse, drop or keep.")]
 _Near = Annotated[
-    float, typer.Option(help="A question leaks that shares so much of its words with an evaluation question: both over either.")
+    float, typer.Option(help="Minimum word overlap (Jaccard) of a training question with an evaluation question to count as a leak.")
 ]
 
 
-@flatten(switch=_Set)
+@flatten(assignments=_Set)
 def train_data(
     method: _Name = None,
     questions: _Questions = None,
@@ -72,103 +72,106 @@ def train_data(
 ) -> None:
     """Make a method's training data: ask models, label and filter their replies, write chat-format JSON Lines and a manifest.
 
-    Run again after an interruption, it resumes where it stopped. Exit status 1 if questions have failed.
+    The same command resumes an interrupted run. Exit status 1 if questions have failed.
     """
     from wikidx.corpora.errors import InputError
-    from wikidx.runtimes.execution.asking import AskOptions
+    from wikidx.runtimes.execution.resumable import RunOptions
     from wikidx.runtimes.training import find_builder
-    from wikidx.runtimes.training.leaks import checked
-    from wikidx.runtimes.training.running import Task, draw, run, switches_of
+    from wikidx.runtimes.training.leaks import check_leaks
+    from wikidx.runtimes.training.pipeline import Task, draw, parse_options, run
 
     if method is None or not questions:
         _explain(method, as_json=as_json)
         return
     builder: Builder = find_builder(method)
     train, test = _read_sets(questions, against or (), question_format or ())
-    switches = switches_of(builder, plan_options.switch or ())
-    found = checked(train, test, leaks, near)
-    sets = draw(builder, found.sets, switches, seed)
-    plan_options = dataclasses.replace(plan_options, switch=switches.of_asking)
-    plan = plan_of(builder.method(sets[0], seed), plan_options, dry_run=dry_run)
-    options = AskOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retries_failed=retry_failed)
-    task = Task(builder, sets, found, plan, switches.making, options)
+    builder_options = parse_options(builder, plan_options.assignments or ())
+    leak_check = check_leaks(train, test, leaks, near)
+    sets = draw(builder, leak_check.sets, builder_options, seed)
+    plan_options = dataclasses.replace(plan_options, assignments=builder_options.collect_assignments)
+    plan = make_plan(builder.method(sets[0], seed), plan_options, dry_run=dry_run)
+    options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
+    task = Task(builder, sets, leak_check, plan, builder_options.build, options)
     if dry_run:
-        show_first(task.asking(), {"leaks": found.to_json()}, as_json=as_json)
+        show_first_question(task.resumable_run(), {"leaks": leak_check.to_json()}, as_json=as_json)
         return
     if out is None:
-        raise InputError("say where the training data shall go: --out FOLDER")
-    with leaving_at_once(), steps() as step:
-        manifest, asked = run(task, out, cache=cache, progress=step(builder.name, "questions"))
-    _report(manifest, asked, out, as_json=as_json)
+        raise InputError("name the folder for the training data: --out FOLDER")
+    with exit_on_interrupt(), steps() as step:
+        manifest, summary = run(task, out, cache=cache, progress=step(builder.name, "questions"))
+    _report(manifest, summary, out, as_json=as_json)
 
 
 def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]) -> tuple[list[QuestionSet], list[QuestionSet]]:
-    """Read the sets to train on and those to evaluate on, in the formats that are named ``[NAME=]FORMAT``."""
-    from wikidx.corpora.registry import near_names
-    from wikidx.runtimes.training.sets import check_names
+    """Read the training and the evaluation sets, with formats given as ``[NAME=]FORMAT``."""
+    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.runtimes.training.sets import check_set_names
 
-    files = [_name_and_file(one) for one in (*train, *test)]
-    format_of = {name: text for name, _, text in (one.rpartition("=") for one in formats)}
+    files = [_name_and_file(text) for text in (*train, *test)]
+    format_of = {name: text for name, _, text in (text.rpartition("=") for text in formats)}
     for name in format_of:
         if name and name not in dict(files):
-            raise near_names("set of questions", name, dict(files))
+            raise unknown_name_error("set of questions", name, dict(files))
     sets = [_read(name, file, format_of.get(name, format_of.get(""))) for name, file in files]
-    read = sets[: len(train)], sets[len(train) :]
-    for some in read:
-        check_names(some)
-    return read
+    both = sets[: len(train)], sets[len(train) :]
+    for sets in both:
+        check_set_names(sets)
+    return both
 
 
 def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
     from wikidx.corpora.artifacts.durable import file_sha256
     from wikidx.runtimes.questions import find_questions
-    from wikidx.runtimes.training.sets import question_set
+    from wikidx.runtimes.training.sets import make_question_set
 
-    return question_set(name, find_questions(file, question_format), file_sha256(Path(file)) if Path(file).exists() else "")
+    return make_question_set(name, find_questions(file, question_format), file_sha256(Path(file)) if Path(file).exists() else "")
 
 
-def _name_and_file(named: str) -> tuple[str, str]:
-    """Split ``NAME=FILE``; a file without a name is named by itself."""
-    name, equals, file = named.partition("=")
-    return (name, file) if equals and not Path(named).exists() else (Path(named).name.partition(".")[0], named)
+def _name_and_file(text: str) -> tuple[str, str]:
+    """Split ``NAME=FILE``; the default name is the file's stem."""
+    name, equals, file = text.partition("=")
+    return (name, file) if equals and not Path(text).exists() else (Path(text).name.partition(".")[0], text)
 
 
 def _explain(method: str | None, *, as_json: bool) -> None:
-    """Print the training files of a method and its options, or all methods with training data."""
+    """Print a method's training data and their options, or all methods with training data."""
     from wikidx.runtimes.methods.base import list_options
     from wikidx.runtimes.training import BUILDERS, find_builder
 
     if method is None:
-        say_methods([find_builder(name) for name in BUILDERS], as_json=as_json)
+        print_methods([find_builder(name) for name in BUILDERS], as_json=as_json)
         return
     builder: Builder = find_builder(method)
-    kinds = {"asking": list_options(builder.asking()), "making": list_options(builder.making())}
+    options_by_phase = {"collect": list_options(builder.collect_options()), "build": list_options(builder.build_options())}
     if as_json:
-        told = {kind: switches_json(some) for kind, some in kinds.items()}
-        say_json({"method": builder.name, "summary": builder.summary, "source": builder.source, "switches": told})
+        described = {phase: options_to_json(options) for phase, options in options_by_phase.items()}
+        print_json({"method": builder.name, "summary": builder.summary, "source": builder.source, "options": described})
         return
-    say(f"{builder.name}: {builder.summary} ({builder.source})")
-    for kind, about in (("asking", "what the models are asked:"), ("making", "what becomes of the replies:")):
-        say(about)
-        say_switches(kinds[kind])
+    print_line(f"{builder.name}: {builder.summary} ({builder.source})")
+    for phase, heading in (
+        ("collect", "options of collecting the models' replies:"),
+        ("build", "options of building files from the replies:"),
+    ):
+        print_line(heading)
+        print_options(options_by_phase[phase])
 
 
-def _report(manifest: Mapping[str, Any], asked: Asked, out: Path, *, as_json: bool) -> None:
+def _report(manifest: Mapping[str, Any], summary: RunSummary, out: Path, *, as_json: bool) -> None:
     """Print a summary of the files; exit with status 1 if questions have failed."""
-    from wikidx.runtimes.training.running import LEAKS
+    from wikidx.runtimes.training.pipeline import LEAKS
 
     if as_json:
-        say_json({**manifest, "out": str(out), "cost": dataclasses.asdict(asked.cost)})
+        print_json({**manifest, "out": str(out), "cost": dataclasses.asdict(summary.cost)})
     else:
-        for what, tally in manifest["counts"].items():
+        for file_kind, tally in manifest["counts"].items():
             dropped = "".join(f"; {n:,} {rule}" for rule, n in tally["dropped"].items() if n)
-            say(f"{what}: {tally['kept']:,} of {tally['in']:,}{dropped}")
+            print_line(f"{file_kind}: {tally['kept']:,} of {tally['in']:,}{dropped}")
         for name, file in manifest["files"].items():
-            say(f"{out / 'data' / name}.jsonl: {file['examples']:,} examples; {file['about']}")
-        note(f"this time: {cost_line(asked.cost, asked.seconds)}")
-    found = manifest["leaks"]["found"]
-    if any(found.values()):
-        note(f"evaluation questions: {found['equal']:,} equal and {found['near']:,} near; {manifest['leaks']['leaks']}: see {out / LEAKS}")
-    if asked.errors:
-        note(f"{len(asked.errors):,} questions have failed: the same command with --retry-failed asks them again")
+            print_line(f"{out / 'data' / name}.jsonl: {file['examples']:,} examples; {file['description']}")
+        note(f"this time: {format_cost(summary.cost, summary.seconds)}")
+    leaks, counts = manifest["leaks"], manifest["leaks"]["counts"]
+    if any(counts.values()):
+        note(f"evaluation questions: {counts['equal']:,} equal and {counts['near']:,} near; {leaks['mode']}: see {out / LEAKS}")
+    if summary.errors:
+        note(f"{len(summary.errors):,} questions have failed: add --retry-failed to repeat them")
         raise typer.Exit(1)

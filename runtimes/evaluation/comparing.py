@@ -1,4 +1,4 @@
-"""Runs side by side: differences on the questions that they share, and the papers' figures beside theirs."""
+"""Comparison of runs with one another, on their common questions, and with the papers' figures."""
 
 from __future__ import annotations
 
@@ -8,112 +8,112 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikidx.runtimes.evaluation.by_models.measured import model_of
-from wikidx.runtimes.evaluation.published import Published, comparable_results
+from wikidx.runtimes.evaluation.by_models.row_metrics import model_of
+from wikidx.runtimes.evaluation.published import PublishedFigure, comparable_results
 from wikidx.runtimes.evaluation.scoring import ScoredRun
-from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval, Paired
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval, PairedTest
 
 from . import normalizing
 
 SECONDS = "seconds"
-_PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # ALCE's, used by Self-Reasoning; RetroRAG's
+_PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # of ALCE and Self-Reasoning; of RetroRAG
 
 
 class Difference(NamedTuple):
-    """Two runs on a data set by one metric: the first minus the second, on the questions of both.
+    """The difference of two runs, first minus second, by one metric on their common questions of a data set.
 
     Attributes:
         dataset, metric, first, second: names.
-        paired: the difference.
-        n_alone: number of questions that only one of the runs has, including different questions with the same id.
+        test: the paired test.
+        n_unpaired: number of questions of only one of the runs, including different questions with the same id.
     """
 
     dataset: str
     metric: str
     first: str
     second: str
-    paired: Paired
-    n_alone: int
+    test: PairedTest
+    n_unpaired: int
 
 
 class OwnResult(NamedTuple):
-    """A run's counterpart of a paper's figure, and other differences of the experiments: "setting: the paper's / ours"."""
+    """A run's counterpart of a paper's figure, and the settings that differ, as "setting: the paper's / ours"."""
 
     run: str
     value: Interval
-    differs: str
+    differences: str
 
 
 class PublishedResult(NamedTuple):
-    """A paper's figure, our corresponding metric, and our figures of every run of its method."""
+    """A paper's figure, our corresponding metric, and the figures of all our runs of the same method."""
 
-    published: Published
+    published: PublishedFigure
     metric: str
-    ours: tuple[OwnResult, ...]
+    own_results: tuple[OwnResult, ...]
 
 
-def datasets(runs: Sequence[ScoredRun]) -> dict[str, list[ScoredRun]]:
-    """Return the runs on each data set, in order."""
-    found = dict[str, list[ScoredRun]]()
+def group_by_dataset(runs: Sequence[ScoredRun]) -> dict[str, list[ScoredRun]]:
+    """Return data set -> its runs, both in order of appearance."""
+    groups = dict[str, list[ScoredRun]]()
     for run in runs:
-        found.setdefault(run.dataset, []).append(run)
-    return found
+        groups.setdefault(run.dataset, []).append(run)
+    return groups
 
 
-def metrics(runs: Sequence[ScoredRun]) -> list[str]:
-    """Return the names of all metrics of the runs."""
+def metric_names(runs: Sequence[ScoredRun]) -> list[str]:
+    """Return the names of all metrics of the runs, without repetitions."""
     return list(dict.fromkeys(name for run in runs for name in run.values))
 
 
-def differences(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False) -> Iterator[Difference]:
-    """Yield for each data set and metric the differences of runs from the first; with ``every_pair``, of all pairs."""
-    for dataset, some in datasets(runs).items():
-        pairs = [(later, earlier) for earlier, later in itertools.combinations(some, 2) if every_pair or earlier is some[0]]
-        for metric, (first, second) in itertools.product(metrics(some), pairs):
+def compare_pairs(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False) -> Iterator[Difference]:
+    """Yield for each data set and metric the differences of runs from the first run or, with ``every_pair``, from all earlier runs."""
+    for dataset, group in group_by_dataset(runs).items():
+        pairs = [(later, earlier) for earlier, later in itertools.combinations(group, 2) if every_pair or earlier is group[0]]
+        for metric, (first, second) in itertools.product(metric_names(group), pairs):
             if metric in first.values and metric in second.values:
-                one, other = _joined(first, second, metric)
-                n_alone = len(first.questions) + len(second.questions) - 2 * len(one)
-                yield Difference(dataset, metric, first.name, second.name, bootstrap.paired(one, other), n_alone)
+                first_values, second_values = _common_values(first, second, metric)
+                n_unpaired = len(first.questions) + len(second.questions) - 2 * len(first_values)
+                yield Difference(dataset, metric, first.name, second.name, bootstrap.paired_test(first_values, second_values), n_unpaired)
 
 
-def places_of(run: ScoredRun) -> dict[tuple[str, str], int]:
-    """Return the position of each question by id and normalised text; ids alone, such as 1, 2, 3, also occur in other sets."""
-    return {(question.id, normalizing.squad(question.text)): place for place, question in enumerate(run.questions)}
+def question_positions(run: ScoredRun) -> dict[tuple[str, str], int]:
+    """Return each question's position by id and normalised text, as ids such as 1, 2, 3 also occur in other sets."""
+    return {(question.id, normalizing.squad(question.text)): position for position, question in enumerate(run.questions)}
 
 
-def _joined(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[FloatArray, FloatArray]:
+def _common_values(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[FloatArray, FloatArray]:
     """Return the values of two runs on their common questions."""
-    places = places_of(second)
-    both = [(place, places[key]) for key, place in places_of(first).items() if key in places]
-    ours, theirs = np.array(both, np.intp).reshape(-1, 2).T
-    return first.values[metric][ours], second.values[metric][theirs]
+    second_positions = question_positions(second)
+    pairs = [(position, second_positions[key]) for key, position in question_positions(first).items() if key in second_positions]
+    first_indices, second_indices = np.array(pairs, np.intp).reshape(-1, 2).T
+    return first.values[metric][first_indices], second.values[metric][second_indices]
 
 
-def quoted(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, everything: bool = False) -> list[PublishedResult]:
-    """Return the papers' figures on the data sets of runs, each with ours from every run of its method.
+def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_all: bool = False) -> list[PublishedResult]:
+    """Return the papers' figures on the runs' data sets, each with the figures of our runs of the same method.
 
     Args:
         runs: our runs.
-        bootstrap: of our intervals.
-        everything: also quote systems and ablations without a run; implied for a data set whose runs record no method.
+        bootstrap: parameters of our intervals.
+        include_all: also return systems and ablations without a run; implied for a data set whose runs record no method.
     """
-    found = list[PublishedResult]()
-    for dataset, some in datasets(runs).items():
-        methods: Collection[str] | None = {run.facts.method for run in some if run.facts.method}
-        measured = {*metrics(some), SECONDS}
-        for published, metric in comparable_results(dataset, measured, None if everything or not methods else methods):
-            alike = [run for run in some if published.method is not None and run.facts.method == published.method]
-            ours = [
-                OwnResult(run.name, mean, _differing(published, run, metric))
-                for run in alike
+    results = list[PublishedResult]()
+    for dataset, group in group_by_dataset(runs).items():
+        methods: Collection[str] | None = {run.facts.method for run in group if run.facts.method}
+        available = {*metric_names(group), SECONDS}
+        for published, metric in comparable_results(dataset, available, None if include_all or not methods else methods):
+            matching = [run for run in group if published.method is not None and run.facts.method == published.method]
+            own_results = [
+                OwnResult(run.name, mean, _describe_differences(published, run, metric))
+                for run in matching
                 if (mean := bootstrap.interval(run.values_of(metric))).n
             ]
-            found.append(PublishedResult(published, metric, tuple(ours)))
-    return found
+            results.append(PublishedResult(published, metric, tuple(own_results)))
+    return results
 
 
-def _differing(published: Published, run: ScoredRun, metric: str) -> str:
-    """Return other differences of a paper's experiment, the paper's value first."""
+def _describe_differences(published: PublishedFigure, run: ScoredRun, metric: str) -> str:
+    """Return the settings in which a paper's experiment and a run differ, the paper's value first."""
     facts, n = run.facts, f"{len(run.questions):,} questions"
     pairs = [
         ("LLM", published.model, facts.model),
@@ -123,8 +123,8 @@ def _differing(published: Published, run: ScoredRun, metric: str) -> str:
         pairs += [("retriever", published.retriever, facts.retriever), ("corpus", published.corpus, facts.corpus)]
     if published.k and facts.k:
         pairs.append(("passages a search", str(published.k), facts.k))
-    judges = (model_of(about) for about in run.measured.values() if metric in about["values"])
-    pairs += [(what, _PAPERS_MODELS[what], name) for what, name in filter(None, judges)]
+    models = (model_of(metadata) for metadata in run.row_metrics.values() if metric in metadata["values"])
+    pairs += [(label, _PAPERS_MODELS[label], name) for label, name in filter(None, models)]
     return "; ".join(
-        f"{what}: {theirs or 'none'} / {ours or 'unknown'}" for what, theirs, ours in pairs if (theirs or ours) and theirs != ours
+        f"{label}: {theirs or 'none'} / {ours or 'unknown'}" for label, theirs, ours in pairs if (theirs or ours) and theirs != ours
     )

@@ -1,7 +1,7 @@
-"""Normalisations of answers before comparison, each named by its origin.
+"""Normalisations of answers before comparison, each named after its origin.
 
-All of them lower-case, remove punctuation, replace the articles "a", "an" and "the" by a space, and collapse white space, in this order:
-"a.m." becomes "am" and keeps its letters, "A. Milne" loses its "A". Only ASCII punctuation counts: curly quotes, dashes and accents stay.
+All of them lower-case, remove punctuation, replace the articles "a", "an" and "the" by a space, and collapse white space, in this order.
+"A. Milne" therefore loses its "A". Only ASCII punctuation is removed; curly quotes (except by ``triviaqa``), dashes and accents remain.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _ARTICLES = r"\b(a|an|the)\b"
 _re_articles = re.compile(_ARTICLES)
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TRIVIAQA_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
-_CACHED = 1 << 16  # every metric of an answer normalises the same texts
+_CACHED = 1 << 16  # texts; all metrics of an answer normalise the same ones
 
 
 @lru_cache(_CACHED)
 def squad(text: str) -> str:
-    """Return a text as SQuAD 1.1 and 2.0, HotpotQA, 2Wiki, KILT, ALCE, ASQA, Self-RAG and FlashRAG compare it.
+    """Normalise a text as SQuAD 1.1 and 2.0, HotpotQA, 2Wiki, KILT, ALCE, ASQA, Self-RAG and FlashRAG do.
 
-    Punctuation is removed without a space: "twenty-one" becomes "twentyone".
+    Punctuation is not replaced by a space: "twenty-one" becomes "twentyone", "a.m." becomes "am".
     """
     return " ".join(_re_articles.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 @lru_cache(_CACHED)
 def dpr(text: str) -> str:
-    """Return a text as DPR, FiD and GenRead compare it.
+    """Normalise a text as DPR, FiD and GenRead do.
 
-    As ``squad``, but with the word boundaries of the package ``regex``: combining marks and joiners belong to words, superscripts do not:
-    "a² + b²" loses its "a" here, and a "thé" with a combining accent keeps its "the".
+    The rules are those of ``squad``, but with the word boundaries of the package ``regex``: combining marks and joiners belong to words,
+    superscripts do not. Here "a² + b²" loses its "a", and a "thé" with a combining accent keeps its "the".
 
     Raises:
         MissingExtraError: ``regex`` is not installed.
@@ -44,9 +44,9 @@ def dpr(text: str) -> str:
 
 @lru_cache(_CACHED)
 def triviaqa(text: str) -> str:
-    """Return a text as TriviaQA's own evaluation compares it.
+    """Normalise a text as TriviaQA's own evaluator does.
 
-    Each punctuation mark becomes a space, and ‘ ’ ´ ` are such marks too: "twenty-one" becomes "twenty one".
+    Each punctuation mark, including ‘ ’ ´ `, becomes a space: "twenty-one" becomes "twenty one".
     """
     return " ".join(_re_articles.sub(" ", text.lower().translate(_TRIVIAQA_PUNCTUATION)).split())
 

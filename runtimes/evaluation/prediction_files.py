@@ -1,4 +1,4 @@
-"""Prediction files in any form as records: objects with an id and an answer."""
+"""Reader of prediction files in any form, as records: objects with an id and an answer."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
-ANSWERS = ("prediction", "pred", "output", "answer")  # beside another one, "answer" is the gold answer of the row
+ANSWERS = ("prediction", "pred", "output", "answer")  # if a record has another of these, its "answer" is the gold answer
 
-_UNREADABLE = (ValueError, RecursionError)  # raised by json
+_UNREADABLE = (ValueError, RecursionError)  # exceptions of json
 
 
-def records(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield each record of a file with its place; answers by id become records.
+def read_prediction_records(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield each record of a file with its position; entries of an id-to-answer object become records.
 
     Raises:
-        InputError: the file cannot be read, a line is not JSON, or an object by id has values other than answers.
+        InputError: the file cannot be read, a line is not JSON, or an id-to-answer object has other values than answers.
     """
-    text = _text(path)
+    text = _read_text(path)
     try:
         whole = json.loads(text, object_pairs_hook=_Object)
     except _UNREADABLE:
-        yield from _lines(path, text)
+        yield from _json_lines(path, text)
         return
     if isinstance(whole, _Object) and isinstance(whole.get("data"), list):
         whole = whole["data"]
@@ -37,18 +37,18 @@ def records(path: Path) -> Iterator[tuple[str, Any]]:
     elif any(name in whole for name in ID_FIELDS) and any(name in whole for name in ANSWERS):
         yield "line 1", whole
     else:
-        yield from _by_id(path, whole)
+        yield from _records_by_id(path, whole)
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that records duplicate names."""
+    """A JSON object that keeps duplicate names, in ``pairs``."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         self.pairs = pairs
 
 
-def _by_id(path: Path, whole: _Object) -> Iterator[tuple[str, Any]]:
+def _records_by_id(path: Path, whole: _Object) -> Iterator[tuple[str, Any]]:
     answers = whole["answer"] if isinstance(whole.get("answer"), _Object) else whole
     for name, answer in answers.pairs:
         if isinstance(answer, bool | list | dict):
@@ -59,7 +59,7 @@ def _by_id(path: Path, whole: _Object) -> Iterator[tuple[str, Any]]:
         yield name, {"id": name, "answer": answer}
 
 
-def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -69,7 +69,7 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             raise InputError(f'{path}, line {number}: not JSON ({error}): each line is {{"id", "answer"}}') from error
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

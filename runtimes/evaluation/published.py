@@ -1,8 +1,8 @@
-"""The figures in the tables of the four papers, from ``published.json``, to quote beside ours.
+"""The figures in the four papers' tables, from ``published.json``, for comparison with ours.
 
-They come from other language models and partly other retrievers, questions and evaluators. Each row of ``results`` is
-``[paper, table, language model, setting, system, our method of that kind or null, {dataset: {metric: value}}]``; ``metrics`` lists our
-metrics for each of the paper's, the closest first; ``files`` the words in a file's name that identify a dataset.
+They come from other language models and, in part, other retrievers, questions and evaluators. Each row of ``results`` is
+``[paper, table, language model, setting, system, our corresponding method or null, {dataset: {metric: value}}]``; ``metrics`` lists our
+metrics for each of the papers' metrics, the closest first; ``files`` lists the words in file names that identify a dataset.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 _PER_CENT = 100
-_DISTINCT = 5  # letters; a shorter dataset name must be a separate word
-_NOT_SAID = "not stated"
+_MIN_LETTERS = 5  # a dataset name with fewer letters must be a separate word
+_NOT_STATED = "not stated"
 _CLOSED_BOOK = ("direct", "cot", "least_to_most", "genread")
 
 
-class Published(NamedTuple):
+class PublishedFigure(NamedTuple):
     """A figure of a paper.
 
     Attributes:
-        paper, table: its source.
+        paper, table: the source.
         model: the language model; "not stated" if the table names only a method.
         setting: further settings in the table.
-        system: as named in the table.
+        system: the system's name in the table.
         method: our corresponding method; None: there is none, for instance for an ablation.
-        dataset, metric: as in the paper.
-        ours: names of our corresponding metrics, the closest first; empty: none on this dataset.
+        dataset, metric: names in ``published.json``.
+        own_metrics: names of our corresponding metrics, the closest first; empty: none on this dataset.
         value: a share from 0 to 1, or seconds.
-        retriever, corpus, questions: of the experiment.
-        k: passages per search.
+        retriever, corpus, questions: those of the experiment; retriever and corpus are empty for a closed-book method.
+        k: passages per search; 0 for a closed-book method.
     """
 
     paper: str
@@ -45,7 +45,7 @@ class Published(NamedTuple):
     method: str | None
     dataset: str
     metric: str
-    ours: tuple[str, ...]
+    own_metrics: tuple[str, ...]
     value: float
     retriever: str
     corpus: str
@@ -55,69 +55,69 @@ class Published(NamedTuple):
     @property
     def source(self) -> str:
         """Paper and table, for display."""
-        return f"{self.paper}, {self.table} (arXiv {_file()['papers'][self.paper]['arxiv']})"
+        return f"{self.paper}, {self.table} (arXiv {_tables()['papers'][self.paper]['arxiv']})"
 
 
 @cache
-def published() -> tuple[Published, ...]:
+def published_figures() -> tuple[PublishedFigure, ...]:
     """Return all figures of the papers."""
-    told, found = _file(), list[Published]()
-    for paper, table, model, setting, system, method, values in told["results"]:
-        for dataset, figures in values.items():
-            for metric, value in figures.items():
-                ours = tuple(told["metrics"].get(metric, {}).get(dataset, ()))
+    tables, figures = _tables(), list[PublishedFigure]()
+    for paper, table, model, setting, system, method, values in tables["results"]:
+        for dataset, by_metric in values.items():
+            for metric, value in by_metric.items():
+                metrics = tuple(tables["metrics"].get(metric, {}).get(dataset, ()))
                 share = value if metric == "latency_s" else value / _PER_CENT
-                where = _conditions(told["papers"][paper], dataset, closed_book=method in _CLOSED_BOOK)
-                found.append(Published(paper, table, model, setting, system, method, dataset, metric, ours, share, *where))
-    return tuple(found)
+                conditions = _conditions(tables["papers"][paper], dataset, closed_book=method in _CLOSED_BOOK)
+                figures.append(PublishedFigure(paper, table, model, setting, system, method, dataset, metric, metrics, share, *conditions))
+    return tuple(figures)
 
 
-def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable[str] | None) -> list[tuple[Published, str]]:
-    """Return the papers' figures comparable with ours, each with the name of our metric; a figure repeated in two tables is returned once.
+def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable[str] | None) -> list[tuple[PublishedFigure, str]]:
+    """Return the papers' figures comparable with ours, each once, with the name of our closest metric.
 
     Args:
-        dataset: as named in the papers.
-        metrics: our metrics; of several for one of a paper, the closest is taken.
-        methods: methods to quote; None: everything, including ablations and systems without a method of ours.
+        dataset: the papers' name of the dataset.
+        metrics: names of our available metrics.
+        methods: our methods to which the figures are limited; None: all figures, including those of ablations and other systems.
     """
-    wanted, seen = None if methods is None else set(methods), set[tuple[Any, ...]]()
-    found = list[tuple[Published, str]]()
-    for one in published():
-        metric = next((name for name in one.ours if name in metrics), None)
-        if one.dataset != dataset or metric is None or not (wanted is None or one.method in wanted):
+    allowed, seen = None if methods is None else set(methods), set[tuple[Any, ...]]()
+    results = list[tuple[PublishedFigure, str]]()
+    for figure in published_figures():
+        metric = next((name for name in figure.own_metrics if name in metrics), None)
+        if figure.dataset != dataset or metric is None or not (allowed is None or figure.method in allowed):
             continue
-        key = (one.paper, one.model, one.method or one.system, one.metric, one.value)
+        key = (figure.paper, figure.model, figure.method or figure.system, figure.metric, figure.value)
         if key not in seen:
             seen.add(key)
-            found.append((one, metric))
-    return found
+            results.append((figure, metric))
+    return results
 
 
-def dataset_of(file: str) -> str | None:
-    """Return the papers' dataset of a file, by the words of its name; None: no word matches.
+def detect_dataset(file: str) -> str | None:
+    """Return the papers' dataset to which a file belongs, by the words in the file's name; None: no word matches.
 
-    For instance "hotpot_dev_fullwiki_v1.json" or "nq-test.qa.csv".
+    Examples of names are "hotpot_dev_fullwiki_v1.json" and "nq-test.qa.csv".
     """
     name = PurePath(file).name.lower()
     words, letters = set(re.split("[^a-z0-9]+", name)), re.sub("[^a-z0-9]", "", name)
-    for dataset, names in _file()["files"].items():
-        if any(known in words or (len(known) >= _DISTINCT and known in letters) for known in names):
+    for dataset, names in _tables()["files"].items():
+        if any(known in words or (len(known) >= _MIN_LETTERS and known in letters) for known in names):
             return str(dataset)
     return None
 
 
 def _conditions(paper: dict[str, Any], dataset: str, *, closed_book: bool) -> tuple[str, str, str, int]:
-    """Return retriever, corpus, questions and k."""
-    questions = paper["questions"].get(dataset, _NOT_SAID)
+    """Return the experiment's retriever, corpus, questions and k."""
+    questions = paper["questions"].get(dataset, _NOT_STATED)
     if closed_book:
         return "", "", questions, 0
     retriever, corpus = (
-        given if isinstance(given, str) else given.get(dataset, _NOT_SAID) for given in (paper["retriever"], paper["corpus"])
+        value if isinstance(value, str) else value.get(dataset, _NOT_STATED) for value in (paper["retriever"], paper["corpus"])
     )
     return retriever, corpus, questions, paper["k"]
 
 
 @cache
-def _file() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
-    return told
+def _tables() -> dict[str, Any]:
+    tables: dict[str, Any] = json.loads(resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
+    return tables

@@ -1,4 +1,4 @@
-"""Reading of ``run.json`` for evaluation: validation, and the settings of a run for tables of results."""
+"""Reader of ``run.json`` for evaluation: validation, and a run's settings for tables of results."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import json_value
-from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN
-from wikidx.runtimes.llms.json_shape import EACH, misfit
+from wikidx.runtimes.llms.json_shape import EACH, find_mismatch
 from wikidx.runtimes.llms.naming import BACKENDS
 
 _SHAPE: Mapping[str, Any] = {
     "settings": {
         "questions": {"sha256": str, "n": int, "protocol": str, "sample": {"n": int, "seed": int}},
         "models": {EACH: {}},
-        "switches": {EACH: {}},
+        "options": {EACH: {}},
         "search": {},
     },
     "sessions": [{"questions": int, "source": {"file": str, "format": str}}],
 }
-"""The shape of the parts read; all but the first two names may be absent or null, that is, unknown."""
+"""The shape of the parts that are read; all except ``settings`` and ``sessions`` may be absent or null, that is, unknown."""
 
 
 class RunFacts(NamedTuple):
-    """The settings that decide a run's answers, as recorded in ``run.json``; empty: unknown or none.
+    """The settings that determine a run's answers, as recorded in ``run.json``; empty: unknown or none.
 
     Attributes:
-        method: its name.
-        model: the language model; several by role, if they differ.
-        retriever: with the reranker.
-        corpus: by its name.
-        seed: of the run.
+        method: the method's name.
+        model: the language model; if roles have different models, each role with its model.
+        retriever: the retriever and, if used, the reranker.
+        corpus: the corpus's name.
+        seed: the run's seed.
         k: passages per search.
     """
 
@@ -46,43 +46,43 @@ class RunFacts(NamedTuple):
 
 
 def read_run_json(folder: Path) -> Mapping[str, Any]:
-    """Return ``run.json`` of a run's folder; empty if there is none.
+    """Return the content of ``run.json`` in a run's folder; empty if there is no such file.
 
     Raises:
-        ArtifactDamaged: it is not JSON, or not in the form written by ``idx run``.
+        ArtifactCorrupt: the file is not JSON, or not in the form that ``idx run`` writes.
     """
     file = folder / RUN
     if not file.is_file():
         return MappingProxyType({})
     try:
-        about = json_value(file.read_bytes())
+        run_json = parse_json(file.read_bytes())
     except ValueError as error:
-        raise _damaged(file, str(error)) from error
-    wrong = misfit(about, _SHAPE, "it") or next((f"it has no '{name}'" for name in _SHAPE if about.get(name) is None), None)
-    if wrong is not None:
-        raise _damaged(file, wrong)
-    return MappingProxyType(about)
+        raise _corrupt(file, str(error)) from error
+    problem = find_mismatch(run_json, _SHAPE, "it") or next((f"it has no '{name}'" for name in _SHAPE if run_json.get(name) is None), None)
+    if problem is not None:
+        raise _corrupt(file, problem)
+    return MappingProxyType(run_json)
 
 
-def _damaged(file: Path, why: str) -> ArtifactDamaged:
-    return ArtifactDamaged(f"{file} cannot be read ({why}): restore it, or name the file {PREDICTIONS} alone")
+def _corrupt(file: Path, why: str) -> ArtifactCorrupt:
+    return ArtifactCorrupt(f"{file} cannot be read ({why}): restore it, or name the file {PREDICTIONS} alone")
 
 
-def run_facts(about: Mapping[str, Any]) -> RunFacts:
+def run_facts(run_json: Mapping[str, Any]) -> RunFacts:
     """Return the facts of a run from its ``run.json``."""
-    settings = about.get("settings") or {}
+    settings = run_json.get("settings") or {}
     search = settings.get("search") or {}
     models = {role: _model(model) for role, model in (settings.get("models") or {}).items()}
-    alike = len(set(models.values())) == 1
-    model = next(iter(models.values())) if alike else ", ".join(f"{role}: {name}" for role, name in models.items())
+    is_single = len(set(models.values())) == 1
+    model = next(iter(models.values())) if is_single else ", ".join(f"{role}: {name}" for role, name in models.items())
     reranker = search.get("reranker")
     retriever = str(search.get("retriever") or "") + (f", reranked by {reranker}" if reranker else "")
-    k = (settings.get("switches") or {}).get("k") or {}
+    k = (settings.get("options") or {}).get("k") or {}
     method, corpus = str(settings.get("method") or ""), str(search.get("corpus") or "")
     return RunFacts(method, model, retriever, corpus, str(settings.get("seed", "")), str(k.get("value", "")))
 
 
-def _model(about: Mapping[str, Any]) -> str:
-    name, backend = str(about.get("model") or about.get("backend") or ""), str(about.get("backend") or "")
+def _model(metadata: Mapping[str, Any]) -> str:
+    name, backend = str(metadata.get("model") or metadata.get("backend") or ""), str(metadata.get("backend") or "")
     is_file = backend in BACKENDS and BACKENDS[backend].kind != "endpoint" and PurePath(name).is_absolute()
     return f"{backend}:{PurePath(name).name}" if is_file else name

@@ -1,4 +1,4 @@
-"""Scoring of predictions: a value for every question and metric, the costs of answers, and counts of data issues."""
+"""Scoring of predictions: a value per question and metric, the costs of answers, and counts of data issues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metric import Metric
-from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
@@ -18,10 +18,10 @@ from wikidx.runtimes.questions import Question
 
 from . import normalizing
 
-UNKNOWN_ID = "ids of no question"
-OTHER_QUESTION = "asked another question under this id"
+UNKNOWN_ID = "ids without a question"
+OTHER_QUESTION = "another question under this id"
 UNANSWERED = "questions without a prediction"
-NOT_YET = "questions not come to"
+NOT_REACHED = "questions not reached"
 EMPTY = "empty answers"
 NO_GOLD = "questions without gold answers"
 EMPTY_GOLD = "golds that normalise to nothing"
@@ -32,22 +32,22 @@ RULES = {
     OTHER_QUESTION: "no answer to this question, which counts as without a prediction; texts are compared after SQuAD's normalisation",
     UNANSWERED: "count 0, as the official evaluators have it; SQuAD 2.0's metrics and ALCE's citations leave them out, so that a run which "
     "answers less may score higher",
-    NOT_YET: "the run was to ask them and their file is not here: left out; name it with --questions",
+    NOT_REACHED: "the run did not come to them, and their file is missing: left out; name it with --questions",
     EMPTY: "compared like any other text, by each metric's own rule",
-    NO_GOLD: "not defined there and left out of the mean, but by the evaluators that go on: popqa_accuracy, selfrag_match and flashrag_* "
-    "count 0, squad2_* takes the empty answer for right",
-    EMPTY_GOLD: "kept: an empty answer equals such a gold, and every answer contains it; what squad2_* and kilt_* drop their origins say",
-    NO_ALIASES: "the answer alone is right, where 2WikiMultihopQA's evaluator takes aliases too: put id_aliases.json beside the questions",
+    NO_GOLD: "not defined there and left out of the mean, except by evaluators that continue: popqa_accuracy, selfrag_match and "
+    "flashrag_* count 0, squad2_* counts the empty answer as right",
+    EMPTY_GOLD: "kept: an empty answer equals such a gold, and every answer contains it; squad2_* and kilt_* drop what their origins say",
+    NO_ALIASES: "the answer alone is right, while 2WikiMultihopQA's evaluator takes aliases too: put id_aliases.json next to the questions",
 }
 
 COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "seconds")
 
 _EXAMPLES = 5
-_MOST = 2**53  # no cost is as large; keeps sums finite
+_MAX_COST = 2**53  # larger values are not costs; the limit keeps sums finite
 
 
-class Odd(NamedTuple):
-    """A kind of data issue: how often it occurs, and the ids of the first few occurrences."""
+class Occurrences(NamedTuple):
+    """The number of occurrences of a data issue, and the ids of the first few."""
 
     n: int
     examples: tuple[str, ...] = ()
@@ -57,50 +57,51 @@ class ScoredRun(NamedTuple):
     """A run and the values of its answers.
 
     Attributes:
-        name: of the run.
-        dataset: name of its questions.
-        facts: its settings.
-        predictions: as read.
-        asked: the n questions.
-        rows: the prediction of each question; without an answer if there is none, or if the id belongs to another question.
+        name: the run's name.
+        dataset: the name of the data set.
+        facts: the run's settings.
+        predictions: the predictions as read.
+        source: the n questions, and their origin.
+        rows: one prediction per question; the answer is None if the run has no prediction under the question's id, or only one whose
+            question has another text.
         values: metric -> float64 (n,), from 0 to 1; NaN: undefined for that question.
-        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. Seconds are from a question's first request to its answer, during which
-            other questions were served too.
-        odd: data issues by kind, a key of ``RULES``.
-        measured: settings and counts of row metrics, by the name of their class, with the names of their ``values``.
+        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. Seconds run from a question's first request to its answer,
+            and include time spent on other questions meanwhile.
+        data_issues: kind, a key of ``RULES`` -> occurrences.
+        row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
     """
 
     name: str
     dataset: str
     facts: RunFacts
     predictions: Predictions
-    asked: RunQuestions
+    source: RunQuestions
     rows: tuple[PredictionRow, ...]
     values: Mapping[str, FloatArray]
     costs: Mapping[str, FloatArray]
-    odd: Mapping[str, Odd]
-    measured: Mapping[str, Mapping[str, Any]]
+    data_issues: Mapping[str, Occurrences]
+    row_metrics: Mapping[str, Mapping[str, Any]]
 
     @property
     def questions(self) -> tuple[Question, ...]:
         """The questions of the run."""
-        return self.asked.questions
+        return self.source.questions
 
     def values_of(self, metric: str) -> FloatArray:
-        """Return the values of a metric or, by its name, of a cost; empty if the run has none."""
+        """Return the values of a metric or cost by name; empty if the run has none."""
         return self.values.get(metric, self.costs.get(metric, np.empty(0)))
 
     def types(self) -> dict[str, FloatArray]:
-        """Return for each type of question in the set a mask of its questions, bool (n,); empty if the set has no types."""
+        """Return question type -> mask, bool (n,); empty if the questions do not have at least two types."""
         kinds = [str(question.gold.get("type") or "") for question in self.questions]
         named = sorted(set(kinds) - {""})
-        return {kind: np.array([one == kind for one in kinds]) for kind in named} if len(named) > 1 else {}
+        return {kind: np.array([other == kind for other in kinds]) for kind in named} if len(named) > 1 else {}
 
 
-def score(
+def score_run(
     name: str,
     predictions: Predictions,
-    asked: RunQuestions,
+    source: RunQuestions,
     metrics: Iterable[Metric],
     row_metrics: Sequence[RowMetric] = (),
     dataset: str = "",
@@ -108,37 +109,37 @@ def score(
     """Score a run.
 
     Args:
-        name: of the run.
-        predictions: joined with the questions by id, except those with another question's text.
-        asked: the questions.
-        metrics: of single answers.
-        row_metrics: of predictions with their passages, or by a model.
-        dataset: name of the questions; empty: from their file's name.
+        name: the run's name.
+        predictions: the predictions; each is matched to the question with its id, unless their question texts differ.
+        source: the questions.
+        metrics: metrics of single answers.
+        row_metrics: metrics computed over all predictions together.
+        dataset: the name of the data set; empty: derived from the question file's name.
 
     Raises:
         InputError: no prediction matches a question.
         IdxError: a row metric cannot be computed.
     """
-    questions = asked.questions
-    joined = _joined(predictions, asked)
-    rows = tuple(joined.get(question.id) or PredictionRow(question.id, None) for question in questions)
+    questions = source.questions
+    matched = _join(predictions, source)
+    rows = tuple(matched.get(question.id) or PredictionRow(question.id, None) for question in questions)
     values = {metric.name: _values(metric, rows, questions) for metric in metrics}
-    measured = dict[str, dict[str, Any]]()
+    measurements = dict[str, dict[str, Any]]()
     for row_metric in row_metrics:
-        found = row_metric.measure(rows, questions)
-        values |= found.values
-        measured[type(row_metric).__name__] = {"values": list(found.values), **row_metric.about(), "counts": found.counts}
+        result = row_metric.measure(rows, questions)
+        values |= result.values
+        measurements[type(row_metric).__name__] = {"values": list(result.values), **row_metric.metadata(), "counts": result.counts}
     costs = {cost: np.array([_cost(row, cost) for row in rows], np.float64) for cost in COSTS}
-    odd, facts = _odd(predictions, joined, asked), run_facts(predictions.about)
-    return ScoredRun(name, dataset or asked.dataset, facts, predictions, asked, rows, values, costs, odd, measured)
+    data_issues, facts = _find_issues(predictions, matched, source), run_facts(predictions.run_json)
+    return ScoredRun(name, dataset or source.dataset, facts, predictions, source, rows, values, costs, data_issues, measurements)
 
 
-def _joined(predictions: Predictions, asked: RunQuestions) -> dict[str, PredictionRow]:
-    """Return the predictions that match a question, by its id; raises ``InputError`` if none does."""
-    texts = {question.id: question.text for question in asked.questions}
+def _join(predictions: Predictions, source: RunQuestions) -> dict[str, PredictionRow]:
+    """Return question id -> prediction, for the predictions that match a question; raise ``InputError`` if none does."""
+    texts = {question.id: question.text for question in source.questions}
     with_id = {name: row for name, row in predictions.rows.items() if name in texts}
-    joined = {name: row for name, row in with_id.items() if row.question is None or is_same_text(row.question, texts[name])}
-    if not joined:
+    matched = {name: row for name, row in with_id.items() if row.question is None or is_same_text(row.question, texts[name])}
+    if not matched:
         row = next(iter(with_id.values()), None) or next(iter(predictions.rows.values()))
         why = (
             f"'{row.id}' was asked {row.question!r:.60}, there it is {texts[row.id]!r:.60}"
@@ -147,9 +148,9 @@ def _joined(predictions: Predictions, asked: RunQuestions) -> dict[str, Predicti
         )
         raise InputError(
             f"none of the {len(predictions.rows):,} predictions in {predictions.path} is of the {len(texts):,} questions from "
-            f"{asked.origin}: {why}: name the questions that were asked with --questions"
+            f"{source.origin}: {why}: name the questions that were asked with --questions"
         )
-    return joined
+    return matched
 
 
 def _values(metric: Metric, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> FloatArray:
@@ -157,7 +158,7 @@ def _values(metric: Metric, rows: Sequence[PredictionRow], questions: Sequence[Q
 
 
 def _value(metric: Metric, row: PredictionRow, question: Question) -> float:
-    """Return the value of an answer; without one, the metric's value for that, unless it is undefined for the question anyway."""
+    """Return an answer's value; without an answer, ``metric.missing``; NaN if the metric is undefined for the question."""
     value = metric.score(row.answer or "", question)
     if row.answer is None and value is not None:
         value = metric.missing
@@ -173,24 +174,24 @@ def _cost(row: PredictionRow, cost: str) -> float:
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST else np.nan
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_COST else np.nan
 
 
-def _odd(predictions: Predictions, joined: Mapping[str, PredictionRow], asked: RunQuestions) -> dict[str, Odd]:
-    questions = {question.id: question for question in asked.questions}
-    has_aliases = any(question.gold.get("aliases") for question in asked.questions)
-    befallen = {
-        **predictions.odd,
+def _find_issues(predictions: Predictions, matched: Mapping[str, PredictionRow], source: RunQuestions) -> dict[str, Occurrences]:
+    questions = {question.id: question for question in source.questions}
+    has_aliases = any(question.gold.get("aliases") for question in source.questions)
+    ids_by_issue = {
+        **predictions.data_issues,
         UNKNOWN_ID: [name for name in predictions.rows if name not in questions],
-        OTHER_QUESTION: [name for name in predictions.rows if name in questions and name not in joined],
-        UNANSWERED: [name for name in questions if name not in joined],
+        OTHER_QUESTION: [name for name in predictions.rows if name in questions and name not in matched],
+        UNANSWERED: [name for name in questions if name not in matched],
         EMPTY: [name for name, row in predictions.rows.items() if row.answer is not None and not row.answer.strip()],
         NO_GOLD: [name for name, question in questions.items() if not any(True for _ in _golds(question))],
         EMPTY_GOLD: [name for name, question in questions.items() if any(not normalizing.squad(gold) for gold in _golds(question))],
         NO_ALIASES: [name for name, question in questions.items() if question.gold.get("answer_id") and not has_aliases],
     }
-    odd = {kind: Odd(len(names), tuple(names[:_EXAMPLES])) for kind, names in befallen.items() if names}
-    return odd | ({NOT_YET: Odd(asked.n_missing)} if asked.n_missing else {})
+    data_issues = {kind: Occurrences(len(names), tuple(names[:_EXAMPLES])) for kind, names in ids_by_issue.items() if names}
+    return data_issues | ({NOT_REACHED: Occurrences(source.n_missing)} if source.n_missing else {})
 
 
 def _golds(question: Question) -> Iterator[str]:

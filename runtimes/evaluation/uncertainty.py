@@ -1,11 +1,11 @@
 """Confidence intervals of means over questions, and paired tests of two runs.
 
 Interval    percentile bootstrap (Efron, 1979): all questions are resampled with replacement
-Paired      two runs on the same questions: the interval of the mean difference, and the p of a randomisation test that swaps the runs
-            of each question at random (Fisher, 1935; for values of 0 and 1 that is McNemar's exact test)
+Paired      two runs on the same questions: the interval of the mean difference, and the p-value of a randomisation test that swaps the
+            runs at random for each question (Fisher, 1935; for values of 0 and 1 this is McNemar's exact test)
 
-NaN marks a value that is undefined for its question. It is left out, in a pair together with its partner. ``n`` counts the remaining
-values; if there are none, all numbers are NaN.
+NaN marks a value that is undefined for its question. It is left out, together with its counterpart in a pair. ``n`` counts the remaining
+values; if none remain, all statistics are NaN.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-_AT_ONCE = 1 << 22  # draws in memory
-_SWAPS = 10_000  # of the randomisation test, if there are too many to enumerate
-_TIE = 1e-9  # relative: the rounding of sums in another order
+_MAX_DRAWS = 1 << 22  # random draws held in memory
+_SWAPS = 10_000  # random swaps of the randomisation test, if there are too many to enumerate
+_TIE = 1e-9  # relative tolerance for the rounding of sums in a different order
 
 
 class Interval(NamedTuple):
-    """A mean with its interval, in the unit of the values; ``n`` values were averaged."""
+    """A mean of ``n`` values with its interval, in the unit of the values."""
 
     mean: float
     low: float
@@ -31,15 +31,15 @@ class Interval(NamedTuple):
     n: int
 
 
-class Paired(NamedTuple):
-    """Two runs on the same questions.
+class PairedTest(NamedTuple):
+    """The paired test of two runs on the same questions.
 
     Attributes:
-        difference: mean of the first minus mean of the second, over the questions that both have.
-        low, high: its bootstrap interval.
-        p: probability of a difference at least as large, in either direction, when runs are swapped at random.
-        n: number of questions compared.
-        wins, losses, ties: numbers of questions on which the first is better, worse, equal.
+        difference: mean of the first minus mean of the second, over the compared questions.
+        low, high: bootstrap interval of the difference.
+        p: two-sided p-value of the randomisation test.
+        n: number of compared questions, on which both runs have a value.
+        wins, losses, ties: numbers of questions on which the first run's value is higher, lower, equal.
     """
 
     difference: float
@@ -53,11 +53,11 @@ class Paired(NamedTuple):
 
 
 class Bootstrap(NamedTuple):
-    """Parameters of resampling; equal values always get equal intervals and p.
+    """Parameters of resampling; identical values always yield identical intervals and p-values.
 
     Attributes:
         level: share of the resampled means inside an interval, between 0 and 1.
-        seed: of the resamples and of the randomisation test.
+        seed: the seed of the resamples and of the randomisation test.
         n: number of resamples per interval, at least one.
     """
 
@@ -66,57 +66,57 @@ class Bootstrap(NamedTuple):
     n: int = 1000
 
     def interval(self, values: FloatArray) -> Interval:
-        """Return the mean of finite values, one per question, with its percentile bootstrap interval; NaN: undefined."""
+        """Return the mean of values, one per question, finite or NaN (undefined), with its percentile bootstrap interval."""
         values = values[~np.isnan(values)]
         if not len(values):
             return Interval(np.nan, np.nan, np.nan, 0)
-        rng, rows = np.random.default_rng(self.seed), max(1, _AT_ONCE // len(values))
+        rng, rows = np.random.default_rng(self.seed), max(1, _MAX_DRAWS // len(values))
         sizes = [min(rows, self.n - done) for done in range(0, self.n, rows)]
         means = np.concatenate([values[rng.integers(0, len(values), (size, len(values)))].mean(axis=1) for size in sizes])
         low, high = np.quantile(means, [(1 - self.level) / 2, (1 + self.level) / 2])
         return Interval(float(values.mean()), float(low), float(high), len(values))
 
-    def paired(self, first: FloatArray, second: FloatArray) -> Paired:
+    def paired_test(self, first: FloatArray, second: FloatArray) -> PairedTest:
         """Compare two runs question by question.
 
         Args:
-            first: finite values of the first run, shape ``(questions,)``; NaN: undefined.
-            second: values of the second run on the same questions in the same order.
+            first: values of the first run, finite or NaN (undefined), shape ``(questions,)``.
+            second: values of the second run on the same questions, in the same order.
 
         Returns:
-            The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes from 10,000 random swaps including the
-            observed one, so that it is never 0.
+            The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes from 10,000 random swaps and the observed
+            assignment, so that it is never 0.
 
         Raises:
-            ValueError: the runs differ in length.
+            ValueError: the runs have different numbers of questions.
         """
         if first.shape != second.shape:
             raise ValueError(f"{len(first)} values cannot be paired with {len(second)}")
         differences = first - second
         differences = differences[~np.isnan(differences)]
         if not len(differences):
-            return Paired(np.nan, np.nan, np.nan, np.nan, 0, 0, 0, 0)
+            return PairedTest(np.nan, np.nan, np.nan, np.nan, 0, 0, 0, 0)
         mean, low, high, n = self.interval(differences)
         wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-        return Paired(mean, low, high, _swap_p(differences[differences != 0], self.seed), n, wins, losses, n - wins - losses)
+        return PairedTest(mean, low, high, _swap_p(differences[differences != 0], self.seed), n, wins, losses, n - wins - losses)
 
     def note(self) -> str:
-        """Return a description of the method of the intervals."""
+        """Return a description of the interval method."""
         return f"{100 * self.level:g} % intervals, percentile bootstrap over questions, {self.n:,} resamples, seed {self.seed}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the method of the intervals as JSON values."""
+        """Return the interval method as JSON values."""
         return {"level": self.level, "method": "percentile bootstrap", "resamples": self.n, "seed": self.seed}
 
 
 def _swap_p(differences: FloatArray, seed: int) -> float:
-    """Return the share of sign changes of differences, none of them 0, whose sum is as far from 0 as theirs."""
+    """Return the share of sign assignments to nonzero differences whose sum is at least as far from 0 as the observed sum."""
     n = len(differences)
     least = abs(differences.sum()) - _TIE * np.abs(differences).sum()
     if 2**n < _SWAPS:
         signs = 1 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
         return float((np.abs(signs @ differences) >= least).mean())
-    rng, rows = np.random.default_rng(seed), max(1, _AT_ONCE // n)
+    rng, rows = np.random.default_rng(seed), max(1, _MAX_DRAWS // n)
     n_far = 0
     for done in range(0, _SWAPS, rows):
         signs = 1 - 2.0 * rng.integers(0, 2, (min(rows, _SWAPS - done), n), np.int8)

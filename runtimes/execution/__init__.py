@@ -1,8 +1,8 @@
-"""Execution of methods: from names to opened models and searchers, through waves of calls, to runs on disk.
+"""Execution of methods: opens models and searchers by name, serves requests in waves, and writes runs to disk.
 
-executor     many questions at once, in waves          wave       the pending requests of all questions, served together
-results      the outcome of a question: answer, steps, cost; its JSON
-runs         a run on disk, resumed after interruption asking     questions asked in a folder that can be resumed
-opening      names -> models and a searcher            identity   their checksums and versions
-assignments  NAME=VALUE -> options                     rehearsal  a method run without a model
+executor     many concurrent questions, in waves          wave       service of all questions' pending requests
+results      the outcome of a question (answer, steps, cost) and its JSON
+runs         a run on disk: settings, predictions         resumable  answers in a folder, resumed after interruption
+opening      opens models and a searcher by name          identity   checksums and versions of models and indexes
+assignments  NAME=VALUE -> options                        rehearsal  runs of a method without a model
 """

@@ -1,7 +1,7 @@
-"""Execution of a method over many questions at once.
+"""Concurrent execution of a method over many questions.
 
-Every open question is a generator that waits for the results of its requests. Each wave serves the pending requests of all of them; an
-answered question makes room for the next. The outcome of a question depends on neither the number of open questions nor their order.
+Every open question is a generator that waits for the results of its requests. Each wave serves the pending requests of all open
+questions; an answered question makes room for the next. A question's outcome does not depend on the number or order of open questions.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any
 
 from wikidx.corpora.errors import IdxError
 from wikidx.runtimes.execution.results import Cost, Prediction, Step, Timing
-from wikidx.runtimes.execution.wave import Served, Services, Waves
+from wikidx.runtimes.execution.wave import Outcome, Services, Waves
 from wikidx.runtimes.llms.base import Call, Generate
-from wikidx.runtimes.llms.text import whole_characters
+from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
 from wikidx.runtimes.questions import Question
 
 Ask = Callable[[str], Run[Answer]]
-"""A question's text -> the generator of a method with fixed options."""
+"""Returns the generator of a method, with fixed options, for a question's text."""
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenQuestion:
     """An open question.
 
     Attributes:
         question: the question.
         run: the method's generator.
-        pending: the requests that it waits for.
+        pending: its unanswered requests.
         steps: its requests so far, with results.
         answer, error: its outcome.
-        waves, reused, drawn: counts of its waves, of reused results, and of sampling calls.
-        started: seconds on the monotonic clock.
+        waves, n_reused, n_sampled: numbers of waves, of reused results, and of derived seeds.
+        started: time on the clock of ``time.monotonic``.
     """
 
     question: Question
@@ -47,8 +47,8 @@ class _Open:
     answer: Answer | None = None
     error: IdxError | None = None
     waves: int = 0
-    reused: int = 0
-    drawn: int = 0
+    n_reused: int = 0
+    n_sampled: int = 0
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -57,132 +57,132 @@ class _Open:
 
 
 def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0) -> Iterator[Prediction]:
-    """Yield a prediction for each question as it finishes; several that finish together come in the order of the questions.
+    """Yield a prediction for each question as it finishes; questions that finish in the same wave keep their order.
 
-    A question whose request fails, or whose method refuses it, yields a prediction with ``error``; the others continue.
+    A question that its method refuses, or whose request fails, yields a prediction with ``error``; the other questions continue.
 
     Args:
-        ask: question's text -> generator.
+        ask: returns the generator for a question's text.
         questions: consumed as room becomes available.
         services: models and searcher.
-        in_flight: number of questions open at once.
-        seed: of all sampling calls without a seed of their own.
+        in_flight: maximum number of concurrent questions.
+        seed: derives the seeds of sampling calls that have none.
 
     Raises:
         UnknownNameError: the method calls a role that has no model.
     """
     if in_flight < 1:
         raise ValueError(f"in_flight is {in_flight}: at least one question must be open")
-    waves, waiting, open_questions = Waves(services), iter(questions), list[_Open]()
+    waves, waiting, open_questions = Waves(services), iter(questions), list[_OpenQuestion]()
     try:
         while True:
             while len(open_questions) < in_flight and (question := next(waiting, None)) is not None:
-                one = _Open(question, ask(whole_characters(question.text)))
-                _advance(one, None, waves, seed)
-                if one.has_ended:
-                    yield _prediction(one)
+                state = _OpenQuestion(question, ask(replace_surrogates(question.text)))
+                _advance(state, None, waves, seed)
+                if state.has_ended:
+                    yield _to_prediction(state)
                 else:
-                    open_questions.append(one)
+                    open_questions.append(state)
             if not open_questions:
                 return
             _serve(open_questions, waves, seed)
-            yield from [_prediction(one) for one in open_questions if one.has_ended]
-            open_questions = [one for one in open_questions if not one.has_ended]
+            yield from [_to_prediction(state) for state in open_questions if state.has_ended]
+            open_questions = [state for state in open_questions if not state.has_ended]
     finally:
         waves.close()
-        for one in open_questions:
-            one.run.close()
+        for state in open_questions:
+            state.run.close()
 
 
-def _serve(open_questions: list[_Open], waves: Waves, seed: int) -> None:
-    """Serve a wave, and advance every question by it."""
-    served = iter(waves.serve([request for one in open_questions for request in one.pending]))
-    for one in open_questions:
-        own = [next(served) for _ in one.pending]
-        results = _record(one, own)
-        one.reused += sum(result.is_reused for result in own)
-        one.waves += 1
-        one.error = next((result.error for result in own if result.error is not None), None)
-        if one.error is None:
-            _advance(one, results, waves, seed)
+def _serve(open_questions: list[_OpenQuestion], waves: Waves, seed: int) -> None:
+    """Serve a wave, and advance every question with its results."""
+    outcomes = iter(waves.serve([request for state in open_questions for request in state.pending]))
+    for state in open_questions:
+        own = [next(outcomes) for _ in state.pending]
+        results = _record(state, own)
+        state.n_reused += sum(result.is_reused for result in own)
+        state.waves += 1
+        state.error = next((result.error for result in own if result.error is not None), None)
+        if state.error is None:
+            _advance(state, results, waves, seed)
         else:
-            one.run.close()
+            state.run.close()
 
 
-def _advance(one: _Open, results: Any, waves: Waves, seed: int) -> None:  # noqa: ANN401 - a tuple of results, None at first
-    """Advance a question to its next requests that take a wave, or to its end."""
+def _advance(state: _OpenQuestion, results: Any, waves: Waves, seed: int) -> None:  # noqa: ANN401 - a tuple of results, None at first
+    """Advance a question to its next requests that need a wave, or to its end."""
     try:
         while True:
-            requests = one.run.send(results)
-            one.pending = tuple(_seeded(request, one, seed) for request in requests)
-            if not all(isinstance(request, IMMEDIATE) for request in one.pending):
+            requests = state.run.send(results)
+            state.pending = tuple(_set_seed(request, state, seed) for request in requests)
+            if not all(isinstance(request, IMMEDIATE) for request in state.pending):
                 return
-            results = _record(one, [waves.at_once(request) for request in one.pending])
+            results = _record(state, [waves.serve_immediately(request) for request in state.pending])
     except StopIteration as stop:
-        one.answer = stop.value
+        state.answer = stop.value
     except IdxError as error:
-        one.error = error
+        state.error = error
 
 
-def _seeded(request: Request, one: _Open, seed: int) -> Request:
-    """Give a sampling call without a seed one derived from the run's seed, the question, and the number of the call in it."""
+def _set_seed(request: Request, state: _OpenQuestion, seed: int) -> Request:
+    """Seed a sampling call that has no seed from the run's seed, the question's id and the call's number in the question."""
     if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
         return request
-    described = f"{seed}\n{one.question.id}\n{one.drawn}"
-    one.drawn += 1
-    own = int.from_bytes(hashlib.sha256(described.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
+    material = f"{seed}\n{state.question.id}\n{state.n_sampled}"
+    state.n_sampled += 1
+    own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # every endpoint accepts 31 bits
     return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
 
-def _record(one: _Open, served: Sequence[Served]) -> tuple[Any, ...]:
+def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
     """Append the pending requests with their outcomes to a question's steps, and return their results."""
-    one.steps += [
+    state.steps += [
         Step(
-            wave=one.waves,
+            wave=state.waves,
             request=request,
-            result=of_it.result,
-            error=None if of_it.error is None else _said(of_it.error),
-            prompt_tokens=of_it.prompt_tokens,
-            completion_tokens=of_it.completion_tokens,
+            result=outcome.result,
+            error=None if outcome.error is None else _error_text(outcome.error),
+            prompt_tokens=outcome.prompt_tokens,
+            completion_tokens=outcome.completion_tokens,
         )
-        for request, of_it in zip(one.pending, served, strict=True)
+        for request, outcome in zip(state.pending, outcomes, strict=True)
     ]
-    return tuple(of_it.result for of_it in served)
+    return tuple(outcome.result for outcome in outcomes)
 
 
-def _said(error: IdxError) -> str:
+def _error_text(error: IdxError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _prediction(one: _Open) -> Prediction:
-    answer = one.answer or Answer("")
-    degraded = [said for step in one.steps for said in _degraded(step)]
+def _to_prediction(state: _OpenQuestion) -> Prediction:
+    answer = state.answer or Answer("")
+    degraded = [fallback for step in state.steps for fallback in _degraded(step)]
     return Prediction(
-        id=one.question.id,
-        question=one.question.text,
+        id=state.question.id,
+        question=state.question.text,
         answer=answer.text,
         passages=answer.passages,
         detail=answer.detail,
-        steps=tuple(one.steps),
-        cost=_cost(one),
-        timing=Timing(seconds=time.monotonic() - one.started, reused=one.reused),
+        steps=tuple(state.steps),
+        cost=_cost(state),
+        timing=Timing(seconds=time.monotonic() - state.started, reused=state.n_reused),
         degraded=tuple(dict.fromkeys(degraded)),
-        error=None if one.error is None else _said(one.error),
+        error=None if state.error is None else _error_text(state.error),
     )
 
 
 def _degraded(step: Step) -> list[str]:
     results = step.result if isinstance(step.result, tuple) else (step.result,)
-    return [said for result in results for said in getattr(result, "degraded", ())]
+    return [fallback for result in results for fallback in getattr(result, "degraded", ())]
 
 
-def _cost(one: _Open) -> Cost:
-    searches = [step.request for step in one.steps if isinstance(step.request, Retrieve)]
+def _cost(state: _OpenQuestion) -> Cost:
+    searches = [step.request for step in state.steps if isinstance(step.request, Retrieve)]
     return Cost(
-        calls=sum(isinstance(step.request, Call) for step in one.steps),
-        prompt_tokens=sum(step.prompt_tokens for step in one.steps),
-        completion_tokens=sum(step.completion_tokens for step in one.steps),
+        calls=sum(isinstance(step.request, Call) for step in state.steps),
+        prompt_tokens=sum(step.prompt_tokens for step in state.steps),
+        completion_tokens=sum(step.completion_tokens for step in state.steps),
         searches=len(searches),
         queries=sum(len(search.queries) for search in searches),
-        waves=one.waves,
+        waves=state.waves,
     )

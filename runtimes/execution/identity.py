@@ -1,4 +1,4 @@
-"""Identities of models, indexes and installations for the record of a run: checksums, fingerprints, versions."""
+"""Checksums, fingerprints and versions of models, indexes and packages for the record of a run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, package_versions
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName
-from wikidx.runtimes.llms.naming import BACKENDS, Spec
+from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec
 
 if TYPE_CHECKING:
     from wikidx.retrievers.client import ServerClient
@@ -36,30 +36,30 @@ _PACKAGES = (
     "faiss-gpu",
     "pyserini",
 )
-_READ_WHOLE = 32 << 20  # bytes; larger files, which hold weights, are identified by their size and both ends
+_READ_WHOLE = 32 << 20  # bytes; larger files (weights) are identified by their size, beginning and end
 _END = 1 << 20
 
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
 _HIDDEN = "…"
 
 
-def model_identity(spec: Spec, device: str) -> dict[str, str | None]:
-    """Return the identity of a model: its name, and for local files their checksum or the hub's commit."""
-    about: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
+def model_identity(spec: ModelSpec, device: str) -> dict[str, str | None]:
+    """Return the identity of a model: its name, with its URL, the checksum of its files, or the hub's commit."""
+    identity: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
     kind = BACKENDS[spec.backend].kind
     if kind == "endpoint":
-        about["url"] = without_user(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
+        identity["url"] = strip_credentials(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
     elif kind == "script":
-        about["sha256"] = file_sha256(Path(spec.model))
+        identity["sha256"] = file_sha256(Path(spec.model))
     else:
         folder = Path(spec.model)
-        about |= {"files": folder_digest(folder)} if folder.is_dir() else {"commit": _hub_commit(spec.model)}
-        about["device"] = device
-    return about
+        identity |= {"files": folder_digest(folder)} if folder.is_dir() else {"commit": _hub_commit(spec.model)}
+        identity["device"] = device
+    return identity
 
 
 def folder_digest(folder: Path) -> str:
-    """Return a sha256 over the files of a checkpoint; of files over 32 MB, only the size and the first and last MB count."""
+    """Return a SHA-256 over a checkpoint's files; a file over 32 MiB contributes only its size and its first and last MiB."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.iterdir() if path.is_file()):
         size = file.stat().st_size
@@ -75,7 +75,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def _hub_commit(repository: str) -> str | None:
-    """Return the commit of a repository's main branch in Hugging Face's cache; None: it is not cached."""
+    """Return the commit of a repository's main branch in Hugging Face's cache; None if it is not cached."""
     hub = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser() / "hub"
     cache = Path(os.environ.get("HF_HUB_CACHE") or hub)
     ref = cache / f"models--{repository.replace('/', '--')}" / "refs" / "main"
@@ -83,75 +83,75 @@ def _hub_commit(repository: str) -> str | None:
 
 
 def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
-    """Return the fingerprint of a built corpus, and a sha256 of each index's manifest.
+    """Return the fingerprint of a built corpus, and a SHA-256 of each index's manifest.
 
     Raises:
-        ArtifactError: one of them is missing or unusable.
+        ArtifactError: the corpus or an index is missing or unusable.
     """
     from wikidx.corpora.build import store_manifest
     from wikidx.indexer.catalog import index_ref
 
     passages = store_manifest(corpus).fingerprint
     return {"passages": passages} | {
-        name: _promised(index_ref(corpus, name).manifest(passages)) for name in RetrieverName.parse(retriever).parts
+        name: _manifest_digest(index_ref(corpus, name).manifest(passages)) for name in RetrieverName.parse(retriever).parts
     }
 
 
-def _promised(manifest: Manifest) -> str:
+def _manifest_digest(manifest: Manifest) -> str:
     files = {name: record.sha256 for name, record in manifest.files.items()}
     return hashlib.sha256((manifest.recipe.to_json() + json.dumps(files, sort_keys=True)).encode()).hexdigest()
 
 
-def served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
-    """Return corpus and retriever of a search server, its first ones if none is named, and their identities.
+def describe_served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
+    """Return a server's corpus and retriever, by default its first ones, and their fingerprints.
 
     Raises:
-        ServiceError: the server does not answer, is not an idx server, or is still opening the corpus.
-        UnknownNameError: it does not serve that corpus or retriever.
+        ServiceError: the server does not answer, is not an idx server, or is still opening the retriever.
+        UnknownNameError: the server does not serve this corpus or retriever.
     """
     corpora = client.corpora()
     corpus = corpus or next(iter(corpora))
     if corpus not in corpora:
-        raise near_names("corpus", corpus, corpora)
-    found = corpora[corpus]
-    retriever = retriever or next(iter(found.retrievers))
-    if retriever not in found.retrievers:
-        raise near_names("retriever", retriever, found.retrievers)
-    if not found.retrievers[retriever]:
+        raise unknown_name_error("corpus", corpus, corpora)
+    offer = corpora[corpus]
+    retriever = retriever or next(iter(offer.retrievers))
+    if retriever not in offer.retrievers:
+        raise unknown_name_error("retriever", retriever, offer.retrievers)
+    if not offer.retrievers[retriever]:
         raise NotReady(f"{client.url} is still opening '{retriever}' over '{corpus}': wait for its line 'ready'")
-    known = {name: list(about) for name, about in found.indexes.items() if name in RetrieverName.parse(retriever).parts}
-    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": found.fingerprint, **known}}
+    known = {name: list(identity) for name, identity in offer.indexes.items() if name in RetrieverName.parse(retriever).parts}
+    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": offer.fingerprint, **known}}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the relevant packages that are installed."""
+    """Return the versions of Python and of installed relevant packages."""
     return package_versions(_PACKAGES)
 
 
-def without_user(text: str) -> str:
-    """Return a text with users and passwords removed from its URLs."""
+def strip_credentials(text: str) -> str:
+    """Remove user names and passwords from the URLs of a text."""
     return _USER_IN_URL.sub("", text)
 
 
 def session() -> dict[str, Any]:
-    """Return the record of this start of a command: facts that do not decide the results."""
+    """Return the record of this start of a command: facts that do not affect the results."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": ["idx", *command_line(sys.argv[1:])],
+        "command": ["idx", *redact_command(sys.argv[1:])],
         "versions": versions(),
     }
 
 
-def command_line(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a command without keys and passwords."""
-    shown, hides_next = list[str](), False
+def redact_command(arguments: Sequence[str]) -> list[str]:
+    """Return a command's arguments without keys and passwords."""
+    redacted, hides_next = list[str](), False
     for argument in arguments:
         hidden = re.sub(r"^(--api-key=).*", rf"\1{_HIDDEN}", argument, flags=re.DOTALL)
-        shown.append(_HIDDEN if hides_next else without_user(hidden))
+        redacted.append(_HIDDEN if hides_next else strip_credentials(hidden))
         hides_next = argument == "--api-key"
-    return shown
+    return redacted
 
 
 def questions_digest(questions: Sequence[tuple[Any, ...]]) -> str:
-    """Return a sha256 over questions: their ids, texts and answers, in order."""
+    """Return a SHA-256 over the ids, texts and answers of questions, in order."""
     return hashlib.sha256(json.dumps(questions).encode()).hexdigest()

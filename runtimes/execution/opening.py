@@ -1,4 +1,4 @@
-"""Opening of what a plan names: options, models by role and a searcher; and their description for the record of a run."""
+"""Opening of a plan's models and searcher, and the plan's description for the record of a run."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pathlib import Path
 from typing import Any
 
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.execution.rehearsal import StandInSearcher, made_up_passages, rehearse, stand_in_llm
-from wikidx.runtimes.execution.wave import Services, Titled
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.wave import Services, TitleLookup
 from wikidx.runtimes.llms.cache import ReplyCache
-from wikidx.runtimes.llms.naming import BACKENDS, Settings, Spec, choose, close_llms, open_llms
+from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 
-from .assignments import assigned
-from .identity import local_fingerprints, model_identity, served
+from .assignments import parse_assignments
+from .identity import describe_served, local_fingerprints, model_identity
 
 RERANKER = "simlm"  # the default cross-encoder
 
-_STAND_IN = Spec(None, "stand-in", "", None)
+_STAND_IN = ModelSpec(None, "stand-in", "", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SearchTarget:
     """The corpus, retriever and search options of a method.
 
     Attributes:
-        corpus: a built corpus, or one that is served at ``url``; None: the server's first.
+        corpus: a built corpus, or a corpus served at ``url``; None: the server's first.
         retriever: an index, or several joined with "+"; None: the server's first.
-        url: of a server; None: search in this process.
-        api_key: the server's.
-        reranker: a cross-encoder for local searches with ``rerank="cross-encoder"``; None: SimLM's.
-        options: of all searches; a request of the method has its own ``k``.
+        url: URL of a server; None: search in this process.
+        api_key: the server's API key.
+        reranker: a cross-encoder for local searches with ``rerank="cross-encoder"``; None: SimLM.
+        options: options of all searches, except ``k``, which each request of the method sets.
     """
 
     corpus: str | None
@@ -56,17 +56,17 @@ class Plan:
 
     Attributes:
         method, options: the method and its options.
-        llms: models as named by the user.
-        place: where it searches; None: nowhere.
+        llms: the user's names of models.
+        target: the search target; None: no search.
         connection: options of endpoints; the timeout also applies to searches at a URL.
-        device: where local models, encoders and indexes run.
-        is_dry: models other than scripted ones are replaced by stand-ins, and so is the corpus if none is named.
+        device: device of local models, encoders and indexes.
+        is_dry: stand-ins replace all models except scripted ones, and the corpus if none is named.
     """
 
     method: Method
     options: Any
     llms: Sequence[str] = ()
-    place: Place | None = None
+    target: SearchTarget | None = None
     connection: ConnectionOptions = ConnectionOptions()
     device: str = "auto"
     is_dry: bool = False
@@ -75,39 +75,39 @@ class Plan:
         """Check that the plan can work, before anything is opened.
 
         Raises:
-            InputError, UnknownNameError: a model, an option or the place does not suit the method.
+            InputError, UnknownNameError: a model, an option or the search target does not suit the method.
         """
-        self.chosen()
-        can_search = self.place is not None or self.is_dry
-        can_look_up = can_search and (self.place is None or self.place.url is None)
+        self.specs()
+        can_search = self.target is not None or self.is_dry
+        can_look_up = can_search and (self.target is None or self.target.url is None)
         rehearse(self.method, self.options, can_search=can_search, can_look_up=can_look_up)
 
-    def chosen(self) -> dict[str, Spec]:
-        """Return the specification of each role's model; raises as ``choose`` does."""
+    def specs(self) -> dict[str, ModelSpec]:
+        """Return the specification of each role's model; raises as ``assign_models`` does."""
         if not self.is_dry:
-            return choose(self.llms, self.method.roles)
-        named = choose(self.llms, self.method.roles, default=_STAND_IN)
+            return assign_models(self.llms, self.method.roles)
+        named = assign_models(self.llms, self.method.roles, default=_STAND_IN)
         scripts = {name for name, backend in BACKENDS.items() if backend.kind == "script"}
         return {role: spec if spec.backend in scripts else _STAND_IN for role, spec in named.items()}
 
 
-def place_of(method: Method, preset: str | None, named: Place, assignments: Sequence[str]) -> Place | None:
-    """Return where to search: the values named, with the rest from the method's preset, if one is named; None: nowhere.
+def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
+    """Return the search target: the user's values, completed from the preset; None: no search.
 
     Args:
-        method: the owner of the presets.
+        method: the method, which has the presets.
         preset: name of a preset; None: no preset.
-        named: values named by the user; its options are ignored.
-        assignments: ``NAME=VALUE`` of search options.
+        named: the user's values; its options are ignored.
+        assignments: search options as ``NAME=VALUE``.
 
     Raises:
-        UnknownNameError, InputError: there is no such preset or option, or a value is wrong.
+        UnknownNameError, InputError: a preset or option is unknown, or a value is invalid.
     """
     if preset is not None and preset not in method.presets:
-        raise near_names(f"preset of '{method.name}'", preset, method.presets)
-    chosen = method.presets[preset] if preset is not None else Preset(corpus="", retriever="")
-    options = assigned(SearchOptions, assignments, what="search option", base=chosen.search, but=("k",))
-    corpus, retriever = named.corpus or chosen.corpus or None, named.retriever or chosen.retriever or None
+        raise unknown_name_error(f"preset of '{method.name}'", preset, method.presets)
+    paper = method.presets[preset] if preset is not None else Preset(corpus="", retriever="")
+    options = parse_assignments(SearchOptions, assignments, noun="search option", base=paper.search, excluded=("k",))
+    corpus, retriever = named.corpus or paper.corpus or None, named.retriever or paper.retriever or None
     if corpus is None and named.url is None:
         given = "--retriever" if named.retriever else "--search" if assignments else "--reranker" if named.reranker else None
         if given:
@@ -118,84 +118,89 @@ def place_of(method: Method, preset: str | None, named: Place, assignments: Sequ
     return dataclasses.replace(named, corpus=corpus, retriever=retriever, options=options)
 
 
-def described(plan: Plan) -> dict[str, Any]:
+def describe(plan: Plan) -> dict[str, Any]:
     """Return everything in a plan that decides the results, as JSON values, without opening models.
 
     Raises:
         IdxError: a corpus, an index, a script or a server is missing.
     """
     models = {
-        role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.chosen().items()
+        role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.specs().items()
     }
     return {
         "method": plan.method.name,
-        "switches": {one.name: {"value": one.value, "default": one.default, "origin": one.origin} for one in list_options(plan.options)},
+        "options": {
+            option.name: {"value": option.value, "default": option.default, "origin": option.origin}
+            for option in list_options(plan.options)
+        },
         "prompts": prompt_hashes([plan.method.name]),
         "models": models,
-        "search": None if plan.place is None else _search_about(plan.place, plan.device),
+        "search": None if plan.target is None else _describe_search(plan.target, plan.device),
     }
 
 
-def _search_about(place: Place, device: str) -> dict[str, Any]:
-    options = {name: value for name, value in dataclasses.asdict(place.options).items() if name != "k"}
-    if place.url is not None:
+def _describe_search(target: SearchTarget, device: str) -> dict[str, Any]:
+    options = {name: value for name, value in dataclasses.asdict(target.options).items() if name != "k"}
+    if target.url is not None:
         from wikidx.retrievers.client import ServerClient
 
-        with contextlib.closing(ServerClient(place.url, api_key=place.api_key)) as client:
-            return {"url": client.url, **served(client, place.corpus, place.retriever), "options": options}
-    corpus, retriever, reranker = _named(place)
+        with contextlib.closing(ServerClient(target.url, api_key=target.api_key)) as client:
+            return {"url": client.url, **describe_served(client, target.corpus, target.retriever), "options": options}
+    corpus, retriever, reranker = _local_names(target)
     fingerprints = local_fingerprints(corpus, retriever)
     about = {"corpus": corpus, "retriever": retriever, "reranker": reranker, "device": device}
     return {**about, "fingerprints": fingerprints, "options": options}
 
 
-def _named(place: Place) -> tuple[str, str, str | None]:
+def _local_names(target: SearchTarget) -> tuple[str, str, str | None]:
     """Return corpus, retriever and reranker of a search on this machine."""
-    reranker = place.reranker or (RERANKER if place.options.rerank == "cross-encoder" else None)
-    return place.corpus or "", place.retriever or "bm25", reranker
+    reranker = target.reranker or (RERANKER if target.options.rerank == "cross-encoder" else None)
+    return target.corpus or "", target.retriever or "bm25", reranker
 
 
 @contextlib.contextmanager
-def opened(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
-    """Open the models and searcher of a plan; everything is closed at the end.
+def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
+    """Open a plan's models and searcher, and close them at the end.
 
     Args:
-        plan: checked.
-        cache: a file for the replies of endpoints, created only if there are endpoints; None: replies are not kept.
+        plan: a plan that ``Plan.check`` accepted.
+        cache: a file that caches replies of endpoints, created only if there are endpoints; None: no cache.
 
     Raises:
         IdxError: something cannot be opened.
     """
-    chosen = plan.chosen()
-    with contextlib.ExitStack() as closing:
-        searcher, titled = _open_search(plan, closing)
-        given = {role: spec for role, spec in chosen.items() if spec != _STAND_IN}
+    specs = plan.specs()
+    with contextlib.ExitStack() as stack:
+        searcher, look_up_title = _open_search(plan, stack)
+        given = {role: spec for role, spec in specs.items() if spec != _STAND_IN}
         replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].kind == "endpoint" for spec in given.values()) else None
         if replies is not None:
-            closing.callback(replies.close)
+            stack.callback(replies.close)
         llms = open_llms(given, Settings(plan.connection, replies, plan.device))
-        closing.callback(close_llms, llms.values())
-        options = plan.place.options if plan.place else SearchOptions()
-        yield Services(llms={**dict.fromkeys(chosen, stand_in_llm()), **llms}, searcher=searcher, titled=titled, search=options)
+        stack.callback(close_llms, llms.values())
+        options = plan.target.options if plan.target else SearchOptions()
+        yield Services(
+            llms={**dict.fromkeys(specs, stand_in_llm()), **llms}, searcher=searcher, look_up_title=look_up_title, search=options
+        )
 
 
-def _open_search(plan: Plan, closing: contextlib.ExitStack) -> tuple[Searcher | None, Titled | None]:
-    """Return the searcher and the title lookup; None: there is none."""
-    place = plan.place
-    if place is None:
-        return (StandInSearcher(), made_up_passages) if plan.is_dry else (None, None)
-    if place.url is not None:
+def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | None, TitleLookup | None]:
+    """Return the searcher and the title lookup, each None if unavailable."""
+    target = plan.target
+    if target is None:
+        return (StandInSearcher(), stand_in_passages) if plan.is_dry else (None, None)
+    if target.url is not None:
         from wikidx.retrievers.client import RemoteSearcher, ServerClient
 
-        with contextlib.closing(ServerClient(place.url, api_key=place.api_key)) as client:
-            found = served(client, place.corpus, place.retriever)
-        corpus, retriever, timeout_s = found["corpus"], found["retriever"], plan.connection.timeout
-        remote = RemoteSearcher(place.url, corpus=corpus, retriever=retriever, api_key=place.api_key, timeout=timeout_s)
-        closing.callback(remote.close)
+        with contextlib.closing(ServerClient(target.url, api_key=target.api_key)) as client:
+            target_names = describe_served(client, target.corpus, target.retriever)
+        corpus, retriever, timeout_s = target_names["corpus"], target_names["retriever"], plan.connection.timeout
+        remote = RemoteSearcher(target.url, corpus=corpus, retriever=retriever, api_key=target.api_key, timeout=timeout_s)
+        stack.callback(remote.close)
         return remote, None
     from wikidx.corpora.build import open_store
     from wikidx.retrievers.opening import open_searcher
 
-    corpus, retriever, reranker = _named(place)
+    corpus, retriever, reranker = _local_names(target)
     searcher, store = open_searcher(corpus, retriever, device=plan.device, reranker=reranker), open_store(corpus)
-    return searcher, lambda title: store.get_many(store.rows_titled(title))
+    return searcher, lambda title: store.get_many(store.rows_with_title(title))

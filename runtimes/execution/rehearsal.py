@@ -1,6 +1,6 @@
-"""Runs of a method without a model: stand-ins that answer everything with a made-up text, and a rehearsal that finds errors before a run.
+"""Runs of a method without a model: stand-ins that answer with made-up texts, and a rehearsal that finds errors before a run.
 
-A dry run shows only one possible course, since a method's next requests depend on the answers.
+A dry run shows only one possible sequence of requests, because a method's next requests depend on the answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import DEFAULTS, Found, Ranking, ScoredPassage, Searcher
+from wikidx.retrievers.base import DEFAULTS, Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.wave import Services
@@ -20,19 +20,19 @@ from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
-_REHEARSED = (
+_REHEARSAL_ANSWERS = (
     "",
     "yes",
     "no",
     "Follow up: who?",
     "Search[who]",
-)  # answers that take different branches of methods; the last two make them search
+)  # answers that lead to different branches of methods, the last two to searches
 
 
 def stand_in_llm(text: str | None = None) -> ScriptedLLM:
     """Return a model that answers each call with a text, by default its role and a number in angle brackets.
 
-    Of several choices it takes the first; P(yes) is 0.5, except for the texts "yes" and "no".
+    It takes the first of several choices; P(yes) is 1 for the text "yes", 0 for "no", and 0.5 for all others.
     """
     n_calls = Counter[str]()
     p_yes = {"yes": 1.0, "no": 0.0}.get(text or "", 0.5)
@@ -56,37 +56,37 @@ class StandInSearcher(Searcher):
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group."""
-        return [[_made_up(rank, group[0]) for rank in range(1, options.k + 1)] for group in groups]
+        return [[_stand_in_passage(rank, group[0]) for rank in range(1, options.k + 1)] for group in groups]
 
 
-def made_up_passages(title: str) -> list[Passage]:
-    """Return the passages of a stand-in corpus with a title."""
+def stand_in_passages(title: str) -> list[Passage]:
+    """Return the stand-in corpus's passages with this title."""
     return [Passage("1", title, "<text of passage 1>")]
 
 
-def _made_up(rank: int, query: str) -> ScoredPassage:
+def _stand_in_passage(rank: int, query: str) -> ScoredPassage:
     passage = Passage(str(rank), f"<title {rank}>", f"<text of passage {rank}>")
-    return ScoredPassage(passage, rank - 1, 1 / rank, (Found(query, "stand-in", rank, 1 / rank),))
+    return ScoredPassage(passage, rank - 1, 1 / rank, (Match(query, "stand-in", rank, 1 / rank),))
 
 
 def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
-    """Run a method on a made-up question with stand-ins, to find errors that would fail every question of a run.
+    """Run a method with stand-ins on a made-up question, to find errors that would fail every question.
 
     Args:
         method: the method.
         options: its options.
-        can_search: whether there is a searcher.
+        can_search: whether a searcher is available.
         can_look_up: whether titles can be looked up.
 
     Raises:
         InputError: an option has an unusable value, or the method needs a search or a title lookup that is not available.
     """
-    searcher, titled = (StandInSearcher() if can_search else None), (made_up_passages if can_look_up else None)
-    for text in _REHEARSED:
-        services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(text)), searcher=searcher, titled=titled)
+    searcher, look_up_title = (StandInSearcher() if can_search else None), (stand_in_passages if can_look_up else None)
+    for text in _REHEARSAL_ANSWERS:
+        services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(text)), searcher=searcher, look_up_title=look_up_title)
         try:
             (prediction,) = execute(lambda question: method.run(question, options), [Question("rehearsal", "who?")], services)
         except ValueError as error:
-            raise InputError(f"'{method.name}' cannot run with these switches: {error}") from error
+            raise InputError(f"'{method.name}' cannot run with these options: {error}") from error
         if prediction.error is not None:
             raise InputError(f"'{method.name}' cannot run: {prediction.error.partition(': ')[2]}")

@@ -1,4 +1,4 @@
-"""Results of a question: answer, steps, cost and time; and their JSON, a line of ``predictions.jsonl``."""
+"""Outcome of a question (answer, steps, cost and time) and its JSON, a line of ``predictions.jsonl``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Step:
     """A request and its result.
 
     Attributes:
-        wave: number of the wave in the question, from 0; requests of one wave are served together.
-        request: the request; ``request.path`` is its place in the method.
-        result: the result; None also in case of an error.
-        error: the error.
-        prompt_tokens, completion_tokens: the cost, also if the result of an equal request was reused.
+        wave: number of the question's wave, from 0; requests of one wave are served together.
+        request: the request; ``request.path`` locates it in the method.
+        result: the result; None for a note or after an error.
+        error: class and message of the error; None: no error.
+        prompt_tokens, completion_tokens: the cost, counted even if an equal request's result was reused.
     """
 
     wave: int
@@ -33,13 +33,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Cost of a question by itself: requests shared with other questions count in full.
+    """Cost of a single question; requests shared with other questions count in full.
 
     Attributes:
-        calls: of language models.
-        prompt_tokens, completion_tokens: read and generated.
-        searches, queries: groups searched for, and the queries in them.
-        waves: rounds of requests that had to wait for one another.
+        calls: calls of language models.
+        prompt_tokens, completion_tokens: tokens read and generated.
+        searches, queries: query groups searched for, and queries in them.
+        waves: successive rounds of requests.
     """
 
     calls: int = 0
@@ -62,7 +62,7 @@ class Timing:
 
     Attributes:
         seconds: from its first request to its answer.
-        reused: number of requests answered by the result of an equal one.
+        reused: number of requests answered with an equal request's result.
     """
 
     seconds: float = 0.0
@@ -74,14 +74,14 @@ class Prediction:
     """The outcome of a question.
 
     Attributes:
-        id: the question's.
+        id: the question's id.
         question: its text.
-        answer: the answer; empty if ``error`` says why there is none.
-        passages: those that the answer is based on.
+        answer: the answer; empty after an error.
+        passages: the evidence of the answer.
         detail: further findings of the method.
-        steps: all requests, in order.
+        steps: all requests with their results, in order.
         cost, timing: only ``timing`` depends on other questions of the run.
-        degraded: every fallback used for a capability that a model lacks.
+        degraded: fallbacks used for capabilities that a model lacks.
         error: class and message of the error; None: there is an answer.
     """
 
@@ -97,14 +97,14 @@ class Prediction:
     error: str | None = None
 
 
-def prediction_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:
+def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:
     """Return a prediction as JSON values.
 
     Args:
         prediction: the outcome of a question.
-        with_steps: whether to include every request and result; passages found by a search have id, title and score.
+        with_steps: whether to include every request and result; retrieved passages have only id, title and score.
     """
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "id": prediction.id,
         "question": prediction.question,
         "answer": prediction.answer,
@@ -116,40 +116,46 @@ def prediction_json(prediction: Prediction, *, with_steps: bool = True) -> dict[
         "timing": asdict(prediction.timing),
     }
     if with_steps:
-        told["steps"] = [step_json(step) for step in prediction.steps]
-    return told
+        record["steps"] = [step_to_json(step) for step in prediction.steps]
+    return record
 
 
-def step_json(step: Step) -> dict[str, Any]:
+def step_to_json(step: Step) -> dict[str, Any]:
     """Return a step as JSON values."""
-    told: dict[str, Any] = {"wave": step.wave, "path": list(step.request.path), **_request(step.request)}
+    record: dict[str, Any] = {"wave": step.wave, "path": list(step.request.path), **_request(step.request)}
     if step.error is not None:
-        return {**told, "error": step.error}
+        return {**record, "error": step.error}
     if not isinstance(step.request, Note):
-        told["result"] = _result(step.result)
+        record["result"] = _result(step.result)
     if isinstance(step.request, Call):
-        told["tokens"] = [step.prompt_tokens, step.completion_tokens]
-    return told
+        record["tokens"] = [step.prompt_tokens, step.completion_tokens]
+    return record
 
 
 def _request(request: Request) -> dict[str, Any]:
     match request:
         case Generate():
-            how = {name: value for name, value in asdict(request.decoding).items() if value not in (None, ())}
+            decoding = {name: value for name, value in asdict(request.decoding).items() if value not in (None, ())}
             schema = None if request.schema is None else {type(request.schema).__name__: request.schema[0]}
-            asked = {"decoding": how, "n": request.n, "schema": schema, "logprobs": request.logprobs}
-            return {"ask": "generate", "role": request.role, "prompt": _prompt(request.prompt), **asked}
+            parameters = {"decoding": decoding, "n": request.n, "schema": schema, "logprobs": request.logprobs}
+            return {"request": "generate", "role": request.role, "prompt": _prompt(request.prompt), **parameters}
         case AskYesNo():
             words = [list(request.positive), list(request.negative)]
-            return {"ask": "yes_no", "role": request.role, "prompt": _prompt(request.prompt), "words": words}
+            return {"request": "yes_no", "role": request.role, "prompt": _prompt(request.prompt), "words": words}
         case MeanNll():
-            return {"ask": "nll", "role": request.role, "prompt": _prompt(request.prompt), "continuation": request.continuation}
+            return {"request": "nll", "role": request.role, "prompt": _prompt(request.prompt), "continuation": request.continuation}
         case Retrieve():
-            return {"ask": "retrieve", "queries": list(request.queries), "k": request.k, "merge": request.merge, "dedup": request.dedup}
+            return {"request": "retrieve", "queries": list(request.queries), "k": request.k, "merge": request.merge, "dedup": request.dedup}
         case LookUpTitle():
-            return {"ask": "look_up", "title": request.title}
+            return {"request": "look_up", "title": request.title}
         case Truncate():
-            return {"ask": "truncate", "role": request.role, "text": request.text, "max_tokens": request.max_tokens, "keep": request.keep}
+            return {
+                "request": "truncate",
+                "role": request.role,
+                "text": request.text,
+                "max_tokens": request.max_tokens,
+                "keep": request.keep,
+            }
         case Note():
             return {"note": request.text, "data": dict(request.data)}
 

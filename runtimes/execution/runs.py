@@ -1,8 +1,8 @@
 """A run on disk: its settings in ``run.json``, and the outcome of each question in ``predictions.jsonl``.
 
-Each prediction is appended as one line as soon as it is available. However the run is interrupted, all lines but the last are complete; an
-incomplete last line is cut off on resuming, and its question is asked again. A run resumes only with the settings that it was started
-with. A question that failed and was asked again has several lines: the last one counts.
+Each prediction is appended as one line as soon as it is available. After any interruption, all lines but the last are complete; resuming
+cuts off an incomplete last line and repeats its question. A run resumes only with its original settings. A repeated question has several
+lines, of which the last counts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import json_value, sync, write_durably
-from wikidx.corpora.errors import ArtifactDamaged, InputError, LockedError
-from wikidx.runtimes.llms.text import whole_characters
+from wikidx.corpora.artifacts.durable import parse_json, sync, write_durably
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
+from wikidx.runtimes.llms.text import replace_surrogates
 
 RUN, PREDICTIONS = "run.json", "predictions.jsonl"
-FORMAT = 1
+FORMAT = 2
 
 _SYNC_EVERY_S = 1.0
 _SHOWN_CHARACTERS = 60
@@ -32,17 +32,17 @@ class RunLog:
     """The open predictions file of a run; created by ``open_run``.
 
     Attributes:
-        done: id of a question -> its error; None if it is answered.
-        n_cut: bytes of an incomplete line that were cut off.
+        done: errors of the finished questions, by id; None if a question is answered.
+        n_cut: number of bytes cut off as an incomplete line.
     """
 
     def __init__(self, file: int, done: dict[str, str | None], n_cut: int) -> None:
         self._file, self._synced = file, time.monotonic()
         self.done, self.n_cut = done, n_cut
 
-    def is_open(self, question: str, *, retries_failed: bool) -> bool:
-        """Return whether the question with this id is still to be asked: it has no line yet, or it failed and is retried."""
-        return question not in self.done or (retries_failed and self.done[question] is not None)
+    def is_open(self, question: str, *, retry_failed: bool) -> bool:
+        """Return whether the question with this id must be asked: it has no line yet, or it failed and is retried."""
+        return question not in self.done or (retry_failed and self.done[question] is not None)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append the outcome of a question: JSON values with ``id`` and ``error``; non-finite numbers become null."""
@@ -62,11 +62,11 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
     Args:
         folder: created if missing.
         settings: everything that decides the results, as JSON values.
-        session: further facts about this start of the run.
+        session: the record of this start of the run.
 
     Raises:
-        InputError: the folder holds a run with other settings, or predictions without a run.
-        ArtifactDamaged: a line other than the last, or ``run.json``, cannot be read.
+        InputError: the folder holds a run with other settings or format, or predictions without ``run.json``.
+        ArtifactCorrupt: ``run.json`` or a complete line cannot be read.
         LockedError: another process has the run open.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,15 +76,15 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(f"another process is at work on the run in {folder}: wait for it or end it") from None
-        begun = refuse_other_settings(folder, settings)
+        earlier = check_settings(folder, settings)
         done, n_whole = dict[str, str | None](), 0
-        for record, n_whole in _whole_lines(folder / PREDICTIONS):  # noqa: B007 - where the last one ends
+        for record, n_whole in _complete_lines(folder / PREDICTIONS):  # noqa: B007 - the end of the last line
             done[record["id"]] = record["error"]
         n_cut = os.fstat(file).st_size - n_whole
         os.ftruncate(file, n_whole)
-        sessions = [*begun, {**session, "predictions_before": len(done)}]
-        told = {"format": FORMAT, "settings": settings, "sessions": sessions}
-        write_durably(folder / RUN, json.dumps(told, ensure_ascii=False, indent=1).encode())
+        sessions = [*earlier, {**session, "predictions_before": len(done)}]
+        record = {"format": FORMAT, "settings": settings, "sessions": sessions}
+        write_durably(folder / RUN, json.dumps(record, ensure_ascii=False, indent=1).encode())
         try:
             yield RunLog(file, done, n_cut)
         finally:
@@ -94,73 +94,75 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         os.close(file)
 
 
-class Lines(NamedTuple):
-    """The last complete line of each question of a run, in the order of first occurrence, and the ids of repeated lines."""
+class PredictionLines(NamedTuple):
+    """The last complete line of each question, in order of first occurrence, and the ids of repeated lines."""
 
     records: dict[str, dict[str, Any]]
-    asked_again: list[str]
+    repeated_ids: list[str]
 
 
-def read_predictions(folder: Path) -> Lines:
+def read_predictions(folder: Path) -> PredictionLines:
     """Return the predictions of a run.
 
     Raises:
-        InputError: there is no run.
-        ArtifactDamaged: a line cannot be read.
+        InputError: the folder has no predictions.
+        ArtifactCorrupt: a line cannot be read.
     """
     path = folder / PREDICTIONS
     if not path.is_file():
         raise InputError(f"there is no run in {folder}: 'idx run METHOD --questions FILE --out {folder}' makes one")
-    lines = Lines({}, [])
-    for record, _ in _whole_lines(path):
+    lines = PredictionLines({}, [])
+    for record, _ in _complete_lines(path):
         if record["id"] in lines.records:
-            lines.asked_again.append(record["id"])
+            lines.repeated_ids.append(record["id"])
         lines.records[record["id"]] = record
     return lines
 
 
-def refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sessions of the run in a folder, none if there is no run; raises as ``open_run`` does."""
+def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Check the settings of a folder's run, if any, and return its earlier sessions; raises as ``open_run`` does."""
     try:
-        told = json_value((folder / RUN).read_bytes())
-        there, sessions, version = told["settings"], list(told["sessions"]), told["format"]
+        record = parse_json((folder / RUN).read_bytes())
+        recorded, sessions, version = record["settings"], list(record["sessions"]), record["format"]
     except FileNotFoundError:
         if (folder / PREDICTIONS).is_file() and (folder / PREDICTIONS).stat().st_size:
             raise InputError(f"{folder} holds {PREDICTIONS} without {RUN}: take another folder for --out") from None
         return []
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactDamaged(f"{folder / RUN} cannot be read ({error!r}): take another folder for --out") from error
+        raise ArtifactCorrupt(f"{folder / RUN} cannot be read ({error!r:.120}): take another folder for --out") from error
     if version != FORMAT:
         raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: take another folder for --out")
-    if differing := differences(there, json.loads(json.dumps(settings))):  # in the form in which they will be read back
+    if differing := differences(recorded, json.loads(json.dumps(settings))):  # as they will be read back
         raise InputError(
             f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, or take another folder for --out"
         )
     return sessions
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """Return a line for each setting that differs between two runs."""
-    old, new = _flat(there), _flat(here)
+    old, new = _flatten(recorded), _flatten(current)
     return [
-        f"{name} was {_shown(old.get(name))} and is {_shown(new.get(name))}" for name in {**old, **new} if old.get(name) != new.get(name)
+        f"{name} was {_abbreviate(old.get(name))} and is {_abbreviate(new.get(name))}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
     ]
 
 
-def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def _flatten(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) and value else {f"{above}{name}": value}
+        flat |= _flatten(value, f"{above}{name}.") if isinstance(value, dict) and value else {f"{above}{name}": value}
     return flat
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each complete line with its end offset; an incomplete last line is omitted."""
+def _complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield each complete line with its end offset, without an incomplete last line."""
     end = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -168,10 +170,12 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
                 return
             end += len(line)
             try:
-                record = json_value(line)
+                record = parse_json(line)
                 record["id"], record["error"]
             except (ValueError, KeyError, TypeError) as error:
-                raise ArtifactDamaged(f"{path}, line {number} is no prediction ({error!r}): delete it, or take another folder") from error
+                raise ArtifactCorrupt(
+                    f"{path}, line {number} is no prediction ({error!r:.120}): delete it, or take another folder"
+                ) from error
             yield record, end
 
 
@@ -179,13 +183,13 @@ def _line(record: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(record, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False)
-    return whole_characters(text).encode() + b"\n"
+        text = json.dumps(_drop_non_finite(record), ensure_ascii=False, allow_nan=False)
+    return replace_surrogates(text).encode() + b"\n"
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def _drop_non_finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _drop_non_finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_drop_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,8 +1,8 @@
 """Waves: the pending requests of all open questions, served together.
 
-Every model gets one batch, in the order of the questions and across its roles; the searcher gets one ``search_groups`` call for each
-distinct set of options, usually a single one. Models and searcher run concurrently. A request that equals an earlier one is not served
-again if its result would be the same.
+Every model gets one batch for all of its roles, in the order of the questions; the searcher gets one ``search_groups`` call for each
+distinct set of options, usually only one. Models and searcher run concurrently. A repeated request reuses the earlier result if a new
+result would be the same.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.llms.base import LLM, Call, Reply
 from wikidx.runtimes.llms.cache import is_repeatable
 from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
-_REMEMBERED = 20_000  # results: those of the last few thousand questions of a run, some 100 MB
+_MAX_RECENT = 20_000  # results of the last few thousand questions of a run, some 100 MB
 
-Titled = Callable[[str], Sequence[Passage]]
-"""A title -> the passages that have it, in the order of the corpus."""
+TitleLookup = Callable[[str], Sequence[Passage]]
+"""Returns the passages with a title, in the order of the corpus."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,26 +35,26 @@ class Services:
     """Models and searcher that serve requests.
 
     Attributes:
-        llms: role -> model; one model may have several roles.
-        searcher: for ``Retrieve``; None: such requests fail.
-        titled: for ``LookUpTitle``; None: such requests fail.
-        search: default search options; those of a request override them.
+        llms: models by role; one model may have several roles.
+        searcher: for ``Retrieve``; None: these requests fail.
+        look_up_title: for ``LookUpTitle``; None: these requests fail.
+        search: default search options, which a request's own options override.
     """
 
     llms: Mapping[str, LLM]
     searcher: Searcher | None = None
-    titled: Titled | None = None
+    look_up_title: TitleLookup | None = None
     search: SearchOptions = SearchOptions()
 
 
-class Served(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome of a request.
 
     Attributes:
-        result: sent to the method.
-        error: why there is no result.
-        prompt_tokens, completion_tokens: its cost, also if the result is reused.
-        is_reused: whether the result is that of an equal request.
+        result: the result for the method.
+        error: the reason for a missing result.
+        prompt_tokens, completion_tokens: the cost, even if the result is reused.
+        is_reused: whether an equal request's result was used.
     """
 
     result: Result = None
@@ -65,21 +65,21 @@ class Served(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Distinct requests that are served by one call, by their cache keys."""
+    """Distinct requests, by cache key, that one call serves."""
 
-    serve: Callable[[list[Any]], list[Served]]
+    serve: Callable[[list[Any]], list[Outcome]]
     requests: dict[Hashable, Request]
 
-    def done(self) -> list[Served]:
-        """Serve the requests; an error of the call is the error of each."""
+    def run(self) -> list[Outcome]:
+        """Serve the requests; an error of the call becomes the error of each request."""
         try:
             return self.serve(list(self.requests.values()))
         except IdxError as error:
-            return [Served(error=error)] * len(self.requests)
+            return [Outcome(error=error)] * len(self.requests)
 
 
 class Waves:
-    """Server of waves; must be closed.
+    """Serves waves of requests; must be closed.
 
     Args:
         services: models and searcher.
@@ -88,64 +88,64 @@ class Waves:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._pool = ThreadPoolExecutor(len(services.llms) + 2, thread_name_prefix="wave")
-        self._remembered: OrderedDict[Hashable, Served] = OrderedDict()
+        self._recent: OrderedDict[Hashable, Outcome] = OrderedDict()
 
-    def serve(self, requests: Sequence[Request]) -> list[Served]:
-        """Serve the requests of a wave, each with its result or its error.
+    def serve(self, requests: Sequence[Request]) -> list[Outcome]:
+        """Serve the requests of a wave; return a result or an error for each.
 
         Raises:
             UnknownNameError: a role has no model.
         """
         keys = [self._key(number, request) for number, request in enumerate(requests)]
-        known = {key: self._remembered[key] for key in keys if key in self._remembered}
+        known = {key: self._recent[key] for key in keys if key in self._recent}
         jobs: dict[Hashable, _Job] = {}
         for key, request in zip(keys, requests, strict=True):
             if key not in known:
-                place, serve = self._place(request)
-                jobs.setdefault(place, _Job(serve, {})).requests.setdefault(key, request)
-        running = [(job, self._pool.submit(job.done)) for job in jobs.values()]
-        fresh = {key: served for job, future in running for key, served in zip(job.requests, future.result(), strict=True)}
+                group, serve = self._call_for(request)
+                jobs.setdefault(group, _Job(serve, {})).requests.setdefault(key, request)
+        running = [(job, self._pool.submit(job.run)) for job in jobs.values()]
+        fresh = {key: outcome for job, future in running for key, outcome in zip(job.requests, future.result(), strict=True)}
         self._remember(fresh, known)
-        return [self._taken(key, fresh, known) for key in keys]
+        return [self._outcome(key, fresh, known) for key in keys]
 
-    def at_once(self, request: Request) -> Served:
+    def serve_immediately(self, request: Request) -> Outcome:
         """Serve a request that needs no wave: a note or a truncation."""
         if not isinstance(request, Truncate):
-            return Served()
-        return Served(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
+            return Outcome()
+        return Outcome(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
 
     def close(self) -> None:
-        """End each thread when its pending call returns, which may take long after an interruption."""
+        """End each thread after its pending call, which may take long after an interruption."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _taken(self, key: Hashable, fresh: dict[Hashable, Served], known: dict[Hashable, Served]) -> Served:
+    def _outcome(self, key: Hashable, fresh: dict[Hashable, Outcome], known: dict[Hashable, Outcome]) -> Outcome:
         is_reused = key in known
         if not is_reused:
-            known[key] = fresh[key]  # reused by the next equal request of this wave
+            known[key] = fresh[key]  # for the next equal request of this wave
         return known[key]._replace(is_reused=is_reused)
 
-    def _remember(self, fresh: Mapping[Hashable, Served], known: Mapping[Hashable, Served]) -> None:
+    def _remember(self, fresh: Mapping[Hashable, Outcome], known: Mapping[Hashable, Outcome]) -> None:
         for key in known:
-            self._remembered.move_to_end(key)
-        for key, served in fresh.items():
-            if served.error is None and not isinstance(key, int):
-                self._remembered[key] = served
-        while len(self._remembered) > _REMEMBERED:
-            self._remembered.popitem(last=False)
+            self._recent.move_to_end(key)
+        for key, outcome in fresh.items():
+            if outcome.error is None and not isinstance(key, int):
+                self._recent[key] = outcome
+        while len(self._recent) > _MAX_RECENT:
+            self._recent.popitem(last=False)
 
     def _key(self, number: int, request: Request) -> Hashable:
-        """Return the cache key of a request: its number in the wave if its result may differ the next time."""
+        """Return a request's cache key; this is its number in the wave if its result must not be reused."""
         if isinstance(request, Call):
             return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else number
         return number if isinstance(request, IMMEDIATE) else request
 
     def _llm(self, role: str) -> LLM:
         if role not in self._services.llms:
-            raise near_names("role", role, self._services.llms)
+            raise unknown_name_error("role", role, self._services.llms)
         return self._services.llms[role]
 
-    def _place(self, request: Request) -> tuple[Hashable, Callable[[list[Any]], list[Served]]]:
-        """Return the key of the call that serves a request together with others, and the call."""
+    def _call_for(self, request: Request) -> tuple[Hashable, Callable[[list[Any]], list[Outcome]]]:
+        """Return a key, and the call that serves all requests with this key."""
         match request:
             case Retrieve():
                 run = self._services.search
@@ -154,37 +154,37 @@ class Waves:
             case LookUpTitle():
                 return LookUpTitle, self._look_up
             case Note() | Truncate():
-                return Note, lambda requests: [self.at_once(one) for one in requests]
+                return Note, lambda requests: [self.serve_immediately(request) for request in requests]
             case _:
                 llm = self._llm(request.role)
                 return id(llm), partial(_ask, llm)
 
-    def _search(self, options: SearchOptions, requests: list[Retrieve]) -> list[Served]:
+    def _search(self, options: SearchOptions, requests: list[Retrieve]) -> list[Outcome]:
         if self._services.searcher is None:
             raise InputError("the method searches, and there is nothing to search: add --corpus, --preset or --url")
         return _search(self._services.searcher, [list(request.queries) for request in requests], options)
 
-    def _look_up(self, requests: list[LookUpTitle]) -> list[Served]:
-        if self._services.titled is None:
+    def _look_up(self, requests: list[LookUpTitle]) -> list[Outcome]:
+        if self._services.look_up_title is None:
             raise InputError("the method looks titles up, which needs a corpus on this machine")
-        return [Served(tuple(self._services.titled(request.title))) for request in requests]
+        return [Outcome(tuple(self._services.look_up_title(request.title))) for request in requests]
 
 
-def _ask(llm: LLM, calls: list[Call]) -> list[Served]:
+def _ask(llm: LLM, calls: list[Call]) -> list[Outcome]:
     return [
-        Served(reply.result, None, reply.prompt_tokens, reply.completion_tokens) if isinstance(reply, Reply) else Served(error=reply)
+        Outcome(reply.result, None, reply.prompt_tokens, reply.completion_tokens) if isinstance(reply, Reply) else Outcome(error=reply)
         for reply in llm.run(calls)
     ]
 
 
-def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Served]:
-    """Search for all groups; if the search is refused because of one group, only that group fails."""
+def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Outcome]:
+    """Search for all groups; if the search is refused, search for each group alone, so that only invalid groups fail."""
     try:
         rankings: list[Ranking] = searcher.search_groups(groups, options)
-        return [Served(ranking) for ranking in rankings]
+        return [Outcome(ranking) for ranking in rankings]
     except (InputError, ValueError) as error:
         if len(groups) == 1:
-            return [Served(error=error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}"))]
-        return [served for group in groups for served in _search(searcher, [group], options)]
+            return [Outcome(error=error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}"))]
+        return [outcome for group in groups for outcome in _search(searcher, [group], options)]
     except IdxError as error:
-        return [Served(error=error)] * len(groups)
+        return [Outcome(error=error)] * len(groups)

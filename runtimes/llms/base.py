@@ -1,14 +1,14 @@
 """Calls to language models, their results, and the contract of every backend.
 
-A *call* is plain data: a prompt and what to do with it. Three kinds: ``Generate``, ``AskYesNo``, ``MeanNll``. A backend takes a batch of
-calls of any kinds and returns one *reply* each, in the same order. A missing capability is replaced by a fixed fallback, which the result
-lists in ``degraded``:
+A *call* is plain data: a prompt and an operation, ``Generate``, ``AskYesNo`` or ``MeanNll``. A backend takes a batch of calls of any kinds
+and returns one *reply* per call, in the same order. Fixed fallbacks replace missing capabilities; all but ``YesNo.missing`` are
+listed in the result's ``degraded``:
 
-- no structured output: the text is unconstrained, and read by the method's lenient parser
-- no logprobs: own-output logprobs are None; a yes/no question is answered by generating a word, scored 1.0 or 0.0
-- neither word among the likeliest tokens: ``YesNo.missing``, no score
-- no prompt logprobs: the NLL of a given text is unknown (``Nll.mean`` is None)
-- a prompt that does not fit: passages are cut from the last one's end (``fitting``)
+- without structured output, the text is unconstrained, and the method parses it leniently
+- without logprobs, ``Gen.logprobs`` is None, and a yes/no question is answered by one generated word, scored 1.0 or 0.0
+- with neither word among the likeliest tokens, ``YesNo.missing`` is true and there is no score
+- without prompt logprobs, the NLL of a given text is unknown (``Nll.mean`` is None)
+- in a prompt that exceeds the context, passages are cut from the end of the last one (``fitting``)
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Message(NamedTuple):
     """A turn of a conversation.
 
     Attributes:
-        role: the speaker. If the last turn is the "assistant"'s, the model continues it.
+        role: the speaker. The model continues the last turn if it is the "assistant"'s.
         content: the text.
-        passages: ascending spans ``(start, end)`` of ``content`` that may be cut for a prompt to fit: the retrieved passages.
+        passages: ascending spans ``(start, end)`` of ``content`` that may be cut to fit the context: the retrieved passages.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -49,8 +49,8 @@ Prompt = str | Chat | TokenIds
 """A plain text to continue, a conversation, or token ids."""
 
 
-def text_of(prompt: Prompt) -> str:
-    """Return a prompt as one text for display and tests: a conversation's turns, separated by blank lines."""
+def prompt_text(prompt: Prompt) -> str:
+    """Return a prompt as one text, with the turns of a conversation separated by blank lines."""
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, TokenIds):
@@ -59,19 +59,19 @@ def text_of(prompt: Prompt) -> str:
 
 
 class Choice(NamedTuple):
-    """The text must be one of these."""
+    """Constrain the text to one of these."""
 
     texts: tuple[str, ...]
 
 
 class JsonSchema(NamedTuple):
-    """The text must be JSON that matches this schema, itself given as JSON."""
+    """Constrain the text to JSON that matches this schema, itself given as JSON."""
 
     text: str
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> JsonSchema:
-        """Create one from a schema as Python data; fields are generated in the order of ``properties``."""
+        """Create an instance from a schema as Python data; the model generates fields in the order of ``properties``."""
         return cls(json.dumps(schema, ensure_ascii=False))
 
     @classmethod
@@ -81,7 +81,7 @@ class JsonSchema(NamedTuple):
 
 
 class Regex(NamedTuple):
-    """The text must match this expression as a whole."""
+    """Constrain the whole text to this regular expression."""
 
     pattern: str
 
@@ -96,10 +96,10 @@ class Decoding:
     Attributes:
         max_tokens: maximum number of generated tokens.
         temperature: 0 is greedy decoding.
-        top_p: nucleus sampling, with a temperature: samples from the fewest tokens that together have this probability.
-        stop: texts that end the generation; the result is cut before them.
-        seed: of sampling; equal calls with equal seeds have equal results. None: the executor sets one that depends on the run's seed,
-            the question and the number of the call in it.
+        top_p: nucleus sampling, with a temperature, from the fewest tokens whose total probability reaches this value.
+        stop: texts that end the generation; the result excludes them.
+        seed: sampling seed; equal calls with equal seeds have equal results. None: the executor derives a seed from the run's seed, the
+            question and the number of its sampling call.
     """
 
     max_tokens: int = 256
@@ -134,16 +134,16 @@ GREEDY = Decoding()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate:
-    """Generate text after a prompt; the result is ``n`` ``Gen``.
+    """Generate text after a prompt; the result is a tuple of ``n`` ``Gen``.
 
     Attributes:
         prompt: the prompt.
-        role: selects one of the method's models; backends ignore it.
+        role: the method's role whose model is called; backends ignore it.
         decoding: decoding parameters.
         n: number of texts; more than one needs a temperature.
         schema: constraint on the text.
         logprobs: whether to return the tokens' log-probabilities.
-        path: place of the call in the method's trace; not part of its identity.
+        path: labels of the call in the method's trace; ignored in comparisons.
     """
 
     prompt: Prompt
@@ -158,7 +158,7 @@ class Generate:
         """Check ``n``.
 
         Raises:
-            ValueError: it is less than 1, or greater than 1 with greedy decoding.
+            ValueError: ``n`` is less than 1, or greater than 1 with greedy decoding.
         """
         if self.n < 1 or (self.n > 1 and self.decoding.is_greedy):
             raise ValueError(
@@ -170,8 +170,8 @@ class Generate:
 class AskYesNo:
     """Score the answer to a yes/no prompt by next-token probabilities; the result is a ``YesNo``.
 
-    Each side is the sum over the single-token variants of its words: as given, capitalised and in capitals, with and without a leading
-    space.
+    A side's probability is the sum over the single-token variants of its words: as given, capitalised and in capitals, with and without
+    a leading space.
     """
 
     prompt: Prompt
@@ -199,10 +199,10 @@ class Gen:
     """A generated text.
 
     Attributes:
-        text: without the stop text; no half of a surrogate pair.
+        text: the text before any stop text, without thinking.
         finish: "stop" if the model or a stop text ended it, "length" if it was cut at ``max_tokens``.
-        logprobs: natural log-probability, before temperature, of each generated token, including an end-of-text token; None: not requested
-            or not available.
+        logprobs: natural log-probability, before temperature, of each generated token, and of the end-of-text token if the backend returns
+            it; None: not requested or not available.
         token_ids: the generated tokens; None: not available.
         degraded: fallbacks used for missing capabilities of the backend.
     """
@@ -221,10 +221,10 @@ class Gen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YesNo:
-    """Probabilities of the two sides of a yes/no question as the next token.
+    """Probabilities of the two answers to a yes/no question as the next token.
 
     Attributes:
-        p_positive, p_negative: summed over the variants of each side's words.
+        p_positive, p_negative: sums over the variants of each answer's words.
         degraded: fallbacks used for missing capabilities of the backend.
     """
 
@@ -234,17 +234,17 @@ class YesNo:
 
     @property
     def mass(self) -> float:
-        """Total probability of the two sides."""
+        """Total probability of the two answers."""
         return self.p_positive + self.p_negative
 
     @property
     def missing(self) -> bool:
-        """True if neither side has a known probability."""
+        """True if neither answer has a known probability."""
         return self.mass == 0
 
     @property
     def score(self) -> float | None:
-        """The positive side's share of the mass; None if both are missing."""
+        """The positive answer's fraction of the mass; None if the mass is 0."""
         return None if self.missing else self.p_positive / self.mass
 
 
@@ -253,7 +253,7 @@ class Nll:
     """Negative log-likelihood of a given text (nats).
 
     Attributes:
-        total: summed over its tokens; None: unknown.
+        total: sum over the text's tokens; None: unknown.
         n_tokens: number of tokens.
         degraded: fallbacks used for missing capabilities of the backend.
     """
@@ -269,7 +269,7 @@ class Nll:
 
 
 class Reply(NamedTuple):
-    """The result of a call and what it cost: tokens read and tokens generated, over all ``n`` texts."""
+    """The result of a call and its cost: prompt tokens, and tokens generated in all ``n`` texts."""
 
     result: tuple[Gen, ...] | YesNo | Nll
     prompt_tokens: int = 0
@@ -278,18 +278,18 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Capabilities of a backend, as far as they are known: an endpoint's are learned from its answers.
+    """Known capabilities of a backend; those of an endpoint are learned from its answers.
 
     Attributes:
         chat: has a chat template.
         logprobs: returns log-probabilities of generated tokens.
-        top_logprobs: number of alternatives per token that it returns; None: all of them, so that yes/no is exact.
+        top_logprobs: maximum number of alternatives per token; None: the whole vocabulary, so that yes/no is exact.
         prompt_logprobs: can score a given text.
         structured: kinds of schemas that it enforces: "choice", "json", "regex".
         n: generates several texts in one call.
         seed: samples reproducibly with a seed.
         token_ids: accepts and returns token ids.
-        context: tokens of prompt and generated text together; None: unknown.
+        context: maximum number of tokens of prompt and generated text together; None: unknown.
     """
 
     chat: bool = False
@@ -304,7 +304,7 @@ class Capabilities:
 
 
 class LLM(Protocol):
-    """A language model. Must be called by one thread at a time."""
+    """A language model. Only one thread may call it at a time."""
 
     @property
     def name(self) -> str:
@@ -313,14 +313,14 @@ class LLM(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of the model, as far as they are known."""
+        """Known capabilities of the model."""
         ...
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
         """Answer a batch of calls; a failed call has its error in place of a reply.
 
         Raises:
-            LLMError: no call can be answered, for instance because the endpoint is down.
+            IdxError: no call can be answered, for instance because the device runs out of memory.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""An on-disk cache of replies, so that no call is paid for twice: keyed by model, prompt and parameters.
+"""An on-disk cache of replies, keyed by model, prompt and parameters, so that no call is paid for twice.
 
-Sampling calls without a seed are never cached, nor are failures. Several processes may share the file. A corrupt reply counts as
-absent.
+Sampling calls without a seed and failed calls are never cached. Several processes may share the file. A corrupt reply is deleted, and its
+call repeated.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def is_repeatable(call: Call) -> bool:
     return not isinstance(call, Generate) or call.decoding.is_greedy or call.decoding.seed is not None
 
 
-def key_of(model: str, call: Call) -> bytes:
-    """Return the cache key of a call to a model, 32 bytes. The role and the place in the trace are not part of it."""
+def cache_key(model: str, call: Call) -> bytes:
+    """Return the cache key of a call to a model, 32 bytes, which excludes the role and the place in the trace."""
     fields = {name: value for name, value in asdict(call).items() if name not in {"role", "path"}}
     schema = type(call.schema).__name__ if isinstance(call, Generate) else None
-    described = [model, type(call).__name__, type(call.prompt).__name__, schema, fields]
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).digest()
+    identity = [model, type(call).__name__, type(call.prompt).__name__, schema, fields]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest()
 
 
 class ReplyCache:
@@ -66,24 +66,24 @@ class ReplyCache:
             raise
 
     def get(self, model: str, call: Call) -> Reply | None:
-        """Return the cached reply to a call, given the model's name with its address; None: there is none."""
+        """Return the cached reply to a call, or None; ``model`` is the model's name with its address."""
         if not is_repeatable(call):
             return None
-        key = key_of(model, call)
+        key = cache_key(model, call)
         rows = self._execute("SELECT reply, sha256 FROM replies WHERE key = ?", key)
         if not rows:
             return None
         reply, checksum = rows[0]
         if isinstance(reply, bytes) and hashlib.sha256(key + reply).digest() == checksum:
             return _REPLY.validate_json(reply)
-        logger.warning("a reply in %s is damaged: the model is asked again", self._file)
+        logger.warning("a reply in %s is corrupt: the call is repeated", self._file)
         self._execute("DELETE FROM replies WHERE key = ?", key)
         return None
 
     def put(self, model: str, call: Call, reply: Reply) -> None:
-        """Store the reply to a call; an existing one is kept."""
+        """Store the reply to a call; an existing reply is kept."""
         if is_repeatable(call):
-            key, content = key_of(model, call), _REPLY.dump_json(reply)
+            key, content = cache_key(model, call), _REPLY.dump_json(reply)
             self._execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", key, content, hashlib.sha256(key + content).digest())
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class ReplyCache:
         with self._lock:
             try:
                 return self._database.execute(statement, values).fetchall()
-            except (sqlite3.Error, UnicodeDecodeError) as error:  # what names a damaged file's tables may be no text
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # names in a corrupt file may not be UTF-8
                 raise self._refusal(error) from error
 
     def _refusal(self, error: Exception) -> StorageError:

@@ -1,6 +1,6 @@
-"""The common part of engines that run a checkpoint in this process: prompts as token ids.
+"""Base class of engines that run a checkpoint in this process, with prompts as token ids.
 
-Chat templates are applied here, so that no second beginning-of-text token is added.
+Chat templates are applied here, so that the engine adds no second beginning-of-text token.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import PromptTooLong
 
-from .base import Call, Capabilities, Generate, MeanNll, Prompt, TokenIds, text_of
+from .base import Call, Capabilities, Generate, MeanNll, Prompt, TokenIds, prompt_text
 from .fitting import fit
 from .text import NO_TEMPLATE
 
 
-class Prepared(NamedTuple):
+class PreparedCall(NamedTuple):
     """A call as token ids.
 
     Attributes:
         call: the call.
-        ids: its prompt, cut to fit.
-        continuation: the text to score of a ``MeanNll``; empty for other calls.
+        ids: its prompt, cut to fit the context.
+        continuation: the text that a ``MeanNll`` scores; empty for other calls.
         degraded: fallbacks used for missing capabilities of the model.
     """
 
@@ -34,8 +34,8 @@ class CheckpointLLM:
     """A model with a local tokenizer.
 
     Args:
-        name: as given by the user.
-        tokenizer: transformers'.
+        name: the model's name as given by the user.
+        tokenizer: a tokenizer of transformers.
         top_logprobs, structured, context: see ``Capabilities``.
     """
 
@@ -79,28 +79,28 @@ class CheckpointLLM:
         if isinstance(prompt, TokenIds):
             return prompt.ids
         if isinstance(prompt, str) or not self.capabilities.chat:
-            return tuple(self._tokenizer.encode(text_of(prompt))) or (padding_id(self._tokenizer),)
+            return tuple(self._tokenizer.encode(prompt_text(prompt))) or (padding_id(self._tokenizer),)
         turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
-        goes_on = prompt[-1].role == "assistant"
+        continues = prompt[-1].role == "assistant"
         ids = self._tokenizer.apply_chat_template(
-            turns, add_generation_prompt=not goes_on, continue_final_message=goes_on, return_dict=False, enable_thinking=False
+            turns, add_generation_prompt=not continues, continue_final_message=continues, return_dict=False, enable_thinking=False
         )
         return tuple(ids)
 
-    def _prepare(self, call: Call) -> Prepared | PromptTooLong:
-        """Return a call with its prompt cut to fit, or the error if it cannot fit."""
+    def _prepare(self, call: Call) -> PreparedCall | PromptTooLong:
+        """Return a call with its prompt cut to fit the context, or the error if it cannot fit."""
         has_template = self.capabilities.chat or isinstance(call.prompt, str | TokenIds)
         degraded = () if has_template else (NO_TEMPLATE,)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
-        n_after = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1
-        budget = None if self.capabilities.context is None else self.capabilities.context - n_after
+        n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1
+        budget = None if self.capabilities.context is None else self.capabilities.context - n_reserved
         try:
             fitted = fit(call.prompt, budget, lambda prompt: len(self._prompt_ids(prompt)))
         except PromptTooLong as error:
             return error
-        return Prepared(call, self._prompt_ids(fitted.prompt), continuation, (*degraded, *fitted.degraded))
+        return PreparedCall(call, self._prompt_ids(fitted.prompt), continuation, (*degraded, *fitted.degraded))
 
 
 def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types
-    """Return the padding token, which is masked."""
+    """Return the padding token's id, or else the end-of-text token's, or 0."""
     return int((tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id) or 0)

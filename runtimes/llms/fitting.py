@@ -1,7 +1,7 @@
 """Prompts cut to a model's context.
 
-The last passage is cut from its end, at a word boundary; if fewer than 40 characters would remain it is dropped, then the one before is
-cut, and so on. Instructions, demonstrations and the question are never cut: a prompt that does not fit without its passages is refused.
+The last passage is cut from its end, at a word boundary. If fewer than 40 characters would remain, it is dropped and the preceding passage
+is cut. Instructions, demonstrations and the question are never cut: a prompt that does not fit without its passages is refused.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from wikidx.runtimes.errors import PromptTooLong
 
 from .base import Message, Prompt, TokenIds
 
-_LEAST_CHARACTERS = 40  # of a passage; a shorter rest carries no information
+_MIN_CHARACTERS = 40  # of a passage; a shorter remainder carries too little information
 
 
 class Fitted(NamedTuple):
-    """A prompt that fits, the number of characters cut from its passages, and their number before."""
+    """A prompt that fits, the number of characters cut from its passages, and the passages' length before the cut."""
 
     prompt: Prompt
     cut: int
@@ -26,12 +26,12 @@ class Fitted(NamedTuple):
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """Descriptions of the cut, for ``degraded`` of the result."""
+        """A description of the cut, for the result's ``degraded``; empty without a cut."""
         return (f"prompt cut: {self.cut} of the passages' {self.characters} characters left out",) if self.cut else ()
 
 
 def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> Fitted:
-    """Cut as little as possible from a prompt's passages for it to have at most ``budget`` tokens.
+    """Cut a prompt's passages as little as possible to reach at most ``budget`` tokens.
 
     Args:
         prompt: the prompt.
@@ -39,21 +39,21 @@ def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> F
         count: prompt -> tokens.
 
     Raises:
-        PromptTooLong: it has more tokens even without its passages.
+        PromptTooLong: the prompt has more tokens even without its passages.
     """
-    whole = _characters(prompt)
+    n_cuttable = _characters(prompt)
     if budget is None or (n_tokens := count(prompt)) <= budget:
-        return Fitted(prompt, 0, whole)
-    least = count(cut(prompt, whole)) if whole else n_tokens
-    if least > budget:
-        besides = " besides its passages" if whole else ""
+        return Fitted(prompt, 0, n_cuttable)
+    min_tokens = count(cut(prompt, n_cuttable)) if n_cuttable else n_tokens
+    if min_tokens > budget:
+        without_passages = " besides its passages" if n_cuttable else ""
         raise PromptTooLong(
-            f"the prompt has {least} tokens{besides}, the model takes {max(budget, 0)} beside what it generates: "
+            f"the prompt has {min_tokens} tokens{without_passages}, the model takes {max(budget, 0)} in addition to its output: "
             "shorten the question or the demonstrations, generate less, or use a model with a longer context"
         )
-    n_cut = bisect.bisect_left(range(whole), True, key=lambda n: count(cut(prompt, n)) <= budget)
+    n_cut = bisect.bisect_left(range(n_cuttable), True, key=lambda n: count(cut(prompt, n)) <= budget)
     fitted = cut(prompt, n_cut)
-    return Fitted(fitted, whole - _characters(fitted), whole)
+    return Fitted(fitted, n_cuttable - _characters(fitted), n_cuttable)
 
 
 def cut(prompt: Prompt, characters: int) -> Prompt:
@@ -68,28 +68,28 @@ def cut(prompt: Prompt, characters: int) -> Prompt:
 
 
 def _cut_message(message: Message, characters: int) -> tuple[Message, int]:
-    """Return the message, cut, and the number of characters still to be cut from earlier messages."""
-    content, kept = message.content, list(message.passages)
+    """Return the shortened message, and the number of characters still to be cut from earlier messages."""
+    content, spans = message.content, list(message.passages)
     tail = ""
-    while kept and characters > 0:
-        start, end = kept.pop()
+    while spans and characters > 0:
+        start, end = spans.pop()
         tail = content[end:] + tail
-        stays = _stays(content[start:end], characters)
-        characters -= end - start - stays
-        content = content[: start + stays]
-        if stays:
-            kept.append((start, start + stays))
+        n_left = _length_after_cut(content[start:end], characters)
+        characters -= end - start - n_left
+        content = content[: start + n_left]
+        if n_left:
+            spans.append((start, start + n_left))
             break
-    return Message(message.role, content + tail, tuple(kept)), max(characters, 0)
+    return Message(message.role, content + tail, tuple(spans)), max(characters, 0)
 
 
-def _stays(passage: str, characters: int) -> int:
+def _length_after_cut(passage: str, characters: int) -> int:
     """Return the remaining length of a passage after cutting at least this many characters from its end."""
     end = len(passage) - characters
     while end > 0 and not passage[end].isspace() and not passage[end - 1].isspace():
         end -= 1
-    stays = len(passage[: max(end, 0)].rstrip())
-    return stays if stays >= _LEAST_CHARACTERS else 0
+    n_left = len(passage[: max(end, 0)].rstrip())
+    return n_left if n_left >= _MIN_CHARACTERS else 0
 
 
 def _characters(prompt: Prompt) -> int:

@@ -1,4 +1,4 @@
-"""Type checks of foreign JSON."""
+"""Type checks of external JSON."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 EACH = "*"
 
 
-def misfit(value: Any, shape: Any, name: str) -> str | None:  # noqa: ANN401 - JSON and its shape
-    """Return a description of the first part of a value that does not match a shape; None: it matches.
+def find_mismatch(value: Any, shape: Any, name: str) -> str | None:  # noqa: ANN401 - JSON and its shape
+    """Describe the first part of a value that does not match a shape; return None if all parts match.
 
     Args:
         value: JSON.
-        shape: a type or several, a list of one shape, or shapes by name; those under ``EACH`` are of all names. What an object does not
-            have, or has as null, fits every shape.
-        name: what the value is called.
+        shape: a type or union of types, a list with the shape of its items, or a dict of the fields' shapes; the shape under ``EACH``
+            is every field's. Without ``EACH``, a missing or null field matches.
+        name: the value's name in the description.
     """
     kind = shape if isinstance(shape, type | UnionType) else type(shape)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         return f"{name} is {value!r:.40}"
     if isinstance(shape, list) and isinstance(value, list):
-        return next((wrong for one in value if (wrong := misfit(one, shape[0], name))), None)
+        return next((mismatch for item in value if (mismatch := find_mismatch(item, shape[0], name))), None)
     if isinstance(shape, dict) and isinstance(value, dict):
-        named = {field: inner for field, inner in shape.items() if value.get(field) is not None}
-        checked = named if EACH not in shape else dict.fromkeys(value, shape[EACH])
-        return next((wrong for field, inner in checked.items() if (wrong := misfit(value[field], inner, f"'{field}'"))), None)
+        present = {field: inner for field, inner in shape.items() if value.get(field) is not None}
+        checked = present if EACH not in shape else dict.fromkeys(value, shape[EACH])
+        return next((mismatch for field, inner in checked.items() if (mismatch := find_mismatch(value[field], inner, f"'{field}'"))), None)
     return None

@@ -2,7 +2,7 @@
 
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
 
-A model with a role serves that role only; one without serves all roles that have no model of their own.
+A model with a role serves only that role; a model without a role serves all remaining roles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 
 from .base import LLM
 from .cache import ReplyCache
@@ -22,8 +22,8 @@ from .options import ConnectionOptions, EngineOptions
 _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
 
 
-class Spec(NamedTuple):
-    """A model as named by the user; ``role`` None: all roles without a model of their own; ``url`` None: the backend's default."""
+class ModelSpec(NamedTuple):
+    """A model as named by the user; ``role`` None: all remaining roles; ``url`` None: the backend's default."""
 
     role: str | None
     backend: str
@@ -35,11 +35,11 @@ class Backend(NamedTuple):
     """A backend of language models.
 
     Attributes:
-        open: opens the model of a specification.
-        kind: of its models: behind an endpoint, with a URL and cached replies; checkpoints; or files of answers.
+        open: function that opens the model of a specification.
+        kind: "endpoint": models at a URL, with cached replies; "checkpoint": models in this process; "script": files of answers.
     """
 
-    open: Callable[[Spec, Settings], LLM]
+    open: Callable[[ModelSpec, Settings], LLM]
     kind: Literal["endpoint", "checkpoint", "script"]
 
 
@@ -48,8 +48,8 @@ class Settings(NamedTuple):
 
     Attributes:
         connection: options of endpoints.
-        cache: of their replies; None: replies are not cached.
-        device: where local checkpoints run.
+        cache: cache of the endpoints' replies; None: replies are not cached.
+        device: device of ``hf`` checkpoints.
     """
 
     connection: ConnectionOptions = ConnectionOptions()
@@ -57,31 +57,31 @@ class Settings(NamedTuple):
     device: str = "auto"
 
 
-def parse_spec(text: str) -> Spec:
-    """Read ``[ROLE=]BACKEND:MODEL[@URL]``.
+def parse_spec(text: str) -> ModelSpec:
+    """Parse ``[ROLE=]BACKEND:MODEL[@URL]``.
 
     Raises:
-        InputError: it does not have that form, or has a URL that the backend does not take.
-        UnknownNameError: there is no such backend.
+        InputError: the text does not have this form, or has a URL that the backend does not take.
+        UnknownNameError: the backend is unknown.
     """
     form = _FORM.fullmatch(text)
     if form is None:
-        raise InputError(f"{text!r} names no language model: say [ROLE=]BACKEND:MODEL[@URL], such as openai:qwen@http://127.0.0.1:8000/v1")
-    spec = Spec(form["role"], form["backend"], form["model"], form["url"])
+        raise InputError(f"{text!r} names no language model: use [ROLE=]BACKEND:MODEL[@URL], such as openai:qwen@http://127.0.0.1:8000/v1")
+    spec = ModelSpec(form["role"], form["backend"], form["model"], form["url"])
     if spec.backend not in BACKENDS:
-        raise near_names("backend", spec.backend, BACKENDS)
+        raise unknown_name_error("backend", spec.backend, BACKENDS)
     if spec.url is not None and BACKENDS[spec.backend].kind != "endpoint":
         raise InputError(f"{text!r} has an address, but the backend {spec.backend} takes none: leave @{spec.url} out")
     return spec
 
 
-def open_llms(chosen: Mapping[str, Spec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - it cannot be changed
-    """Open the models of roles; a model shared by several roles is opened once.
+def open_llms(chosen: Mapping[str, ModelSpec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - immutable
+    """Open the model of each role; a model shared by several roles is opened once.
 
     Raises:
         InputError, LLMError, MissingExtraError: a model cannot be opened.
     """
-    opened: dict[Spec, LLM] = {}
+    opened: dict[ModelSpec, LLM] = {}
     try:
         for spec in dict.fromkeys(chosen.values()):
             opened[spec] = BACKENDS[spec.backend].open(spec, settings)
@@ -97,57 +97,57 @@ def close_llms(llms: Iterable[LLM]) -> None:
         llm.close()
 
 
-def choose(specs: Sequence[str], roles: Iterable[str], default: Spec | None = None) -> dict[str, Spec]:
+def assign_models(specs: Sequence[str], roles: Iterable[str], default: ModelSpec | None = None) -> dict[str, ModelSpec]:
     """Return the specification of each role's model, without the role; equal specifications share one model.
 
     Args:
         specs: models as named by the user.
         roles: all roles of the method.
-        default: the model of roles without one; None: every role must have one.
+        default: the model of the remaining roles; None: every role must have a model.
 
     Raises:
-        InputError: a specification cannot be read, a role has two models or none.
-        UnknownNameError: the method has no such role, or there is no such backend.
+        InputError: a specification is malformed, or a role has two models or none.
+        UnknownNameError: the role or the backend is unknown.
     """
     known = list(roles)
-    given: dict[str | None, Spec] = {}
+    by_role: dict[str | None, ModelSpec] = {}
     for text in specs:
         spec = parse_spec(text)
         if spec.role is not None and spec.role not in known:
-            raise near_names("role", spec.role, known)
-        if spec.role in given:
+            raise unknown_name_error("role", spec.role, known)
+        if spec.role in by_role:
             raise InputError(f"{'the role ' + repr(spec.role) if spec.role else 'every role'} is given to two models, the second {text!r}")
-        given[spec.role] = spec
+        by_role[spec.role] = spec
     if default is not None:
-        given.setdefault(None, default)
-    missing = [role for role in known if role not in given and None not in given]
+        by_role.setdefault(None, default)
+    missing = [role for role in known if role not in by_role and None not in by_role]
     if missing:
         raise InputError(
             f"no model for {', '.join(map(repr, missing))}: add --llm BACKEND:MODEL, or --llm {missing[0]}=BACKEND:MODEL, "
             "such as openai:qwen@http://127.0.0.1:8001/v1"
         )
-    return {role: (given[role] if role in given else given[None])._replace(role=None) for role in known}
+    return {role: (by_role[role] if role in by_role else by_role[None])._replace(role=None) for role in known}
 
 
-def _openai(spec: Spec, settings: Settings) -> LLM:
+def _openai(spec: ModelSpec, settings: Settings) -> LLM:
     from .openai_http import OpenAIHttp
 
     return OpenAIHttp(spec.model, spec.url, options=settings.connection, cache=settings.cache)
 
 
-def _hf(spec: Spec, settings: Settings) -> LLM:
+def _hf(spec: ModelSpec, settings: Settings) -> LLM:
     from .transformers_engine import TransformersEngine
 
     return TransformersEngine(spec.model, options=EngineOptions(device=settings.device))
 
 
-def _vllm(spec: Spec, settings: Settings) -> LLM:
+def _vllm(spec: ModelSpec, settings: Settings) -> LLM:
     from .vllm_engine import VllmEngine
 
     return VllmEngine(spec.model)
 
 
-def _scripted(spec: Spec, settings: Settings) -> LLM:
+def _scripted(spec: ModelSpec, settings: Settings) -> LLM:
     from .scripted import ScriptedLLM, read_script
 
     return ScriptedLLM(read_script(Path(spec.model)), name=f"scripted:{spec.model}")

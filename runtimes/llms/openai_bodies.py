@@ -1,6 +1,6 @@
 """Request bodies for OpenAI-compatible endpoints, and parsing of their answers. Nothing here opens a connection.
 
-A body is built from a call; ``without`` removes what the endpoint is known to refuse; ``missed`` describes what is lost by that.
+``build_body`` builds the body of a call, ``drop_refused`` removes refused fields, ``describe_dropped`` describes the effects.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Container, Mapping, Set
 from typing import Any, Literal, NamedTuple
 
 from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
-from .text import FREE_TEXT, NO_THINKING, by_likeliest, cut_at, whole_characters, without_thinking
+from .text import FREE_TEXT, NO_THINKING, cut_at_stop, replace_surrogates, strip_thinking, yes_no_from_tokens
 
 Body = dict[str, Any]
 
 TOP_LOGPROBS = (20, 5)
-"""Numbers of alternatives to request: the maximum of vLLM and OpenAI, then that of older endpoints."""
+"""Numbers of alternatives to request: first the maximum of vLLM and OpenAI, then the maximum of older endpoints."""
 
 VLLM_ONLY = ("top_k", "repetition_penalty", "chat_template_kwargs", "structured_outputs", "add_generation_prompt", "continue_final_message")
 OPTIONAL = (*VLLM_ONLY, "response_format", "top_logprobs", "logprobs", "seed", "n", "stop", "temperature", "top_p", "max_tokens")
-"""Optional parts of a body; one that an endpoint refuses by name is left out from then on."""
+"""Optional fields of a body; a field that an endpoint refuses by name is omitted from then on."""
 
-_WITHOUT = {
+_FALLBACKS = {
     "continue_final_message": "the endpoint does not go on from a given beginning of its answer: it begins a new one",
     "structured_outputs": FREE_TEXT,
     "response_format": FREE_TEXT,
@@ -53,21 +53,21 @@ class Refusal(NamedTuple):
         return self.code == "context_length_exceeded" or bool(_TOO_LONG.search(self.message))
 
     @property
-    def is_of_the_model(self) -> bool:
-        """True if the endpoint has no such model."""
+    def is_model_missing(self) -> bool:
+        """True if the endpoint does not know the model."""
         return self.code == "model_not_found" or bool(re.search(r"model\b.*\b(does not exist|not found)", self.message, re.IGNORECASE))
 
-    def named_in(self, body: Container[str]) -> str | None:
-        """Return the optional part of a body that the refusal names; None if it names none."""
+    def refused_parameter(self, body: Container[str]) -> str | None:
+        """Return the optional field of a body that the refusal names; None if it names none."""
         for name in [name for name in OPTIONAL if name in body]:
-            plain = "_" in name and name in self.message
-            if self.param.split(".")[-1] == name or plain or re.search(rf"""['"`]{name}['"`]""", self.message):
+            is_unquoted = "_" in name and name in self.message
+            if self.param.split(".")[-1] == name or is_unquoted or re.search(rf"""['"`]{name}['"`]""", self.message):
                 return name
         return "logprobs" if "logprobs" in body and "logprob" in self.message.casefold() else None
 
 
-def refusal(status: int, body: object) -> Refusal:
-    """Parse an answer with a status of 400 or more."""
+def parse_refusal(status: int, body: object) -> Refusal:
+    """Parse an answer with a status of 300 or more."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return Refusal(status, _one_line(error), "", "")
@@ -80,7 +80,7 @@ def _one_line(message: object) -> str:
     return " ".join(text.split())[:500]
 
 
-def body_of(call: Generate | AskYesNo, model: str) -> Body:
+def build_body(call: Generate | AskYesNo, model: str) -> Body:
     """Return the full request body of a call."""
     body: Body = {"model": model}
     is_chat = not isinstance(call.prompt, str | TokenIds)
@@ -91,7 +91,7 @@ def body_of(call: Generate | AskYesNo, model: str) -> Body:
         if call.prompt[-1].role == "assistant":
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         body["chat_template_kwargs"] = {"enable_thinking": False}
-    body |= {"top_k": -1, "repetition_penalty": 1.0}  # vLLM takes them from the model's generation_config.json otherwise
+    body |= {"top_k": -1, "repetition_penalty": 1.0}  # otherwise vLLM reads them from generation_config.json
     if isinstance(call, Generate):
         return body | _generation(call, is_chat=is_chat)
     top = TOP_LOGPROBS[0]
@@ -102,8 +102,8 @@ def body_of(call: Generate | AskYesNo, model: str) -> Body:
     )
 
 
-def echo_of(call: MeanNll, prompt: str, model: str) -> Body:
-    """Return a body that makes the endpoint score a prompt and its continuation; some generate a token although none is requested."""
+def build_echo_body(call: MeanNll, prompt: str, model: str) -> Body:
+    """Return a body that makes the endpoint score a prompt and its continuation; the one generated token is ignored."""
     return {"model": model, "prompt": prompt + call.continuation, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0}
 
 
@@ -128,55 +128,55 @@ def _structure(schema: Schema | None, *, is_chat: bool) -> Body:
         case Regex():
             return {"structured_outputs": {"regex": schema.pattern}}
         case JsonSchema() if is_chat:
-            described = {"name": "answer", "schema": json.loads(schema.text), "strict": True}
-            return {"response_format": {"type": "json_schema", "json_schema": described}}
+            json_schema = {"name": "answer", "schema": json.loads(schema.text), "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
         case JsonSchema():
             return {"structured_outputs": {"json": json.loads(schema.text)}}
         case None:
             return {}
 
 
-def without(body: Body, refused: Set[str], *, top: int) -> Body:
-    """Return a body without the parts that the endpoint refuses, with at most ``top`` alternatives."""
-    kept = {name: value for name, value in body.items() if name not in refused}
+def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
+    """Return a body without the fields that the endpoint refuses, with at most ``top`` alternatives."""
+    remaining = {name: value for name, value in body.items() if name not in refused}
     if "max_tokens" in refused:
-        kept["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name
-    if "logprobs" not in kept:
-        kept.pop("top_logprobs", None)
-    name = "logprobs" if "prompt" in kept else "top_logprobs"
-    if name in kept:
-        kept[name] = min(kept[name], top)
-    return kept
+        remaining["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name
+    if "logprobs" not in remaining:
+        remaining.pop("top_logprobs", None)
+    name = "logprobs" if "prompt" in remaining else "top_logprobs"
+    if name in remaining:
+        remaining[name] = min(remaining[name], top)
+    return remaining
 
 
-def missed(body: Body, sent: Body) -> tuple[str, ...]:
-    """Return descriptions of what is lost with the parts of a body that are not sent."""
-    return tuple(dict.fromkeys(_WITHOUT[name] for name in body if name in _WITHOUT and name not in sent))
+def describe_dropped(body: Body, sent: Body) -> tuple[str, ...]:
+    """Describe the effect of each omitted field of a body."""
+    return tuple(dict.fromkeys(_FALLBACKS[name] for name in body if name in _FALLBACKS and name not in sent))
 
 
-def gen_of(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...]) -> Gen:
-    """Parse one of the generated texts of an answer."""
-    text = _text_of(choice)
+def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...]) -> Gen:
+    """Parse one generated text of an answer."""
+    text = _choice_text(choice)
     finish = choice.get("finish_reason")
     if text is None:
         degraded = (*degraded, f"the endpoint gives no text: {finish or 'without a reason'}")
     logprobs = _own_logprobs(choice.get("logprobs")) if call.logprobs else None
     if call.logprobs and logprobs is None and "no logprobs" not in degraded:
         degraded = (*degraded, "no logprobs")
-    text, has_thought = without_thinking(whole_characters(text or ""))
+    text, has_thought = strip_thinking(replace_surrogates(text or ""))
     if has_thought:
         degraded = (*degraded, NO_THINKING)
-    text, is_cut = cut_at(text, call.decoding.stop)
-    ended: Literal["stop", "length"] = "length" if finish == "length" and not is_cut else "stop"
-    return Gen(text=text, finish=ended, logprobs=logprobs, degraded=degraded)
+    text, is_cut = cut_at_stop(text, call.decoding.stop)
+    finish_reason: Literal["stop", "length"] = "length" if finish == "length" and not is_cut else "stop"
+    return Gen(text=text, finish=finish_reason, logprobs=logprobs, degraded=degraded)
 
 
 def has_text(choice: Mapping[str, Any]) -> bool:
     """Return True if a choice holds a non-empty text."""
-    return bool(_text_of(choice))
+    return bool(_choice_text(choice))
 
 
-def _text_of(choice: Mapping[str, Any]) -> str | None:
+def _choice_text(choice: Mapping[str, Any]) -> str | None:
     message: Mapping[str, str | None] = choice.get("message") or {}
     return message.get("content") if "message" in choice else choice.get("text")
 
@@ -192,35 +192,35 @@ def _own_logprobs(logprobs: Mapping[str, Any] | None) -> tuple[float, ...] | Non
 
 
 def _logprob(value: float) -> float:
-    """Return an endpoint's log-probability, clipped to a computable range; NaN, which JSON does not have, becomes 0."""
+    """Return an endpoint's log-probability clipped to [-10,000, 0]; NaN, which JSON does not have, becomes 0."""
     return float(max(_LEAST_LOGPROB, min(0.0, value)))
 
 
-def yes_no_of(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
-    """Parse the probabilities of the two sides; None if the endpoint returns none."""
-    likeliest = _likeliest(choice.get("logprobs") or {})
-    return by_likeliest(likeliest, call.positive, call.negative, degraded) if likeliest else None
+def parse_yes_no(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
+    """Parse the probabilities of the two answers; None if the choice has no log-probabilities."""
+    likeliest = _likeliest_tokens(choice.get("logprobs") or {})
+    return yes_no_from_tokens(likeliest, call.positive, call.negative, degraded) if likeliest else None
 
 
-def _likeliest(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the likeliest first tokens with their log-probabilities."""
+def _likeliest_tokens(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the likeliest alternatives of the first token with their log-probabilities."""
     content, tops = logprobs.get("content"), logprobs.get("top_logprobs")
     if content:
         alternatives = content[0].get("top_logprobs") or content[:1]
-        given = [(other.get("token"), other.get("logprob")) for other in alternatives]
+        pairs = [(other.get("token"), other.get("logprob")) for other in alternatives]
     else:
-        given = list((tops[0] or {}).items()) if tops else []
-    return [(token, _logprob(logprob)) for token, logprob in given if isinstance(token, str) and isinstance(logprob, int | float)]
+        pairs = list((tops[0] or {}).items()) if tops else []
+    return [(token, _logprob(logprob)) for token, logprob in pairs if isinstance(token, str) and isinstance(logprob, int | float)]
 
 
-def echoed_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:
-    """Sum the NLL of the continuation's tokens in an echoed prompt; None if the answer lacks some."""
+def parse_echo_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:
+    """Return the total NLL of the continuation's tokens in an echoed prompt, and their number; None without such tokens."""
     logprobs = choice.get("logprobs") or {}
     fields = [logprobs.get(name) or [] for name in ("tokens", "token_logprobs", "text_offset")]
     start, end = len(prompt), len(prompt) + len(call.continuation)
-    scored = [
+    own_logprobs = [
         _logprob(logprob)
         for token, logprob, offset in zip(*fields, strict=False)
         if logprob is not None and offset < end and offset + len(token) > start
     ]
-    return (-math.fsum(scored), len(scored)) if scored else None
+    return (-math.fsum(own_logprobs), len(own_logprobs)) if own_logprobs else None

@@ -1,8 +1,8 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
-Retried are refused and broken connections, truncated answers, time-outs, statuses 408, 409, 425, 429 and 5xx, and answers that are no JSON,
-have no choices or exceed 64 MB. The pause is ``first_pause``, doubled each time, less a random share of up to half; or that of the
-endpoint's ``Retry-After``, up to five minutes. An exhausted quota and all other refusals are final.
+A request is retried after a refused or broken connection, a time-out, a status 408, 409, 425, 429 or 5xx except 501, and an answer that is
+truncated, not JSON, without choices or larger than 64 MB. The pause is ``Retry-After``, at most five minutes; without this header it is
+``first_pause``, doubled each time up to 30 seconds, less a random part of up to half. An exhausted quota and other refusals are final.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 from urllib3.util import parse_url
 
-from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress import amount
+from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.machine.failures import first_line
 from wikidx.runtimes.errors import LLMError
 
-from .json_shape import misfit
-from .openai_bodies import Body, Refusal, refusal
+from .json_shape import find_mismatch
+from .openai_bodies import Body, Refusal, parse_refusal
 from .options import ConnectionOptions
 
-_AGAIN = frozenset({408, 409, 425, 429})
+_RETRIED_STATUSES = frozenset({408, 409, 425, 429})
 _LONGEST_PAUSE_S = 30.0
 _LONGEST_RETRY_AFTER_S = 300.0
-_TOLD_PAUSE_S = 10.0
+_LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
 _MAX_ANSWER_BYTES = 64_000_000
 _READ_BYTES = 1 << 16
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class Refused(LLMError):
-    """The endpoint refuses a request for good; ``refusal`` is its answer."""
+    """The endpoint refuses a request, which is not retried; ``refusal`` is its answer."""
 
     def __init__(self, message: str, refusal: Refusal) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class Refused(LLMError):
 
 
 class Overloaded(LLMError):
-    """The endpoint cannot answer now; ``retry_after_s`` is the pause that it requests in seconds, None if it names none."""
+    """The endpoint cannot answer now; ``retry_after_s`` is the pause that it requests, in seconds, or None."""
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
@@ -75,16 +75,16 @@ _LOGPROBS = {
 }
 _CHOICE = {"text": str, "message": {"content": str}, "finish_reason": str, "logprobs": _LOGPROBS}
 _ANSWER = {"choices": [_CHOICE], "usage": {}}
-"""Shape of an answer, of chat or completions, as far as it is read."""
+"""Expected shape of an answer of either API, chat or completions, for the fields that are read."""
 
 
 class Connection:
     """A client of an endpoint. Thread-safe; must be closed.
 
     Args:
-        name: of the model, for messages.
+        name: the model's name, for messages.
         url: the endpoint, usually ending in ``/v1``.
-        options: of the connection.
+        options: connection options.
 
     Raises:
         InputError: the URL or the key is invalid.
@@ -101,7 +101,7 @@ class Connection:
         Raises:
             Refused: the endpoint refuses the request.
             Unreachable: the endpoint accepts no connection.
-            LLMError: no attempt had a usable answer.
+            LLMError: no attempt got a usable answer.
         """
         content = json.dumps(body).encode()
         for attempt in range(self._options.retries + 1):
@@ -110,8 +110,8 @@ class Connection:
             except LLMError as failure:
                 pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
                 is_last = attempt == self._options.retries or isinstance(failure, Refused)
-                if not is_last and pause is not None and pause >= _TOLD_PAUSE_S:
-                    logger.warning("asked again in %.0f s: %s", pause, failure)
+                if not is_last and pause is not None and pause >= _LOGGED_PAUSE_S:
+                    logger.warning("retry in %.0f s: %s", pause, failure)
                 if is_last or self._closed.wait(self._pause(attempt) if pause is None else pause):
                     if attempt:
                         failure.args = (f"{failure} ({attempt + 1} tries)",)
@@ -119,9 +119,9 @@ class Connection:
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
 
     def models(self) -> list[dict[str, Any]]:
-        """Return the endpoint's description of its models; empty if it has none."""
+        """Return the endpoint's descriptions of its models; empty if they are unavailable."""
         try:
-            answer = json_value(self._request("GET", "/models", _PROBE_S)[1])
+            answer = parse_json(self._request("GET", "/models", _PROBE_S)[1])
         except (HTTPError, ValueError):
             return []
         data = answer.get("data") if isinstance(answer, dict) else None
@@ -137,28 +137,28 @@ class Connection:
 
         Raises:
             HTTPError: there is no answer, or it is incomplete at the time-out.
-            ValueError: it is too long.
+            ValueError: the answer is too long.
         """
         deadline, content = time.monotonic() + timeout_s, bytearray()
         with closing(
             self._pool.request(method, self._url + path, body=body, timeout=timeout_s, retries=False, preload_content=False)
         ) as response:
-            while some := response.read1(_READ_BYTES):
-                content += some
+            while chunk := response.read1(_READ_BYTES):
+                content += chunk
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 if len(content) > _MAX_ANSWER_BYTES:
-                    raise ValueError(f"it has more than {amount(_MAX_ANSWER_BYTES)}")
+                    raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
         return response, bytes(content)
 
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
         try:
             response, answer = self._request("POST", path, self._options.timeout, content)
             if response.status < 300:
-                return _checked(json_value(answer))
+                return _validate(parse_json(answer))
         except NewConnectionError as error:
             cause = first_line(error.__cause__ or error)
-            raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or mend the address after @") from error
+            raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or correct the address after @") from error
         except TimeoutError as error:
             raise LLMError(f"{self._name} has not answered within {self._options.timeout:g} s") from error
         except HTTPError as error:
@@ -170,16 +170,16 @@ class Connection:
     def _failure(self, response: urllib3.BaseHTTPResponse, answer: bytes) -> LLMError:
         """Return (not raise) the error for an answer with a status of 300 or more."""
         try:
-            said = refusal(response.status, json_value(answer))
+            refusal = parse_refusal(response.status, parse_json(answer))
         except ValueError:
             text = answer.decode(errors="replace")
-            said = refusal(response.status, text or response.headers.get("Location") or response.reason)
-        if said.status in (401, 403):
-            return Refused(f"{self._name} refuses the key ({said.status}: {said.message}): set OPENAI_API_KEY", said)
-        is_spent = said.code == "insufficient_quota"
-        if (said.status in _AGAIN or said.status >= 500) and said.status != 501 and not is_spent:
-            return Overloaded(f"{self._name} answers {said.status}: {said.message}", _retry_after(response))
-        return Refused(f"{self._name} refuses the request ({said.status}: {said.message})", said)
+            refusal = parse_refusal(response.status, text or response.headers.get("Location") or response.reason)
+        if refusal.status in (401, 403):
+            return Refused(f"{self._name} refuses the key ({refusal.status}: {refusal.message}): set OPENAI_API_KEY", refusal)
+        is_spent = refusal.code == "insufficient_quota"
+        if (refusal.status in _RETRIED_STATUSES or refusal.status >= 500) and refusal.status != 501 and not is_spent:
+            return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", _retry_after(response))
+        return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message})", refusal)
 
     def _pause(self, attempt: int) -> float:
         longest = min(self._options.first_pause * 2.0**attempt, _LONGEST_PAUSE_S)
@@ -197,17 +197,19 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
     if not (key.isascii() and key.isprintable()):
         raise InputError("an API key has printable ASCII characters only")
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
-    opened = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
-    return opened(headers=headers, maxsize=options.concurrency)
+    manager = (
+        partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
+    )
+    return manager(headers=headers, maxsize=options.concurrency)
 
 
-def _checked(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Check that an answer has choices, and return it.
+def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    """Check that an answer has the expected shape and at least one choice, and return it.
 
     Raises:
-        ValueError: it has no choices.
+        ValueError: a field has a wrong type, or there is no choice.
     """
-    if wrong := misfit(answer, _ANSWER, "it"):
+    if wrong := find_mismatch(answer, _ANSWER, "it"):
         raise ValueError(wrong)
     if not answer.get("choices"):
         raise ValueError("its list of choices is empty" if "choices" in answer else f"no choices in {answer!r:.80}")
@@ -215,14 +217,14 @@ def _checked(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
-    """Return the pause that the endpoint requests, in seconds; None if it names none."""
-    said = response.headers.get("Retry-After")
-    if said is None:
+    """Return the pause that the endpoint requests, in seconds, at most five minutes; None if it requests none."""
+    value = response.headers.get("Retry-After")
+    if value is None:
         return None
     try:
-        seconds = float(said)
+        seconds = float(value)
     except ValueError:
-        date = email.utils.parsedate_tz(said)
+        date = email.utils.parsedate_tz(value)
         if date is None:
             return None
         seconds = email.utils.mktime_tz(date) - time.time()

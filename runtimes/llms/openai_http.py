@@ -1,8 +1,8 @@
 """Any OpenAI-compatible endpoint: vLLM's server, llama.cpp, Ollama, a cloud.
 
-The capabilities of an endpoint are learned from its answers. A part of a request that it refuses by name is left out from then on, and
-every result that lacks it says so. A model without a chat template gets the turns as one text; an endpoint with chat only gets a text
-as a user's turn. A prompt that the endpoint refuses as too long is cut by a quarter and sent again, until it fits or has no passages left.
+The capabilities of an endpoint are learned from its answers. A field that it refuses by name is omitted from then on, and ``degraded`` of
+the results lists the effect. A model without a chat template receives the turns as one text; a chat-only endpoint receives a plain text as
+a user's turn. A prompt refused as too long is cut by a quarter and sent again, until it fits or has no passages left.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from . import openai_bodies as bodies
-from .base import AskYesNo, Call, Capabilities, Decoding, Generate, MeanNll, Message, Nll, Prompt, Reply, TokenIds, text_of
+from .base import AskYesNo, Call, Capabilities, Decoding, Generate, MeanNll, Message, Nll, Prompt, Reply, TokenIds, prompt_text
 from .cache import ReplyCache
 from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import ConnectionOptions
-from .text import BY_WORD, NO_TEMPLATE, by_word
+from .text import BY_WORD, NO_TEMPLATE, yes_no_from_word
 
 CLOUD = "https://api.openai.com/v1"
 
@@ -31,11 +31,9 @@ _WORD_TOKENS = 8  # a word, and a quote or line break before it
 _ONLY_CHAT = "no plain completions: the text is a user's turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 
-_Asked = TypeVar("_Asked", Generate, AskYesNo)
-
 
 class _Answer(NamedTuple):
-    """An endpoint's answer, and the fallbacks used for capabilities that it lacks."""
+    """An endpoint's answer, and the fallbacks for capabilities that the endpoint lacks."""
 
     data: dict[str, Any]
     degraded: tuple[str, ...]
@@ -48,18 +46,18 @@ class _Answer(NamedTuple):
     @property
     def tokens(self) -> tuple[int, int]:
         usage = self.data.get("usage") or {}
-        read, written = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        return read if isinstance(read, int) else 0, written if isinstance(written, int) else 0
+        n_read, n_written = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        return n_read if isinstance(n_read, int) else 0, n_written if isinstance(n_written, int) else 0
 
 
 class OpenAIHttp:
-    """A model behind an endpoint; must be closed.
+    """A model at an endpoint; must be closed.
 
     Args:
-        model: its name at the endpoint.
+        model: the model's name at the endpoint.
         url: the endpoint; None: the environment's OPENAI_BASE_URL, or else OpenAI's cloud.
-        options: of the connection.
-        cache: of replies, each stored as soon as it arrives; None: replies are not kept.
+        options: connection options.
+        cache: cache that stores each reply as soon as it arrives; None: replies are not cached.
 
     Raises:
         InputError: the URL is invalid.
@@ -72,20 +70,20 @@ class OpenAIHttp:
         options = options or ConnectionOptions()
         self.name = f"openai:{model}@{url}"
         self._model, self._options, self._cache = model, options, cache
-        self._cached_as = f"{self.name} context {options.context}" if options.context else self.name  # prompts are cut to it
+        self._cache_name = f"{self.name} context {options.context}" if options.context else self.name  # prompts are cut to it
         self._connection = Connection(self.name, url, options)
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="llm")
-        self._asked_of_itself = threading.Lock()
-        self._context, self._is_known = options.context, False
+        self._probe_lock = threading.Lock()
+        self._context, self._is_probed = options.context, False
         self._refused: set[str] = set(bodies.VLLM_ONLY)
         self._top = bodies.TOP_LOGPROBS[0]
         self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
-        self._gave_logprobs = False  # once it has, a reply without is only odd
+        self._has_returned_logprobs = False  # once true, a reply without logprobs proves nothing
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of the endpoint: everything is assumed to be supported until refused."""
-        self._learn_of_itself()
+        """Capabilities of the endpoint; all except vLLM's own are assumed until answers disprove them."""
+        self._probe_models()
         structures = {"structured_outputs": ("choice", "regex"), "response_format": ("json",)}
         return Capabilities(
             chat=self._has_chat,
@@ -100,9 +98,9 @@ class OpenAIHttp:
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls, with the concurrency of the options; a failed call has its error in place of a reply.
+        """Answer a batch of calls concurrently; a failed call has its error in place of a reply.
 
-        If the endpoint accepts no connection, all waiting calls fail at once.
+        If the endpoint accepts no connection, all waiting calls fail immediately.
 
         Raises:
             StorageError: the cache cannot be used.
@@ -113,7 +111,7 @@ class OpenAIHttp:
             return [job.result() for job in jobs]
         finally:
             for job in jobs:
-                job.cancel()  # those left after an error or Ctrl-C
+                job.cancel()  # calls not yet started after an error or Ctrl-C
 
     def count_tokens(self, text: str) -> int:
         """Return an estimate: one token per four ASCII characters, and one per other character."""
@@ -128,32 +126,32 @@ class OpenAIHttp:
         return " ".join(words)
 
     def close(self) -> None:
-        """Close the connections; calls waiting for a retry end with their last error, others when they are answered."""
+        """Close the connections; pending retries end with their last error, other calls when they are answered."""
         self._connection.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, call: Call, down: threading.Event) -> Reply | LLMError:
-        if self._cache is not None and (kept := self._cache.get(self._cached_as, call)):
-            return kept
+        if self._cache is not None and (cached := self._cache.get(self._cache_name, call)):
+            return cached
         if down.is_set():
-            return Unreachable(f"{self.name} was not asked: nobody listens there, as other calls found")
+            return Unreachable(f"{self.name} was not called: other calls could not connect")
         try:
-            self._learn_of_itself()
+            self._probe_models()
             reply = self._reply(call)
         except LLMError as error:
             if isinstance(error, Unreachable):
                 down.set()
             return error
         if self._cache is not None:
-            self._cache.put(self._cached_as, call, reply)
+            self._cache.put(self._cache_name, call, reply)
         return reply
 
-    def _learn_of_itself(self) -> None:
+    def _probe_models(self) -> None:
         """Ask the endpoint once whether it runs vLLM, and for its context length."""
-        with self._asked_of_itself:
-            if self._is_known:
+        with self._probe_lock:
+            if self._is_probed:
                 return
-            self._is_known = True
+            self._is_probed = True
             for model in self._connection.models():
                 if model.get("id") == self._model and isinstance(model.get("max_model_len"), int):
                     self._context = self._context or model["max_model_len"]
@@ -171,54 +169,54 @@ class OpenAIHttp:
 
     def _generate(self, call: Generate) -> Reply:
         answer = self._send(call)
-        gens = [bodies.gen_of(choice, call, answer.degraded) for choice in answer.choices[: call.n]]
+        gens = [bodies.parse_gen(choice, call, answer.degraded) for choice in answer.choices[: call.n]]
         if any(gen.logprobs is not None for gen in gens):
-            self._gave_logprobs = True
-        elif call.logprobs and not self._gave_logprobs and any(gen.text for gen in gens):
+            self._has_returned_logprobs = True
+        elif call.logprobs and not self._has_returned_logprobs and any(gen.text for gen in gens):
             self._has_logprobs = False
-        read, written = answer.tokens
+        n_read, n_written = answer.tokens
         while len(gens) < call.n:
-            one_by_one = (f"{len(answer.choices)} of {call.n} texts in one answer: the others are asked for one by one",)
+            fallback_one_by_one = (f"{len(answer.choices)} of {call.n} texts in one answer: the others are requested one by one",)
             more = self._send(_single(call, len(gens)))
-            gens.append(bodies.gen_of(more.choices[0], call, tuple(dict.fromkeys(more.degraded + one_by_one))))
-            read, written = read + more.tokens[0], written + more.tokens[1]
-        return Reply(tuple(gens), read, written)
+            gens.append(bodies.parse_gen(more.choices[0], call, tuple(dict.fromkeys(more.degraded + fallback_one_by_one))))
+            n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
+        return Reply(tuple(gens), n_read, n_written)
 
     def _yes_no(self, call: AskYesNo) -> Reply:
-        read = written = 0
+        n_read = n_written = 0
         if self._has_logprobs and "logprobs" not in self._refused:
             answer = self._send(call)
-            read, written = answer.tokens
-            if found := bodies.yes_no_of(answer.choices[0], call, answer.degraded):
-                self._gave_logprobs = True
-                return Reply(found, read, written)
-            if not self._gave_logprobs and bodies.has_text(
+            n_read, n_written = answer.tokens
+            if yes_no := bodies.parse_yes_no(answer.choices[0], call, answer.degraded):
+                self._has_returned_logprobs = True
+                return Reply(yes_no, n_read, n_written)
+            if not self._has_returned_logprobs and bodies.has_text(
                 answer.choices[0]
             ):  # a withheld answer has no logprobs either, which proves nothing
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
         answer = self._send(word)
-        text = bodies.gen_of(answer.choices[0], word, ()).text
-        found = by_word(text, call.positive, call.negative, degraded=(*answer.degraded, BY_WORD))
-        return Reply(found, read + answer.tokens[0], written + answer.tokens[1])
+        text = bodies.parse_gen(answer.choices[0], word, ()).text
+        yes_no = yes_no_from_word(text, call.positive, call.negative, degraded=(*answer.degraded, BY_WORD))
+        return Reply(yes_no, n_read + answer.tokens[0], n_written + answer.tokens[1])
 
     def _nll(self, call: MeanNll) -> Reply:
         prompt, degraded = call.prompt, tuple[str, ...]()
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
-            prompt, degraded = text_of(prompt), (NO_TEMPLATE,)
+            prompt, degraded = prompt_text(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
         if not isinstance(prompt, str) or not self._has_completions or not self._has_echo:
-            return unknown  # only the endpoint knows the text of its chat template
+            return unknown  # only the endpoint knows its chat template
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         try:
-            answer = _Answer(self._connection.post("/completions", bodies.echo_of(call, prompt, self._model)), degraded)
+            answer = _Answer(self._connection.post("/completions", bodies.build_echo_body(call, prompt, self._model)), degraded)
         except Refused as error:
             if error.refusal.is_too_long:
                 raise PromptTooLong(f"{error}; a text that is scored is not cut: shorten it") from error
             self._has_echo = False
             return unknown
-        scored = bodies.echoed_nll(answer.choices[0], call, prompt)
+        scored = bodies.parse_echo_nll(answer.choices[0], call, prompt)
         if scored is None:
             self._has_echo = False
             return unknown
@@ -228,63 +226,63 @@ class OpenAIHttp:
         """Send a call in the best form that the endpoint supports."""
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else 1
         budget = None if self._context is None else self._context - n_generated
-        refused: Refused | None = None
+        last_refusal: Refused | None = None
         while True:
             try:
                 fitted = fit(call.prompt, budget, self._count)
             except PromptTooLong as error:
-                if refused is None:
+                if last_refusal is None:
                     raise
-                raise PromptTooLong(f"{refused}; nothing more can be cut: shorten the question or the demonstrations") from error
-            prompt, spoken = self._spoken(fitted.prompt)
-            wanted = bodies.body_of(dataclasses.replace(call, prompt=prompt), self._model)
-            body = bodies.without(wanted, self._refused, top=self._top)
+                raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
+            prompt, adapted = self._adapt_prompt(fitted.prompt)
+            full_body = bodies.build_body(dataclasses.replace(call, prompt=prompt), self._model)
+            body = bodies.drop_refused(full_body, self._refused, top=self._top)
             try:
                 data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
             except Refused as error:
-                budget, refused = self._learn(error, body, fitted.prompt, budget), error
+                budget, last_refusal = self._adapt(error, body, fitted.prompt, budget), error
                 continue
-            return _Answer(data, (*spoken, *fitted.degraded, *bodies.missed(wanted, body)))
+            return _Answer(data, (*adapted, *fitted.degraded, *bodies.describe_dropped(full_body, body)))
 
     def _count(self, prompt: Prompt) -> int:
-        return len(prompt.ids) if isinstance(prompt, TokenIds) else self.count_tokens(text_of(prompt))
+        return len(prompt.ids) if isinstance(prompt, TokenIds) else self.count_tokens(prompt_text(prompt))
 
-    def _spoken(self, prompt: Prompt) -> tuple[Prompt, tuple[str, ...]]:
-        """Return a prompt in a form that the endpoint supports, and the fallback used, if any."""
+    def _adapt_prompt(self, prompt: Prompt) -> tuple[Prompt, tuple[str, ...]]:
+        """Return a prompt in a form that the endpoint supports, and the fallbacks used."""
         if isinstance(prompt, str) and not self._has_completions:
             return (Message("user", prompt),), (_ONLY_CHAT,)
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
-            return text_of(prompt), (NO_TEMPLATE,)
+            return prompt_text(prompt), (NO_TEMPLATE,)
         return prompt, ()
 
-    def _learn(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:
+    def _adapt(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:
         """Adapt to a refusal; return the token budget of the next attempt.
 
         Raises:
             Refused: the refusal is final.
         """
-        said = error.refusal
-        if said.is_too_long:
+        refusal = error.refusal
+        if refusal.is_too_long:
             n_tokens = self._count(prompt)
             return int(_LEFT_BY_A_CUT * (n_tokens if budget is None else min(budget, n_tokens)))
-        if said.is_of_the_model:
+        if refusal.is_model_missing:
             raise error
-        if (name := said.named_in(body)) is not None:
-            self._do_without(name, body)
-        elif said.status in (404, 405, 501) or "chat template" in said.message:
-            self._change_form(error, body)
+        if (name := refusal.refused_parameter(body)) is not None:
+            self._drop_parameter(name, body)
+        elif refusal.status in (404, 405, 501) or "chat template" in refusal.message:
+            self._switch_api(error, body)
         else:
             raise error
         return budget
 
-    def _do_without(self, name: str, body: bodies.Body) -> None:
+    def _drop_parameter(self, name: str, body: bodies.Body) -> None:
         top = body.get("top_logprobs") or (body["logprobs"] if "prompt" in body and "logprobs" in body else 0)
         if name in ("logprobs", "top_logprobs") and top > bodies.TOP_LOGPROBS[-1]:
             self._top = bodies.TOP_LOGPROBS[-1]
         else:
             self._refused.add(name)
 
-    def _change_form(self, error: Refused, body: bodies.Body) -> None:
+    def _switch_api(self, error: Refused, body: bodies.Body) -> None:
         if isinstance(body.get("prompt"), list):
             raise error  # token ids cannot be sent in another form
         if "messages" in body:
@@ -297,6 +295,6 @@ class OpenAIHttp:
 
 
 def _single(call: Generate, number: int) -> Generate:
-    """Return the call for one text of several, with a seed of its own."""
+    """Return a call for one of several texts, with its own seed."""
     seed = call.decoding.seed
     return dataclasses.replace(call, n=1, decoding=dataclasses.replace(call.decoding, seed=None if seed is None else seed + number))

@@ -11,11 +11,11 @@ class ConnectionOptions:
 
     Attributes:
         concurrency: maximum number of concurrent requests.
-        timeout: in seconds, for an answer.
+        timeout: maximum seconds until an answer is complete, for each attempt.
         retries: maximum number of retries of a request.
-        first_pause: seconds before the first retry.
+        first_pause: maximum seconds before the first retry; doubled for each further one.
         api_key: the endpoint's key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
-        context: tokens of prompt and answer together; None: as reported by the endpoint, which vLLM's does.
+        context: maximum tokens of prompt and answer together; None: as reported by the endpoint (vLLM reports it), else unknown.
     """
 
     concurrency: int = 16
@@ -33,8 +33,8 @@ class EngineOptions:
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1".
         dtype: "auto" (the checkpoint's on a GPU, float32 on the CPU), "float32", "float16", "bfloat16".
-        revision: of a repository on the Hugging Face hub.
-        batch_tokens: tokens of a batch, including padding and generated tokens; None: a default for the device.
+        revision: revision of a repository on the Hugging Face hub.
+        batch_tokens: maximum tokens per batch, including padding and generated tokens; None: a default for the device.
     """
 
     device: str = "auto"

@@ -1,7 +1,7 @@
 """Models with prepared answers, for tests and for tracing a method without a model.
 
-A file of answers is JSON Lines; each line answers the next call, or with ``match`` every call whose prompt contains that text, or with
-``role`` every call of that role::
+A file of answers is JSON Lines. A line with ``match`` answers every call whose prompt contains that text, a line with ``role`` every call
+of that role; a line without both answers the next other call::
 
     {"text": "Paris"}   {"texts": ["a", "b"]}   {"yes": 0.9}   {"nll": 1.5}   {"role": "know", "match": "Who", "text": "no"}
 """
@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, text_of
-from .text import by_word
+from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
+from .text import yes_no_from_word
 
 Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
-"""A text or texts; for a yes/no call the probability of the positive side or a word; for an NLL call the mean; or the result itself."""
+"""A text or texts; for a yes/no call a word or the probability of the positive answer; for an NLL call the mean; or the result itself."""
 
 Script = Callable[[Call], Scripted]
 
-_WANTED = {Generate: "a text", AskYesNo: "a probability", MeanNll: "a mean NLL"}
+_EXPECTED = {Generate: "a text", AskYesNo: "a probability", MeanNll: "a mean NLL"}
 
 
 class ScriptedLLM:
-    """Answers from a list, in the order of the calls, or from a function of the call. Tokens are words.
+    """A model that answers from a list, in the order of the calls, or by a function of the call. Tokens are words.
 
     Args:
         script: the answers.
-        name: of the model.
+        name: the model's name.
     """
 
     def __init__(self, script: Script | Iterable[Scripted], *, name: str = "scripted") -> None:
@@ -47,10 +47,10 @@ class ScriptedLLM:
             seed=True,
         )
         self.calls: list[Call] = []
-        self._script = script if callable(script) else _in_turn(script)
+        self._script = script if callable(script) else _answer_in_order(script)
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer the calls in order; a call without an answer of its kind in the script fails."""
+        """Answer the calls in order; a call fails if the script has no answer of the right kind."""
         self.calls += calls
         replies: list[Reply | LLMError] = []
         for call in calls:
@@ -73,23 +73,23 @@ class ScriptedLLM:
         """Do nothing: there is nothing to release."""
 
 
-def _in_turn(answers: Iterable[Scripted]) -> Script:
-    left = enumerate(answers, 1)
-    given = 0
+def _answer_in_order(answers: Iterable[Scripted]) -> Script:
+    remaining = enumerate(answers, 1)
+    n_given = 0
 
     def next_answer(call: Call) -> Scripted:
-        nonlocal given
-        for number, answer in left:
-            given = number
+        nonlocal n_given
+        for number, answer in remaining:
+            n_given = number
             return answer
-        has = f"{given} answer{'' if given == 1 else 's'}"
-        raise LLMError(f"the script has {has}, and there is one more call, of role '{call.role}': {text_of(call.prompt)[-60:]!r}")
+        has = f"{n_given} answer{'' if n_given == 1 else 's'}"
+        raise LLMError(f"the script has {has}, and there is one more call, of role '{call.role}': {prompt_text(call.prompt)[-60:]!r}")
 
     return next_answer
 
 
 def _reply(call: Call, answer: Scripted) -> Reply:
-    n_read = len(text_of(call.prompt).split())
+    n_read = len(prompt_text(call.prompt).split())
     match call:
         case Generate():
             texts = [answer] if isinstance(answer, str | Gen) else answer
@@ -100,7 +100,7 @@ def _reply(call: Call, answer: Scripted) -> Reply:
             if isinstance(answer, YesNo):
                 return Reply(answer, n_read, 1)
             if isinstance(answer, str):
-                return Reply(by_word(answer, call.positive, call.negative, degraded=()), n_read, 1)
+                return Reply(yes_no_from_word(answer, call.positive, call.negative, degraded=()), n_read, 1)
             if isinstance(answer, int | float) and 0 <= answer <= 1:
                 return Reply(YesNo(p_positive=answer, p_negative=1 - answer), n_read, 1)
         case MeanNll():
@@ -109,8 +109,8 @@ def _reply(call: Call, answer: Scripted) -> Reply:
                 return Reply(answer, n_read, 0)
             if isinstance(answer, int | float):
                 return Reply(Nll(total=answer * n_tokens, n_tokens=n_tokens), n_read, 0)
-    wanted = f"{call.n} texts" if isinstance(call, Generate) and call.n > 1 else _WANTED[type(call)]
-    raise LLMError(f"the script answers {answer!r:.60} where it should answer {wanted}, as '{call.role}': mend the script")
+    expected = f"{call.n} texts" if isinstance(call, Generate) and call.n > 1 else _EXPECTED[type(call)]
+    raise LLMError(f"the script answers {answer!r:.60} where it should answer {expected}, as '{call.role}': correct the script")
 
 
 def read_script(file: Path) -> Script:
@@ -124,29 +124,29 @@ def read_script(file: Path) -> Script:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the script {file} cannot be read: {error}") from error
     entries = [_entry(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
-    matching = [entry for entry in entries if len(entry) > 1]
-    in_turn = _in_turn([entry["answer"] for entry in entries if len(entry) == 1])
+    matching_entries = [entry for entry in entries if len(entry) > 1]
+    answer_in_order = _answer_in_order([entry["answer"] for entry in entries if len(entry) == 1])
 
     def answer(call: Call) -> Scripted:
-        prompt = text_of(call.prompt)
-        for entry in matching:
+        prompt = prompt_text(call.prompt)
+        for entry in matching_entries:
             if entry.get("role", call.role) == call.role and entry.get("match", "") in prompt:
-                found: Scripted = entry["answer"]
-                return found
-        return in_turn(call)
+                matched: Scripted = entry["answer"]
+                return matched
+        return answer_in_order(call)
 
     return answer
 
 
-def _entry(line: str, where: str) -> dict[str, Any]:
+def _entry(line: str, location: str) -> dict[str, Any]:
     try:
-        entry = json_value(line)
+        entry = parse_json(line)
     except ValueError as error:
-        raise InputError(f"{where} is not JSON: {error}") from error
+        raise InputError(f"{location} is not JSON: {error}") from error
     kinds: dict[str, type | tuple[type, ...]] = {"text": str, "texts": list, "yes": (int, float), "nll": (int, float)}
     given = [kind for kind in kinds if isinstance(entry, dict) and isinstance(entry.get(kind), kinds[kind])]
     if len(given) != 1 or not set(entry) <= {given[0], "match", "role"}:
         raise InputError(
-            f'{where} is no answer: it needs one of "text", "texts", "yes", "nll", and may have "match" and "role": {line:.80}'
+            f'{location} is no answer: it needs one of "text", "texts", "yes", "nll", and may have "match" and "role": {line:.80}'
         )
     return {"answer": entry[given[0]], **{name: entry[name] for name in ("match", "role") if name in entry}}

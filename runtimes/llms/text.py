@@ -14,42 +14,42 @@ FREE_TEXT = "no structured output: the text is free"
 NO_THINKING = "the model's thinking is left out: it costs tokens, and logprobs include it"
 
 
-def whole_characters(text: str) -> str:
-    """Replace lone surrogates, which JSON can express and UTF-8 cannot, by U+FFFD."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON can express but UTF-8 cannot, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def cut_at(text: str, stop: Iterable[str]) -> tuple[str, bool]:
-    """Return the text before the first stop text, and whether there is one."""
+def cut_at_stop(text: str, stop: Iterable[str]) -> tuple[str, bool]:
+    """Return the text before the first stop text, and whether it contains one."""
     ends = [end for mark in stop if (end := text.find(mark)) >= 0]
     return (text[: min(ends)], True) if ends else (text, False)
 
 
-def without_thinking(text: str) -> tuple[str, bool]:
-    """Return a text without a leading ``<think>…</think>``, whose beginning may stand in the prompt, and whether it had one."""
+def strip_thinking(text: str) -> tuple[str, bool]:
+    """Return a text without a leading ``<think>…</think>``, and whether it had one; the opening tag may be in the prompt."""
     before, end, after = text.partition("</think>")
     is_thought = before.lstrip().startswith("<think>") or (end and "<think>" not in before)
     return (after.lstrip(), True) if is_thought else (text, False)
 
 
-def variants(words: Iterable[str]) -> frozenset[str]:
+def word_variants(words: Iterable[str]) -> frozenset[str]:
     """Return each word as given, capitalised and in capitals, each with and without a leading space."""
     written = {form for word in words for form in (word, word.capitalize(), word.upper())}
     return frozenset(written | {f" {form}" for form in written})
 
 
-def by_likeliest(
+def yes_no_from_tokens(
     likeliest: Sequence[tuple[str, float]], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
 ) -> YesNo:
     """Sum the probabilities of each side's words over the likeliest tokens, given as (token, log-probability)."""
-    sides = (variants(positive), variants(negative))
+    sides = (word_variants(positive), word_variants(negative))
     p_positive, p_negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
     return YesNo(p_positive=p_positive, p_negative=p_negative, degraded=degraded)
 
 
-def by_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:
-    """Give the side of a text's first word probability 1; neither side if it is another word."""
-    found = re.search(r"\w+", text)
-    word = found[0].casefold() if found else ""
+def yes_no_from_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:
+    """Give probability 1 to the side that has the text's first word, and 0 to the other or both."""
+    match = re.search(r"\w+", text)
+    word = match[0].casefold() if match else ""
     sides = (float(word in {w.casefold() for w in side}) for side in (positive, negative))
     return YesNo(p_positive=next(sides), p_negative=next(sides), degraded=degraded)

@@ -1,7 +1,7 @@
-"""vLLM in this process: one engine call for a whole batch, token ids in, prefix caching and structured outputs on.
+"""vLLM in this process: one engine call per batch of token-id prompts, with prefix caching and structured outputs.
 
-Needs the extra ``vllm`` and a GPU. Written from vLLM's documentation; not run by this project's tests. Yes/no scores use the 20 likeliest
-tokens.
+Needs the extra ``vllm`` and a GPU. Written from vLLM's documentation; this project's tests use a fake of vLLM. Yes/no scores use the 20
+likeliest tokens.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from wikidx.indexer.machine.failures import first_line
 from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply
-from .checkpoint import CheckpointLLM, Prepared
-from .text import NO_THINKING, by_likeliest, without_thinking
+from .checkpoint import CheckpointLLM, PreparedCall
+from .text import NO_THINKING, strip_thinking, yes_no_from_tokens
 
-_TOP = 20  # the engine's default maximum
+_TOP = 20  # tokens with log-probabilities, at most vLLM's default ``max_logprobs``
 
 
 class VllmEngine(CheckpointLLM):
@@ -29,7 +29,7 @@ class VllmEngine(CheckpointLLM):
         model: a directory, or a repository on the Hugging Face hub.
 
     Raises:
-        InputError: vLLM cannot load it.
+        InputError: vLLM cannot load the model.
         MissingExtraError: vLLM is not installed.
     """
 
@@ -53,12 +53,20 @@ class VllmEngine(CheckpointLLM):
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch in one call of the engine; a call whose prompt does not fit has its error in place of a reply."""
-        prepared = list(map(self._prepare, calls))
-        asked = [one for one in prepared if isinstance(one, Prepared)]
-        prompts = [{"prompt_token_ids": [*one.ids, *one.continuation]} for one in asked]
-        outputs = iter(self._engine.generate(prompts, [self._sampling(one.call) for one in asked], use_tqdm=False) if asked else [])
-        return [_reply(one, next(outputs)) if isinstance(one, Prepared) else one for one in prepared]
+        """Answer a batch in one engine call.
+
+        A prompt that does not fit into the context gets an error instead of a reply; if the engine fails, all prompts do.
+        """
+        prepared_calls = list(map(self._prepare, calls))
+        fitting = [prepared for prepared in prepared_calls if isinstance(prepared, PreparedCall)]
+        prompts = [{"prompt_token_ids": [*prepared.ids, *prepared.continuation]} for prepared in fitting]
+        try:
+            sampling = [self._sampling(prepared.call) for prepared in fitting]
+            outputs = iter(self._engine.generate(prompts, sampling, use_tqdm=False) if fitting else [])
+        except Exception as error:  # noqa: BLE001 - vLLM documents no exceptions, and raises those of its libraries
+            failure = LLMError(f"vLLM failed on a batch of {len(fitting)} prompts: {type(error).__name__}: {first_line(error)}")
+            return [failure if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
+        return [_reply(prepared, next(outputs)) if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
 
     def close(self) -> None:
         """Release the engine."""
@@ -69,14 +77,14 @@ class VllmEngine(CheckpointLLM):
             return self._vllm.SamplingParams(temperature=0.0, max_tokens=1, logprobs=_TOP)
         if isinstance(call, MeanNll):
             return self._vllm.SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0)
-        how = call.decoding
+        decoding = call.decoding
         return self._vllm.SamplingParams(
             n=call.n,
-            max_tokens=how.max_tokens,
-            temperature=how.temperature,
-            top_p=how.top_p,
-            stop=list(how.stop),
-            seed=how.seed,
+            max_tokens=decoding.max_tokens,
+            temperature=decoding.temperature,
+            top_p=decoding.top_p,
+            stop=list(decoding.stop),
+            seed=decoding.seed,
             logprobs=0 if call.logprobs else None,
             structured_outputs=self._structure(call.schema),
         )
@@ -94,25 +102,25 @@ class VllmEngine(CheckpointLLM):
                 return None
 
 
-def _reply(one: Prepared, output: Any) -> Reply:  # noqa: ANN401 - vLLM's RequestOutput
-    call: Call = one.call
-    n_read = len(one.ids) + len(one.continuation)
+def _reply(prepared: PreparedCall, output: Any) -> Reply:  # noqa: ANN401 - vLLM's RequestOutput
+    call: Call = prepared.call
+    n_read = len(prepared.ids) + len(prepared.continuation)
     match call:
         case Generate():
-            gens = tuple(_gen(text, one.degraded) for text in output.outputs)
+            gens = tuple(_gen(text, prepared.degraded) for text in output.outputs)
             return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
         case AskYesNo():
             likeliest = [(entry.decoded_token, entry.logprob) for entry in output.outputs[0].logprobs[0].values()]
-            return Reply(by_likeliest(likeliest, call.positive, call.negative, one.degraded), n_read, 1)
+            return Reply(yes_no_from_tokens(likeliest, call.positive, call.negative, prepared.degraded), n_read, 1)
         case MeanNll():
-            scored = zip(one.continuation, output.prompt_logprobs[len(one.ids) :], strict=True)
+            scored = zip(prepared.continuation, output.prompt_logprobs[len(prepared.ids) :], strict=True)
             total = -math.fsum(entries[token].logprob for token, entries in scored)
-            return Reply(Nll(total=total, n_tokens=len(one.continuation), degraded=one.degraded), n_read, 0)
+            return Reply(Nll(total=total, n_tokens=len(prepared.continuation), degraded=prepared.degraded), n_read, 0)
 
 
 def _gen(output: Any, degraded: tuple[str, ...]) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput
     ids = tuple(output.token_ids)
-    text, has_thought = without_thinking(output.text)
+    text, has_thought = strip_thinking(output.text)
     logprobs = None
     if output.logprobs is not None:
         logprobs = tuple(entries[token].logprob for token, entries in zip(ids, output.logprobs, strict=True))

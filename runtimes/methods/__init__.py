@@ -1,12 +1,12 @@
 """Methods: generator functions that yield requests for searches and model calls, and hold neither searcher nor model.
 
 base             Method, options, Answer          requests       the requests, and functions that yield them
-templates        prompts from text files          prompts/       the text files, one folder a method
+templates        prompts from text files          prompts/       the text files, one folder per method
 sentences        a text's sentences and words     model_output   lenient parsing of JSON, labelled lines, lists
 written_answers  a text and the answer in it      sub_questions  parsing of lists of sub-questions
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
-ra_isf  self_reasoning  retrorag  refeed                                         the four, one package each
+ra_isf  self_reasoning  retrorag  refeed                                         the papers' methods, one package each
 """
 
 from typing import Any
@@ -30,10 +30,10 @@ METHODS = {
 }
 
 
-def find_method(name: str) -> Any:  # noqa: ANN401 - a Method; the import would load what the command line does not need
-    """Return the ``Method`` of a name.
+def find_method(name: str) -> Any:  # noqa: ANN401 - a Method; the import would slow down the command line
+    """Return the ``Method`` with a name.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: no method has this name.
     """
     return load("method", name, METHODS)

@@ -1,7 +1,7 @@
-"""Methods: a generator function over a question, its options, and the roles of its models.
+"""Methods, each a generator function over a question with its options and the roles of its models.
 
-Every option states whether its default is the paper's ("paper") or ours where the paper is silent ("proposed"). Options are recorded
-with every run, and validated on creation: see ``corpora.validation.options``.
+Every option states whether its default is the paper's ("paper") or ours ("proposed"). Options are recorded with every run, and validated
+on creation (``corpora.validation.options``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Answer(NamedTuple):
 
     Attributes:
         text: the answer.
-        passages: those that the answer is based on, in the order in which they were read.
-        detail: further findings of the method (verdicts, sub-questions, citations), JSON-serialisable.
+        passages: the evidence of the answer, in reading order.
+        detail: further results of the method (verdicts, sub-questions, citations), JSON-serialisable.
     """
 
     text: str
@@ -36,19 +36,19 @@ class Answer(NamedTuple):
 Origin = Literal["paper", "proposed"]
 
 
-def option(default: T, origin: Origin, about: str, *, least: float = 0, most: float | None = None) -> T:
-    """Declare an option of a method, a field of a dataclass decorated with ``corpora.validation.options``.
+def option(default: T, origin: Origin, description: str, *, minimum: float = 0, maximum: float | None = None) -> T:
+    """Declare an option of a method as a field of a dataclass decorated with ``corpora.validation.options``.
 
     Args:
         default: its default value.
-        origin: "paper" if the default is the paper's, "proposed" if it is our reading.
-        about: one line of help.
-        least: minimum, of a number.
-        most: maximum, of a number; None: unbounded.
+        origin: "paper" if the default is the paper's, "proposed" if it is ours.
+        description: one line of help.
+        minimum: the smallest value of a number.
+        maximum: the largest value of a number; None: unbounded.
     """
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
-    bounds: dict[str, Any] = {"ge": least, "le": most} if is_number else {}
-    return cast("T", Field(default, description=about, json_schema_extra={"origin": origin}, **bounds))
+    bounds: dict[str, Any] = {"ge": minimum, "le": maximum} if is_number else {}
+    return cast("T", Field(default, description=description, json_schema_extra={"origin": origin}, **bounds))
 
 
 class Option(NamedTuple):
@@ -58,10 +58,10 @@ class Option(NamedTuple):
     value: Any
     default: Any
     origin: Origin
-    about: str
+    description: str
     choices: tuple[Any, ...]
-    least: float | None
-    most: float | None
+    minimum: float | None
+    maximum: float | None
 
 
 def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
@@ -73,10 +73,10 @@ def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
             value=getattr(options, name),
             default=getattr(defaults, name),
             origin=declared["origin"],
-            about=declared["description"],
+            description=declared["description"],
             choices=tuple(declared.get("enum", ())),
-            least=declared.get("minimum"),
-            most=declared.get("maximum"),
+            minimum=declared.get("minimum"),
+            maximum=declared.get("maximum"),
         )
         for name, declared in TypeAdapter(type(options)).json_schema()["properties"].items()
     ]
@@ -84,7 +84,7 @@ def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Corpus, retriever and search options of a paper, the latter named as in ``SearchOptions``."""
+    """Corpus, retriever and search options of a paper; ``search`` uses the names of ``SearchOptions``."""
 
     corpus: str
     retriever: str
@@ -93,17 +93,17 @@ class Preset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A method as the command line and the executor know it.
+    """A method as the command line and the executor see it.
 
     Attributes:
         name: its name; also the folder of its prompts.
         summary: one line of help.
-        source: the paper.
-        roles: the roles of its models; the first is the one that answers.
+        source: the paper, or the origin of a baseline.
+        roles: the roles of its models; the first role answers.
         options: the dataclass of its options.
-        run: (question, options) -> generator. Holds no model, retriever or state of its own.
-        presets: dataset or "default" -> the paper's corpus and retriever.
-        takes_questions: option that defaults to the texts of all questions of the file -> the option that requires it.
+        run: (question, options) -> generator. Holds no model, retriever or state.
+        presets: dataset or "default" -> the paper's corpus, retriever and search options.
+        takes_questions: option whose default is the texts of all questions in the file -> option that requires it.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Chain of thought: reason in words, then answer; no retrieval.
 
-Wei et al., Chain-of-Thought Prompting Elicits Reasoning in Large Language Models, 2022 (arXiv 2201.11903); in two calls as in Kojima et
+Wei et al., Chain-of-Thought Prompting Elicits Reasoning in Large Language Models, 2022 (arXiv 2201.11903); in two calls, Kojima et
 al., Large Language Models are Zero-Shot Reasoners, 2022 (arXiv 2205.11916).
 """
 
@@ -14,8 +14,8 @@ from wikidx.runtimes.llms.base import Decoding, Message
 from .base import Answer, Method, option
 from .model_output import first_line
 from .requests import Run, generate
-from .templates import template
-from .written_answers import draft
+from .templates import load_template
+from .written_answers import parse_draft
 
 _CONCLUSION = "So the answer is:"
 
@@ -27,26 +27,26 @@ class CotOptions:
     calls: Literal["one", "two"] = option(
         "one",
         "paper",
-        "one: the answer stands at the reasoning's end; two: a second call takes it from there (zero-shot, no demonstrations)",
+        "one: the answer ends the reasoning; two: a second call extracts it (zero-shot, no demonstrations)",
     )
     shots: int = option(4, "proposed", "demonstrations before the question, with calls=one; the paper shows several")
-    max_tokens: int = option(256, "proposed", "tokens of the reasoning, its answer included", least=1)
-    answer_tokens: int = option(32, "proposed", "tokens of the answer, with calls=two", least=1)
+    max_tokens: int = option(256, "proposed", "tokens of the reasoning, its answer included", minimum=1)
+    answer_tokens: int = option(32, "proposed", "tokens of the answer, with calls=two", minimum=1)
 
 
 def cot(question: str, options: CotOptions) -> Run[Answer]:
     """Answer after reasoning; if the reasoning names no answer, its last line is the answer."""
     reasoning = Decoding(max_tokens=options.max_tokens)
     if options.calls == "one":
-        written = yield from generate(template("cot", "answer")(question=question, shots=options.shots), reasoning)
-        concluded = draft(written, "cot")
-        return Answer(concluded.answer, (), {"reasoning": concluded.text, "parse_ok": concluded.parse_ok})
-    prompt = template("cot", "reason")(question=question)
+        output = yield from generate(load_template("cot", "answer")(question=question, shots=options.shots), reasoning)
+        draft = parse_draft(output, "cot")
+        return Answer(draft.answer, (), {"reasoning": draft.text, "parse_ok": draft.parse_ok})
+    prompt = load_template("cot", "reason")(question=question)
     reasons = (yield from generate(prompt, reasoning)).text.strip()
     conclusion = Message("assistant", f"{prompt[-1].content} {reasons}\n{_CONCLUSION}")
-    written = yield from generate((*prompt[:-1], conclusion), Decoding(max_tokens=options.answer_tokens, stop=("\n\n",)))
-    restated = draft(written, "cot")
-    answer = restated.answer if restated.parse_ok else first_line(written.text)
+    output = yield from generate((*prompt[:-1], conclusion), Decoding(max_tokens=options.answer_tokens, stop=("\n\n",)))
+    draft = parse_draft(output, "cot")
+    answer = draft.answer if draft.parse_ok else first_line(output.text)
     return Answer(answer, (), {"reasoning": reasons, "parse_ok": bool(reasons and answer)})
 
 

@@ -1,4 +1,4 @@
-"""Direct prompting: the question alone, answered from the model's own knowledge."""
+"""Direct prompting: the model answers the question from its own knowledge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .requests import Run, generate
-from .templates import template
+from .templates import load_template
 
 
 @options
@@ -15,12 +15,12 @@ class DirectOptions:
     """Options of direct prompting."""
 
     shots: int = option(0, "proposed", "demonstrations before the question")
-    max_tokens: int = option(64, "proposed", "tokens of the answer", least=1)
+    max_tokens: int = option(64, "proposed", "tokens of the answer", minimum=1)
 
 
 def direct(question: str, options: DirectOptions) -> Run[Answer]:
     """Answer without retrieval."""
-    prompt = template("direct", "answer")(question=question, shots=options.shots)
+    prompt = load_template("direct", "answer")(question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
     return Answer(answer.text.strip())
 

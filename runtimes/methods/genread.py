@@ -1,4 +1,4 @@
-"""GenRead: the model generates a background document in place of a retrieved one, then reads it; no retrieval.
+"""GenRead: the model generates a background document instead of retrieving one, then reads it.
 
 Yu et al., Generate rather than Retrieve: Large Language Models are Strong Context Generators, 2023 (arXiv 2209.10063), zero-shot.
 """
@@ -13,24 +13,24 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .requests import Run, generate, sample
-from .templates import Blocks, template
+from .templates import Blocks, load_template
 
 
 @options
 class GenReadOptions:
-    """Options of writing documents and of reading them."""
+    """Options of generating and reading documents."""
 
-    documents: int = option(1, "paper", "documents that are written: one greedily, or several drawn at random", least=1)
-    temperature: float = option(1.0, "proposed", "of several documents", least=0.01, most=100)
-    top_p: float = option(0.95, "proposed", "of several documents, by nucleus sampling", least=0.01, most=1)
-    document_tokens: int = option(300, "paper", "tokens of a document", least=1)
+    documents: int = option(1, "paper", "documents that are written: one greedily, or several drawn at random", minimum=1)
+    temperature: float = option(1.0, "proposed", "of several documents", minimum=0.01, maximum=100)
+    top_p: float = option(0.95, "proposed", "of several documents, by nucleus sampling", minimum=0.01, maximum=1)
+    document_tokens: int = option(300, "paper", "tokens of a document", minimum=1)
     shots: int = option(0, "paper", "demonstrations before each prompt")
-    max_tokens: int = option(10, "paper", "tokens of the answer", least=1)
+    max_tokens: int = option(10, "paper", "tokens of the answer", minimum=1)
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:
-    """Answer from documents that the model generates; blank and duplicate ones are left out."""
-    prompt = template("genread", "document")(question=question, shots=options.shots)
+    """Answer from documents that the model generates, without blank and duplicate documents."""
+    prompt = load_template("genread", "document")(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.document_tokens)
     if options.documents > 1:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
@@ -39,7 +39,7 @@ def genread(question: str, options: GenReadOptions) -> Run[Answer]:
         if gen.text.strip():
             distinct.setdefault(text_key(gen.text), gen.text.strip())
     documents = tuple(distinct.values())
-    reading = template("genread", "answer")(documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots)
+    reading = load_template("genread", "answer")(documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots)
     answer = yield from generate(reading, Decoding(max_tokens=options.max_tokens))
     return Answer(answer.text.strip(), (), {"documents": list(documents), "parse_ok": bool(documents)})
 

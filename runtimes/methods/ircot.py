@@ -1,4 +1,4 @@
-"""IRCoT: retrieve, reason one sentence further, retrieve with that sentence, and so on; then answer from all passages found.
+"""IRCoT: retrieve, generate one sentence of reasoning, retrieve with it, and repeat; then answer from all retrieved passages.
 
 Trivedi et al., Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step Questions, 2023 (arXiv
 2212.10509).
@@ -16,10 +16,10 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
 from .base import Answer, Method, Preset, option
-from .requests import Run, generate, named, note, retrieve
-from .sentences import sentences, words
-from .templates import numbered, template
-from .written_answers import Draft, draft
+from .requests import Run, generate, label_trace, note, retrieve
+from .sentences import normalize_words, split_sentences
+from .templates import format_passages, load_template
+from .written_answers import Draft, parse_draft
 
 _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE)
 
@@ -28,14 +28,14 @@ _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE
 class IrcotOptions:
     """Options of the chain's length, its queries, and the reader."""
 
-    k: int = option(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", least=1)
-    max_passages: int = option(15, "paper", "passages that are collected in all", least=1)
+    k: int = option(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", minimum=1)
+    max_passages: int = option(15, "paper", "passages that are collected in all", minimum=1)
     passage_words: int = option(350, "paper", "words of a passage that are read, from its start; 0: all")
-    max_sentences: int = option(10, "paper", "sentences of the chain", least=1)
+    max_sentences: int = option(10, "paper", "sentences of the chain", minimum=1)
     conclusions: Literal["skip", "search"] = option(
         "skip",
         "paper",
-        "a sentence that begins with thus, so, therefore or the like: skip it and search with the one before it, or search with it",
+        "a sentence that begins with thus, so, therefore or the like: skip it and search with the preceding sentence, or search with it",
     )
     if_repeated: Literal["skip", "add"] = option(
         "skip",
@@ -45,11 +45,11 @@ class IrcotOptions:
     reader: Literal["cot", "direct", "none"] = option(
         "cot",
         "paper",
-        "who answers at the end: a reader by chain of thought, one that answers directly, or none: what the chain itself concludes",
+        "who answers at the end: a reader by chain of thought, a reader without it, or none: the chain's own conclusion",
     )
     shots: int = option(3, "proposed", "demonstrations before each prompt; the paper shows up to 20 with longer contexts")
-    sentence_tokens: int = option(100, "proposed", "tokens that are generated for a sentence", least=1)
-    max_tokens: int = option(256, "proposed", "tokens of the reader's reasoning and answer", least=1)
+    sentence_tokens: int = option(100, "proposed", "tokens that are generated for a sentence", minimum=1)
+    max_tokens: int = option(256, "proposed", "tokens of the reader's reasoning and answer", minimum=1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class _Chain:
     Attributes:
         question: its text.
         sentences: the chain of thought.
-        passages: collected so far, in the order in which they were found.
-        queries: used so far.
+        passages: the passages so far, in the order of retrieval.
+        queries: the queries so far.
     """
 
     question: str
@@ -70,24 +70,24 @@ class _Chain:
 
 
 def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
-    """Alternate retrieval and reasoning until a sentence names the answer, none follows, or the limit is reached; then read."""
+    """Alternate retrieval and reasoning until a sentence names the answer, no sentence follows, or the limit is reached; then read."""
     chain = _Chain(question=question)
-    ended = "max_sentences"
+    stop_reason = "max_sentences"
     while len(chain.sentences) < options.max_sentences:
-        yield from named(f"step {len(chain.sentences) + 1}", _search(chain, options))
-        sentence = yield from named(f"step {len(chain.sentences) + 1}", _next_sentence(chain, options))
+        yield from label_trace(f"step {len(chain.sentences) + 1}", _search(chain, options))
+        sentence = yield from label_trace(f"step {len(chain.sentences) + 1}", _next_sentence(chain, options))
         if not sentence:
-            ended = "no_sentence"
+            stop_reason = "no_sentence"
             break
         chain.sentences.append(sentence)
-        if _concluded(sentence).parse_ok:
-            ended = "answer"
+        if _parse_conclusion(sentence).parse_ok:
+            stop_reason = "answer"
             break
     answer = yield from _read(chain, options)
     detail: dict[str, Any] = {
         "chain": chain.sentences,
         "queries": chain.queries,
-        "ended": ended,
+        "stop_reason": stop_reason,
         "reader": answer.text,
         "parse_ok": answer.parse_ok,
     }
@@ -95,13 +95,13 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
 
 
 def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
-    """Search with the last new sentence, at first with the question, and collect new passages.
+    """Search with the last sentence that ``conclusions`` permits, or else the question, and collect new passages.
 
-    A repeated query would find the same passages and is not sent; nor is any query once there are enough passages.
+    A repeated query would find the same passages and is not sent, nor is any query once ``max_passages`` are collected.
     """
-    said = [one for one in chain.sentences if options.conclusions == "search" or not _CONCLUDES.match(one)]
-    query = said[-1] if said else chain.question
-    if words(query) in map(words, chain.queries):
+    sentences = [sentence for sentence in chain.sentences if options.conclusions == "search" or not _CONCLUDES.match(sentence)]
+    query = sentences[-1] if sentences else chain.question
+    if normalize_words(query) in map(normalize_words, chain.queries):
         yield from note("searched before", {"query": query})
         return
     if len(chain.passages) >= options.max_passages:
@@ -118,37 +118,41 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
 def _next_sentence(chain: _Chain, options: IrcotOptions) -> Run[str]:
     """Return the next sentence of the chain; blank if there is none.
 
-    Models that start over instead of continuing repeat earlier sentences, which are skipped.
+    Models that start over repeat earlier sentences, which ``if_repeated`` may skip.
     """
     prompt = _prompt("cot", chain, options)
     if chain.sentences:
         prompt = (*prompt, Message("assistant", " ".join(chain.sentences)))
-    written = yield from generate(prompt, Decoding(max_tokens=options.sentence_tokens))
-    known = {words(one) for one in chain.sentences} if options.if_repeated == "skip" else set()
-    return next((one for one in sentences(written.text) if words(one) and words(one) not in known), "")
+    output = yield from generate(prompt, Decoding(max_tokens=options.sentence_tokens))
+    known = {normalize_words(sentence) for sentence in chain.sentences} if options.if_repeated == "skip" else set()
+    return next(
+        (sentence for sentence in split_sentences(output.text) if normalize_words(sentence) and normalize_words(sentence) not in known), ""
+    )
 
 
 def _read(chain: _Chain, options: IrcotOptions) -> Run[Draft]:
     if options.reader == "none":
-        return _concluded("\n".join(chain.sentences))
-    written = yield from generate(_prompt(options.reader, chain, options), Decoding(max_tokens=options.max_tokens))
-    return draft(written, "cot" if options.reader == "cot" else "answer")
+        return _parse_conclusion("\n".join(chain.sentences))
+    output = yield from generate(_prompt(options.reader, chain, options), Decoding(max_tokens=options.max_tokens))
+    return parse_draft(output, "cot" if options.reader == "cot" else "answer")
 
 
 def _prompt(name: str, chain: _Chain, options: IrcotOptions) -> Chat:
-    return template("ircot", name)(passages=numbered(_shortened(chain.passages, options)), question=chain.question, shots=options.shots)
+    return load_template("ircot", name)(
+        passages=format_passages(_shorten(chain.passages, options)), question=chain.question, shots=options.shots
+    )
 
 
-def _shortened(passages: Sequence[Passage], options: IrcotOptions) -> list[Passage]:
+def _shorten(passages: Sequence[Passage], options: IrcotOptions) -> list[Passage]:
     if not options.passage_words:
         return list(passages)
-    kept = re.compile(rf"\s*(?:\S+\s+){{0,{options.passage_words - 1}}}\S*")
-    return [passage._replace(text=found[0].rstrip() if (found := kept.match(passage.text)) else "") for passage in passages]
+    pattern = re.compile(rf"\s*(?:\S+\s+){{0,{options.passage_words - 1}}}\S*")
+    return [passage._replace(text=match[0].rstrip() if (match := pattern.match(passage.text)) else "") for passage in passages]
 
 
-def _concluded(text: str) -> Draft:
-    """Parse the answer in a part of the chain like that of a reader."""
-    return draft(Gen(text=text), "cot")
+def _parse_conclusion(text: str) -> Draft:
+    """Parse the answer in a part of the chain, in the form of a reader's answer."""
+    return parse_draft(Gen(text=text), "cot")
 
 
 def _identity(passage: Passage) -> tuple[str, int]:

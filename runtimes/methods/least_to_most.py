@@ -1,4 +1,4 @@
-"""Least-to-most: decompose the question, then answer its parts in order, each prompt showing the earlier answers; no retrieval.
+"""Least-to-most: decompose the question, then answer its parts in order, with the earlier answers in each prompt; no retrieval.
 
 Zhou et al., Least-to-Most Prompting Enables Complex Reasoning in Large Language Models, 2023 (arXiv 2205.10625).
 """
@@ -11,43 +11,45 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
-from .requests import Run, generate, named
-from .sentences import words
-from .sub_questions import sub_questions
-from .templates import template
+from .requests import Run, generate, label_trace
+from .sentences import normalize_words
+from .sub_questions import parse_sub_questions
+from .templates import load_template
 
 
 @options
 class LeastToMostOptions:
-    """Options of decomposing the question and of answering its parts."""
+    """Options of decomposing the question and answering its parts."""
 
     max_sub_questions: int = option(5, "proposed", "parts besides the question itself, the first of the list")
     shots: int = option(4, "proposed", "demonstrations before each prompt; the paper shows several")
-    max_tokens: int = option(64, "proposed", "tokens of an answer", least=1)
-    list_tokens: int = option(256, "proposed", "tokens of the list of parts", least=1)
+    max_tokens: int = option(64, "proposed", "tokens of an answer", minimum=1)
+    list_tokens: int = option(256, "proposed", "tokens of the list of parts", minimum=1)
 
 
 def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
     """Answer the parts in order, the question itself last.
 
-    If the reply lists no part, the question is answered directly. Parts that repeat the question are left out, since it comes last anyway.
+    If the reply lists no part, the question is answered directly. Parts equal to the question are omitted, since the question comes last.
     """
-    prompt = template("least_to_most", "decompose")(question=question, shots=options.shots)
+    prompt = load_template("least_to_most", "decompose")(question=question, shots=options.shots)
     reply = yield from generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
-    listed = sub_questions(reply.text, is_cut=reply.finish == "length")
-    parts = [part.text for part in listed if words(part.text) != words(question)][: options.max_sub_questions]
-    pairs: list[tuple[str, str]] = []
-    for number, part in enumerate(parts, 1):
-        pairs.append((part, (yield from named(f"sub-question {number}", _answered(part, pairs, options)))))
-    answer = yield from _answered(question, pairs, options)
-    solved = [{"question": part, "answer": said} for part, said in pairs]
-    return Answer(answer, (), {"sub_questions": solved, "parse_ok": bool(listed)})
+    parsed = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
+    sub_questions = [part.text for part in parsed if normalize_words(part.text) != normalize_words(question)][: options.max_sub_questions]
+    answered: list[tuple[str, str]] = []
+    for number, sub_question in enumerate(sub_questions, 1):
+        answered.append((sub_question, (yield from label_trace(f"sub-question {number}", _answer_one(sub_question, answered, options)))))
+    answer = yield from _answer_one(question, answered, options)
+    solved = [{"question": sub_question, "answer": reply} for sub_question, reply in answered]
+    return Answer(answer, (), {"sub_questions": solved, "parse_ok": bool(parsed)})
 
 
-def _answered(question: str, pairs: Sequence[tuple[str, str]], options: LeastToMostOptions) -> Run[str]:
-    """Answer one question, with the earlier ones and their answers in the prompt; a blank answer is shown as unknown."""
-    earlier = "\n".join(f"{number}. {part}\nAnswer: {answer or 'unknown'}" for number, (part, answer) in enumerate(pairs, 1))
-    prompt = template("least_to_most", "answer")(earlier=earlier or "(none)", question=question, shots=options.shots)
+def _answer_one(question: str, answered: Sequence[tuple[str, str]], options: LeastToMostOptions) -> Run[str]:
+    """Answer one question, with the earlier questions and answers in the prompt; a blank answer is shown as unknown."""
+    earlier = "\n".join(
+        f"{number}. {sub_question}\nAnswer: {answer or 'unknown'}" for number, (sub_question, answer) in enumerate(answered, 1)
+    )
+    prompt = load_template("least_to_most", "answer")(earlier=earlier or "(none)", question=question, shots=options.shots)
     return (yield from generate(prompt, Decoding(max_tokens=options.max_tokens))).text.strip()
 
 

@@ -1,4 +1,4 @@
-"""Parsing of model output meant to be JSON, labelled lines or a list: strict if possible, else lenient; never fails."""
+"""Parsing of model output that should be JSON, labelled lines or a list, strictly if possible, else leniently; never fails."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from wikidx.corpora.passage import text_key
-from wikidx.runtimes.llms.text import whole_characters
+from wikidx.runtimes.llms.text import replace_surrogates
 
 State = Literal["whole", "within", "cut"]
 
-_MAX_DEPTH = 32  # nested brackets; deeper nesting is not intended, and would exhaust the JSON parser's stack
+_MAX_DEPTH = 32  # nested brackets; deeper nesting is not meaningful, and could exhaust the JSON parser's stack
 _MAX_STARTS = 50  # opening brackets to try; keeps the worst case linear
 _TOKENS = re.compile(r'["\\{}\[\],]')
 _CLOSING = {"{": "}", "[": "]"}
@@ -21,13 +21,13 @@ _BULLET = re.compile(r"^(?:[-*•–]\s+|\(?\d{1,3}[.)]\s+)+")
 _NOTHING = frozenset({"", "none", "(none)", "[]", "n/a"})
 
 
-class Found(NamedTuple):
+class ParsedObject(NamedTuple):
     """A JSON object found in a text.
 
     Attributes:
         value: its keys in lower case, with "_" for spaces and hyphens; empty if none was found.
-        state: "whole" if the text is the object, "within" if there is other text around it, "cut" if the text ends before the object does:
-            then it holds the part there is, perhaps with a truncated last string. None if none was found.
+        state: "whole" if the text is the object, "within" if other text surrounds it, "cut" if the text ends within the object; ``value``
+            is then its beginning, perhaps with a truncated last string. None if none was found.
     """
 
     value: dict[str, Any]
@@ -35,75 +35,75 @@ class Found(NamedTuple):
 
 
 class _Extent(NamedTuple):
-    """Extent of a bracketed value: its ``end``, or, if it is cut off, its possible completions, the likeliest first."""
+    """Extent of a bracketed value: its ``end``, or the possible completions of a truncated value, the likeliest first."""
 
     end: int | None
     repairs: tuple[str, ...] = ()
 
 
-def json_object(text: str, keys: Sequence[str]) -> Found:
-    """Find the first JSON object that has one of the keys (in lower case, with "_")."""
+def find_object(text: str, keys: Sequence[str]) -> ParsedObject:
+    """Find the first JSON object that has one of the keys, which are in lower case with "_"."""
     for start in itertools.islice(_starts(text, "{"), _MAX_STARTS):
         extent = _extent(text, start)
         candidates = extent.repairs if extent.end is None else (text[start : extent.end],)
         for candidate in candidates:
-            value = folded_keys(_parsed(candidate))
+            value = fold_keys(_parse_json(candidate))
             if any(key in value for key in keys):
-                is_all = not text[:start].strip() and not text[extent.end :].strip()
-                return Found(value, "cut" if extent.end is None else "whole" if is_all else "within")
-    return Found({}, None)
+                is_whole_text = not text[:start].strip() and not text[extent.end :].strip()
+                return ParsedObject(value, "cut" if extent.end is None else "whole" if is_whole_text else "within")
+    return ParsedObject({}, None)
 
 
-def labelled(text: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the value of each label, in order: ``name: value`` at the start of a line or after "{" or ",", with any decoration.
+def parse_labels(text: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each label with its value, in order: ``name: value`` at the start of a line or after "{" or ",", with any decoration.
 
-    A value extends to the next label. ``names`` are in lower case, with "_" for a space, a hyphen or "_".
+    A value extends to the next label. ``names`` are in lower case; "_" also matches a space or a hyphen.
     """
     spellings = "|".join(name.replace("_", "[ _-]") for name in sorted(names, key=len, reverse=True))
     label = re.compile(rf"(?:^|[{{,])[ \t\-*•#\"'\d.)]*({spellings})[ \t*\"']*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
-    places = list(label.finditer(text))
-    ends = [*(place.start() for place in places), len(text)][1:]
-    return [(_folded_key(place[1]), _undecorated(text[place.end() : end])) for place, end in zip(places, ends, strict=True)]
+    matches = list(label.finditer(text))
+    ends = [*(match.start() for match in matches), len(text)][1:]
+    return [(_fold_key(match[1]), _strip_decoration(text[match.end() : end])) for match, end in zip(matches, ends, strict=True)]
 
 
-def listed(text: str, *, is_cut: bool) -> list[str]:
-    """Return the distinct items of a list, a JSON array or one item per line; none for "none".
+def parse_list(text: str, *, is_cut: bool) -> list[str]:
+    """Return the distinct items of a list, which is a JSON array or has one item per line; the item "none" is omitted.
 
     Args:
         text: the model's output.
-        is_cut: whether it was cut off at its maximum length: then the last item, which may be incomplete, is left out.
+        is_cut: whether the output was cut off at its maximum length; the last item, which may be incomplete, is then omitted.
     """
-    items = strings(text)
+    items = find_strings(text)
     if not items:
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("```")]
         items = [_BULLET.sub("", line).strip(" \t`") for line in (lines[:-1] if is_cut else lines) if not line.endswith(":")]
-    kept: dict[int, str] = {}
+    distinct: dict[int, str] = {}
     for item in items:
         if item.strip(" .").casefold() not in _NOTHING:
-            kept.setdefault(text_key(item), item)
-    return list(kept.values())
+            distinct.setdefault(text_key(item), item)
+    return list(distinct.values())
 
 
-def strings(text: str) -> list[str]:
-    """Return the strings of the first JSON array with any, except one that is cut off; none if there is no such array.
+def find_strings(text: str) -> list[str]:
+    """Return the strings of the first JSON array that has any, without a truncated last string; empty if no array has one.
 
-    Other items are skipped, and so are arrays of numbers, which look like citations such as "[1]".
+    Other items are skipped, and so are arrays of numbers, such as the citation "[1]".
     """
     for start in itertools.islice(_starts(text, "["), _MAX_STARTS):
         extent = _extent(text, start)
-        value = _parsed(extent.repairs[-1] if extent.end is None else text[start : extent.end])
-        if found := [whole_characters(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []:
-            return found
+        value = _parse_json(extent.repairs[-1] if extent.end is None else text[start : extent.end])
+        if items := [replace_surrogates(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []:
+            return items
     return []
 
 
-def plain(value: object) -> str:
-    """Return a JSON value as plain text: a list's items joined by commas, null as the empty text."""
+def to_text(value: object) -> str:
+    """Return a JSON value as plain text, with a list's items joined by commas and null as the empty text."""
     if isinstance(value, str):
-        return whole_characters(value).strip()
+        return replace_surrogates(value).strip()
     if isinstance(value, list):
-        return ", ".join(filter(None, map(plain, value)))
-    return "" if value is None else whole_characters(json.dumps(value, ensure_ascii=False))
+        return ", ".join(filter(None, map(to_text, value)))
+    return "" if value is None else replace_surrogates(json.dumps(value, ensure_ascii=False))
 
 
 def first_line(text: str) -> str:
@@ -111,23 +111,23 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _undecorated(value: str) -> str:
+def _strip_decoration(value: str) -> str:
     """Strip the quotes and brackets around a value in JSON-like text, but not the bracket that ends a citation."""
     return re.sub(r"[\"'][\]}\s,]*$", "", value).strip(" \t\n\r,{}\"'`")
 
 
 def _starts(text: str, bracket: str) -> Iterator[int]:
-    return (place.start() for place in re.finditer(re.escape(bracket), text))
+    return (match.start() for match in re.finditer(re.escape(bracket), text))
 
 
 def _extent(text: str, start: int) -> _Extent:
-    """Match brackets from an opening one, skipping strings."""
-    opened: list[str] = []
+    """Match the brackets from an opening bracket on, skipping strings."""
+    brackets: list[str] = []
     is_string = False
-    complete, open_there = start + 1, "}" if text[start] == "{" else "]"
+    complete, closing_at_complete = start + 1, "}" if text[start] == "{" else "]"
     end = start
-    while place := _TOKENS.search(text, end):
-        token, end = place[0], place.end()
+    while match := _TOKENS.search(text, end):
+        token, end = match[0], match.end()
         if token == "\\":
             end += 1
         elif token == '"':
@@ -135,33 +135,33 @@ def _extent(text: str, start: int) -> _Extent:
         elif is_string:
             continue
         elif token in _CLOSING:
-            opened.append(_CLOSING[token])
-            if len(opened) > _MAX_DEPTH:
+            brackets.append(_CLOSING[token])
+            if len(brackets) > _MAX_DEPTH:
                 return _Extent(None, ("",))
         elif token == ",":
-            complete, open_there = place.start(), "".join(reversed(opened))
-        elif opened.pop() != token:
+            complete, closing_at_complete = match.start(), "".join(reversed(brackets))
+        elif brackets.pop() != token:
             return _Extent(None, ("",))
-        elif not opened:
+        elif not brackets:
             return _Extent(end)
         else:
-            complete, open_there = end, "".join(reversed(opened))
-    closing = '"' * is_string + "".join(reversed(opened))
+            complete, closing_at_complete = end, "".join(reversed(brackets))
+    closing = '"' * is_string + "".join(reversed(brackets))
     rest = text[start:-1] if end > len(text) else text[start:]  # drops a backslash whose escaped character is cut off
-    return _Extent(None, (rest + closing, text[start:complete] + open_there))
+    return _Extent(None, (rest + closing, text[start:complete] + closing_at_complete))
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return json.loads(text, strict=False, parse_constant=lambda _: None)
     except ValueError:  # not JSON, or a number with thousands of digits
         return None
 
 
-def folded_keys(value: object) -> dict[str, Any]:
+def fold_keys(value: object) -> dict[str, Any]:
     """Return a JSON object with its keys in lower case and "_" for spaces and hyphens; other values become empty."""
-    return {_folded_key(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+    return {_fold_key(key): item for key, item in value.items()} if isinstance(value, dict) else {}
 
 
-def _folded_key(key: str) -> str:
+def _fold_key(key: str) -> str:
     return re.sub(r"[\s_-]+", "_", key.strip().casefold())

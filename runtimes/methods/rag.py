@@ -1,4 +1,4 @@
-"""Retrieve, then read: one answer from the passages found with the question."""
+"""Retrieve-then-read: one answer from the passages found with the question."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .requests import Run, generate, retrieve
-from .templates import numbered, template
+from .templates import format_passages, load_template
 
 
 @options
 class RagOptions:
     """Options of retrieval and of the prompt."""
 
-    k: int = option(5, "proposed", "passages that are read", least=1)
+    k: int = option(5, "proposed", "passages that are read", minimum=1)
     shots: int = option(0, "proposed", "demonstrations before the question")
-    max_tokens: int = option(64, "proposed", "tokens of the answer", least=1)
+    max_tokens: int = option(64, "proposed", "tokens of the answer", minimum=1)
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:
     """Answer from the passages found with the question."""
     passages = yield from retrieve(question, options.k)
-    prompt = template("rag", "answer")(passages=numbered(passages), question=question, shots=options.shots)
+    prompt = load_template("rag", "answer")(passages=format_passages(passages), question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
     return Answer(answer.text.strip(), passages)
 

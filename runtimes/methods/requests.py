@@ -1,14 +1,14 @@
 """Requests of a method, and the functions that yield them.
 
-A method is a generator: it yields tuples of requests, all of which may be served at once, and is sent the tuple of their results. Methods
-do not yield requests directly, but call the functions below::
+A method is a generator that yields tuples of requests, which may be served concurrently, and receives the tuple of their results.
+Methods do not yield requests directly, but call the functions below::
 
     passages = yield from retrieve(question, k=5)
-    draft = yield from generate(prompt(question=question, passages=numbered(passages)))
-    scores = yield from together(yes_no(relevance(question=question, passage=p)) for p in passages)
+    draft = yield from generate(prompt(question=question, passages=format_passages(passages)))
+    scores = yield from gather(ask_yes_no(relevance(question=question, passage=p)) for p in passages)
 
-``together`` runs any number of such generators concurrently, whole methods and recursions included, and waits for all; ``named`` labels the
-requests of a generator in the trace. A failed request ends the question; methods do not catch the error.
+``gather`` runs any number of such generators concurrently, including whole methods and recursions, and waits for all. ``label_trace``
+labels a generator's requests in the trace. A failed request ends the question; a method cannot catch the error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieve:
-    """Search with a group of queries, the first being the primary query; the result is one ``Ranking``.
+    """Search with a group of queries, the first of which is the primary query; the result is one ``Ranking``.
 
     Attributes:
         queries: the group.
         k: number of passages.
-        merge, dedup: see ``SearchOptions``; None: the run's. All other search options are the run's.
-        path: place of the request in the method's trace.
+        merge, dedup: see ``SearchOptions``; None: the run's option, as for all other search options.
+        path: labels of the request in the method's trace.
     """
 
     queries: tuple[str, ...]
@@ -55,7 +55,7 @@ class LookUpTitle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Truncate a text to a number of tokens of a role's model; the result is a string. Takes no wave."""
+    """Truncate a text to a number of tokens of a role's model; the result is a string. Needs no wave."""
 
     text: str
     max_tokens: int
@@ -66,12 +66,12 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Add a note to the trace; the result is None. Takes no wave.
+    """Add a note to the trace; the result is None. Needs no wave.
 
     Attributes:
         text: a few words.
         data: JSON values.
-        path: place of the note in the method's trace.
+        path: labels of the note in the method's trace.
     """
 
     text: str
@@ -83,7 +83,7 @@ Passages = tuple[Passage, ...]
 Request = Generate | AskYesNo | MeanNll | Retrieve | LookUpTitle | Truncate | Note
 Result = tuple[Gen, ...] | YesNo | Nll | Ranking | Passages | str | None
 Run = Generator[tuple[Request, ...], tuple[Any, ...], T]
-"""A generator that yields requests, is sent their results, and returns a ``T``."""
+"""A generator that yields requests, receives their results, and returns a ``T``."""
 
 IMMEDIATE = (Note, Truncate)
 """Requests that are served immediately, without waiting for a wave."""
@@ -103,7 +103,9 @@ def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", 
     return cast("tuple[Gen, ...]", texts)
 
 
-def yes_no(prompt: Prompt, *, role: str = "answer", positive: Sequence[str] = ("yes",), negative: Sequence[str] = ("no",)) -> Run[YesNo]:
+def ask_yes_no(
+    prompt: Prompt, *, role: str = "answer", positive: Sequence[str] = ("yes",), negative: Sequence[str] = ("no",)
+) -> Run[YesNo]:
     """Score the answer to a yes/no prompt by its next token."""
     (answer,) = yield (AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative)),)
     return cast("YesNo", answer)
@@ -116,10 +118,10 @@ def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[
 
 
 def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Passages]:
-    """Search with a query, or with several as one group whose first is the primary query; return the passages, best first.
+    """Search with a query, or with a group of queries, primary query first; return the passages, best first.
 
     Raises:
-        ValueError: there is no query.
+        ValueError: the group is empty.
     """
     group = (queries,) if isinstance(queries, str) else tuple(queries)
     if not group:
@@ -128,7 +130,7 @@ def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = 
     return tuple(hit.passage for hit in cast("Ranking", ranking))
 
 
-def look_up(title: str) -> Run[Passages]:
+def look_up_title(title: str) -> Run[Passages]:
     """Fetch the passages with a title."""
     (passages,) = yield (LookUpTitle(title=title),)
     return cast("Passages", passages)
@@ -145,8 +147,8 @@ def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
     yield (Note(text=text, data=dict(data or {})),)
 
 
-def named(label: str, run: Run[T]) -> Run[T]:
-    """Run a generator with its requests under ``label`` in the trace."""
+def label_trace(label: str, run: Run[T]) -> Run[T]:
+    """Run a generator, and show its requests under ``label`` in the trace."""
     results: Any = None
     while True:
         try:
@@ -156,11 +158,11 @@ def named(label: str, run: Run[T]) -> Run[T]:
         results = yield tuple(dataclasses.replace(request, path=(label, *request.path)) for request in requests)
 
 
-def together(runs: Iterable[Run[T]]) -> Run[list[T]]:
-    """Run generators concurrently, with their pending requests combined into one tuple each time. Return their results in order."""
+def gather(runs: Iterable[Run[T]]) -> Run[list[T]]:
+    """Run generators concurrently, combining their pending requests into one tuple per step, and return their results in order."""
     generators = list(runs)
     done: dict[int, T] = {}
-    sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # number of a generator -> the results to send it
+    sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # generator's number -> results to send to it
     while sent:
         pending: dict[int, tuple[Request, ...]] = {}
         for number, results in sent.items():

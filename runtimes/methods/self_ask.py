@@ -1,7 +1,7 @@
-"""Self-Ask: the model asks follow-up questions, each of which is answered, until it gives the final answer.
+"""Self-Ask: the model asks follow-up questions and receives answers until it gives the final answer.
 
-Press et al., Measuring and Narrowing the Compositionality Gap in Language Models, 2023 (arXiv 2210.03350). The paper takes the answers to
-follow-up questions from the model, or from a question-answering search engine, here replaced by a reader of retrieved passages.
+Press et al., Measuring and Narrowing the Compositionality Gap in Language Models, 2023 (arXiv 2210.03350). In the paper, the model or
+a question-answering search engine answers follow-up questions; a reader of retrieved passages replaces the search engine here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option
-from .model_output import first_line, labelled
-from .requests import Run, generate, named, retrieve
-from .sentences import words
-from .sub_questions import sub_questions
-from .templates import numbered, template
+from .model_output import first_line, parse_labels
+from .requests import Run, generate, label_trace, retrieve
+from .sentences import normalize_words
+from .sub_questions import parse_sub_questions
+from .templates import format_passages, load_template
 
 _NEEDED = "Are follow up questions needed here:"
 _FOLLOW_UP, _INTERMEDIATE, _FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
@@ -30,7 +30,7 @@ _NEXT_QUESTION = "\nQuestion:"  # a model that continues after its answer invent
 
 @options
 class SelfAskOptions:
-    """Options: source of the answers to follow-up questions, and their maximum number."""
+    """Options of the source of answers to follow-up questions, and of the maximum number of follow-up questions."""
 
     answered_by: Literal["reader", "context", "model"] = option(
         "reader",
@@ -38,16 +38,16 @@ class SelfAskOptions:
         "who answers a follow-up question: a reader of the passages that it finds; the model itself, with the passages in front of the "
         "question (context) or without any (model: the paper's Self-Ask without search engine)",
     )
-    k: int = option(5, "proposed", "passages for a follow-up question", least=1)
-    max_follow_ups: int = option(5, "proposed", "follow-up questions, after which the final answer is asked for")
+    k: int = option(5, "proposed", "passages for a follow-up question", minimum=1)
+    max_follow_ups: int = option(5, "proposed", "follow-up questions before the final answer is requested")
     if_repeated: Literal["conclude", "again"] = option(
         "conclude",
         "proposed",
         "a follow-up question that was asked before: ask for the final answer, or answer it again",
     )
     shots: int = option(4, "proposed", "demonstrations before the question, none for the reader; the paper shows several")
-    max_tokens: int = option(256, "proposed", "tokens that are generated at once, and of the final answer", least=1)
-    reader_tokens: int = option(64, "proposed", "tokens of the reader's answer", least=1)
+    max_tokens: int = option(256, "proposed", "tokens per generation, and of the final answer", minimum=1)
+    reader_tokens: int = option(64, "proposed", "tokens of the reader's answer", minimum=1)
 
 
 class _FollowUp(NamedTuple):
@@ -58,8 +58,8 @@ class _FollowUp(NamedTuple):
     passages: tuple[Passage, ...] = ()
 
 
-class _Said(NamedTuple):
-    """A parsed text: the answer to the last follow-up question, the next follow-up, the final answer; each may be missing."""
+class _Parsed(NamedTuple):
+    """Parts of a text: the answer to the last follow-up question, the next follow-up question, the final answer; each may be missing."""
 
     intermediate: str | None
     follow_up: str
@@ -67,117 +67,125 @@ class _Said(NamedTuple):
 
 
 def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
-    """Answer after follow-up questions. If the model neither asks nor concludes, it is asked for the final answer."""
-    asked: list[_FollowUp] = []
+    """Answer after follow-up questions. If the model neither asks nor concludes, request the final answer."""
+    follow_ups: list[_FollowUp] = []
     stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
     while True:
-        text = (yield from generate(_prompt(question, asked, options), Decoding(max_tokens=options.max_tokens, stop=stop))).text
+        text = (yield from generate(_prompt(question, follow_ups, options), Decoding(max_tokens=options.max_tokens, stop=stop))).text
         if options.answered_by == "model":
-            asked, final = _whole(text, options)
-            ended = "answer" if final else "no_answer"
+            follow_ups, final = _parse_all(text, options)
+            stop_reason = "answer" if final else "no_answer"
             break
-        said = _read(text, is_answering=bool(asked) and asked[-1].answer is None)
-        if said.intermediate is not None:
-            asked[-1] = asked[-1]._replace(answer=said.intermediate or "unknown")
-        final = said.final
-        ended = _reason_to_end(said, asked, options)
-        if ended:
+        parsed = _parse(text, is_answering=bool(follow_ups) and follow_ups[-1].answer is None)
+        if parsed.intermediate is not None:
+            follow_ups[-1] = follow_ups[-1]._replace(answer=parsed.intermediate or "unknown")
+        final = parsed.final
+        stop_reason = _stop_reason(parsed, follow_ups, options)
+        if stop_reason:
             break
-        asked.append((yield from named(f"follow-up {len(asked) + 1}", _followed_up(said.follow_up, options))))
+        follow_ups.append((yield from label_trace(f"follow-up {len(follow_ups) + 1}", _answer_follow_up(parsed.follow_up, options))))
     if not final:
-        final = yield from _concluded(question, asked, options)
-    passages = dict.fromkeys(passage for one in asked for passage in one.passages)
-    follow_ups = [{"question": one.question, "answer": one.answer, "passages": [passage.id for passage in one.passages]} for one in asked]
-    return Answer(final, tuple(passages), {"follow_ups": follow_ups, "ended": ended, "parse_ok": ended == "answer"})
+        final = yield from _conclude(question, follow_ups, options)
+    passages = dict.fromkeys(passage for follow_up in follow_ups for passage in follow_up.passages)
+    records = [
+        {"question": follow_up.question, "answer": follow_up.answer, "passages": [passage.id for passage in follow_up.passages]}
+        for follow_up in follow_ups
+    ]
+    return Answer(final, tuple(passages), {"follow_ups": records, "stop_reason": stop_reason, "parse_ok": stop_reason == "answer"})
 
 
-def _reason_to_end(said: _Said, asked: Sequence[_FollowUp], options: SelfAskOptions) -> str:
+def _stop_reason(parsed: _Parsed, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> str:
     """Return the reason to stop answering follow-up questions; blank to continue."""
-    if said.final:
+    if parsed.final:
         return "answer"
-    if not words(said.follow_up):
+    if not normalize_words(parsed.follow_up):
         return "no_follow_up"
-    if options.if_repeated == "conclude" and words(said.follow_up) in [words(one.question) for one in asked]:
+    if options.if_repeated == "conclude" and normalize_words(parsed.follow_up) in [
+        normalize_words(follow_up.question) for follow_up in follow_ups
+    ]:
         return "repeated"
-    return "max_follow_ups" if len(asked) >= options.max_follow_ups else ""
+    return "max_follow_ups" if len(follow_ups) >= options.max_follow_ups else ""
 
 
-def _followed_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
-    """Search for a follow-up question and, with a reader, answer it."""
-    found = yield from retrieve(question, options.k)
+def _answer_follow_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
+    """Search for a follow-up question and, if a reader is used, answer it."""
+    passages = yield from retrieve(question, options.k)
     if options.answered_by == "context":
-        return _FollowUp(question, None, found)
-    prompt = template("self_ask", "intermediate")(passages=numbered(found), question=question)
-    written = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
-    return _FollowUp(question, first_line(written.text) or "unknown", found)
+        return _FollowUp(question, None, passages)
+    prompt = load_template("self_ask", "intermediate")(passages=format_passages(passages), question=question)
+    output = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
+    return _FollowUp(question, first_line(output.text) or "unknown", passages)
 
 
-def _concluded(question: str, asked: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:
+def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:
     """Let the model complete the final answer."""
-    *turns, last = _prompt(question, [one._replace(answer=one.answer or "unknown") for one in asked], options)
-    begun = last.content if asked else f"{_NEEDED} No."
-    prompt = (*turns, Message("assistant", f"{begun}\n{_FINAL}"))
-    written = yield from named("final answer", generate(prompt, Decoding(max_tokens=options.max_tokens, stop=(_NEXT_QUESTION,))))
-    return _final_answer(written.text) or first_line(written.text)
+    *turns, last = _prompt(question, [follow_up._replace(answer=follow_up.answer or "unknown") for follow_up in follow_ups], options)
+    prefix = last.content if follow_ups else f"{_NEEDED} No."
+    prompt = (*turns, Message("assistant", f"{prefix}\n{_FINAL}"))
+    output = yield from label_trace("final answer", generate(prompt, Decoding(max_tokens=options.max_tokens, stop=(_NEXT_QUESTION,))))
+    return _final_answer(output.text) or first_line(output.text)
 
 
-def _prompt(question: str, asked: Sequence[_FollowUp], options: SelfAskOptions) -> Chat:
-    """Return the conversation so far; the passages found last come first."""
+def _prompt(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Chat:
+    """Return the conversation so far, with the passages of the latest follow-up question first."""
     if options.answered_by == "context":
-        found = list(dict.fromkeys(passage for one in reversed(asked) for passage in one.passages))
-        turns = template("self_ask", "context")(passages=numbered(found), question=question, shots=options.shots)
+        passages = list(dict.fromkeys(passage for follow_up in reversed(follow_ups) for passage in follow_up.passages))
+        turns = load_template("self_ask", "context")(passages=format_passages(passages), question=question, shots=options.shots)
     else:
-        turns = template("self_ask", "ask")(question=question, shots=options.shots)
-    return (*turns, Message("assistant", _transcript(asked)))
+        turns = load_template("self_ask", "ask")(question=question, shots=options.shots)
+    return (*turns, Message("assistant", _transcript(follow_ups)))
 
 
-def _transcript(asked: Sequence[_FollowUp]) -> str:
+def _transcript(follow_ups: Sequence[_FollowUp]) -> str:
     """Return the model's output so far, in the form of the demonstrations."""
-    lines = [_NEEDED + " Yes." * bool(asked)]
-    for one in asked:
-        lines += [f"{_FOLLOW_UP} {one.question}", f"{_INTERMEDIATE} {one.answer}" if one.answer is not None else _INTERMEDIATE]
+    lines = [_NEEDED + " Yes." * bool(follow_ups)]
+    for follow_up in follow_ups:
+        lines += [
+            f"{_FOLLOW_UP} {follow_up.question}",
+            f"{_INTERMEDIATE} {follow_up.answer}" if follow_up.answer is not None else _INTERMEDIATE,
+        ]
     return "\n".join(lines)
 
 
-def _read(text: str, *, is_answering: bool) -> _Said:
-    """Parse a text up to the next follow-up question: labelled lines, else the text that ends with a question mark.
+def _parse(text: str, *, is_answering: bool) -> _Parsed:
+    """Parse a text up to the next follow-up question: labelled lines, else the first question that ends with a question mark.
 
     Args:
         text: the model's output.
-        is_answering: whether it should begin with the answer to the last follow-up question.
+        is_answering: whether the output should begin with the answer to the last follow-up question.
     """
     if is_answering:
         text = re.sub(rf"^\s*{_INTERMEDIATE}", "", text, flags=re.IGNORECASE).lstrip()
-    parts = labelled(f"{_INTERMEDIATE}\n{text}" if is_answering else text, _LABELS)
+    parts = parse_labels(f"{_INTERMEDIATE}\n{text}" if is_answering else text, _LABELS)
     intermediate = next((first_line(value) for name, value in parts if name == "intermediate_answer"), "") if is_answering else None
     follow_ups = [first_line(value) for name, value in parts if name.startswith("follow_up")]
     final = _final_answer(text)
     if not follow_ups and not final:
         rest = text.partition("\n")[2] if is_answering else text
-        follow_ups = [one.text.strip() for one in sub_questions(rest) if one.text.strip().endswith(("?", "？"))]
-    return _Said(intermediate, follow_ups[0] if follow_ups else "", final)
+        follow_ups = [item.text.strip() for item in parse_sub_questions(rest) if item.text.strip().endswith(("?", "？"))]
+    return _Parsed(intermediate, follow_ups[0] if follow_ups else "", final)
 
 
-def _whole(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str]:
+def _parse_all(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str]:
     """Parse all follow-up questions with the model's own answers, up to the limit, and the final answer."""
-    asked: list[_FollowUp] = []
-    for name, value in labelled(text, _LABELS):
+    follow_ups: list[_FollowUp] = []
+    for name, value in parse_labels(text, _LABELS):
         if name.startswith("follow_up"):
-            asked.append(_FollowUp(first_line(value)))
-        elif name == "intermediate_answer" and asked:
-            asked[-1] = asked[-1]._replace(answer=first_line(value))
-    return asked[: options.max_follow_ups], _final_answer(text)
+            follow_ups.append(_FollowUp(first_line(value)))
+        elif name == "intermediate_answer" and follow_ups:
+            follow_ups[-1] = follow_ups[-1]._replace(answer=first_line(value))
+    return follow_ups[: options.max_follow_ups], _final_answer(text)
 
 
 def _final_answer(text: str) -> str:
     """Return the text after the last "final answer is", or the empty text."""
-    places = list(_FINALLY.finditer(text))
-    return places[-1][1].strip(" \t\r*_") if places else ""
+    matches = list(_FINALLY.finditer(text))
+    return matches[-1][1].strip(" \t\r*_") if matches else ""
 
 
 METHOD = Method(
     name="self_ask",
-    summary="ask follow-up questions, answer each from what it finds, then conclude",
+    summary="ask follow-up questions, answer each from search results, then conclude",
     source="Self-Ask, arXiv 2210.03350",
     roles=("answer", "reader"),
     options=SelfAskOptions,

@@ -1,4 +1,4 @@
-"""The sentences of a text, and its words."""
+"""Sentences and words of a text."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ import re
 import unicodedata
 
 _END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？]++[」』”’）]*+|\n""")
-_NEAR = 30  # characters of context that decide on an end; keeps the time linear
+_NEAR = 30  # characters of context that decide whether a sentence ends; keeps the time linear
 _ABBREVIATED = frozenset(
     "mr mrs ms dr prof st sr jr gen col lt capt sgt rev hon gov sen rep vol pp vs etc approx dept est fig ca cf".split()
 )
 
 
-def spans(text: str) -> list[tuple[int, int]]:
+def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) of each sentence, ascending, without surrounding spaces.
 
-    A line break ends a sentence. A full stop or other end mark does not if the text continues in lower case, nor does a full stop after an
-    initial ("J. S."), letters with full stops between ("U.S."), or a common English abbreviation ("St."): joining two sentences is
-    preferred to splitting one.
+    A line break ends a sentence. A full stop or other end mark does not if the text continues in lower case. Neither does a full stop after
+    an initial ("J. S."), letters separated by full stops ("U.S."), or a common English abbreviation ("St."): joining two sentences is
+    better than splitting one.
     """
-    ends = [place.end() for place in _END.finditer(text) if _is_end(text, place)]
-    found: list[tuple[int, int]] = []
+    ends = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
+    spans: list[tuple[int, int]] = []
     start = 0
     for end in [*ends, len(text)]:
-        piece = text[start:end]
-        if piece.strip():
-            first = start + len(piece) - len(piece.lstrip())
-            found.append((first, start + len(piece.rstrip())))
+        sentence = text[start:end]
+        if sentence.strip():
+            first = start + len(sentence) - len(sentence.lstrip())
+            spans.append((first, start + len(sentence.rstrip())))
         start = end
-    return found
+    return spans
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, without blank ones."""
-    return [text[start:end] for start, end in spans(text)]
+    return [text[start:end] for start, end in sentence_spans(text)]
 
 
-def words(text: str) -> str:
-    """Return a text's words separated by spaces, with case, punctuation and compatibility forms normalised."""
+def normalize_words(text: str) -> str:
+    """Return a text's words separated by spaces, without punctuation, with case and compatibility forms normalised."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(letter if unicodedata.category(letter)[0] in "LMN" else " " for letter in plain).split())
 
 
-def _is_end(text: str, place: re.Match[str]) -> bool:
-    if place[0][0] not in ".!?…":
+def _is_end(text: str, match: re.Match[str]) -> bool:
+    if match[0][0] not in ".!?…":
         return True
-    following = text[place.end() : place.end() + _NEAR].lstrip(" \t")[:1]
+    following = text[match.end() : match.end() + _NEAR].lstrip(" \t")[:1]
     if following.islower():
         return False
-    if place[0] != ".":
+    if match[0] != ".":
         return True
-    before = text[max(place.start() - _NEAR, 0) : place.start()]
+    before = text[max(match.start() - _NEAR, 0) : match.start()]
     word = before.split()[-1].lstrip("\"'“‘«([").casefold() if before[-1:].strip() else ""
     is_initial = len(word) == 1 and word.isalpha() and word not in "ai"
     is_numero = word == "no" and following.isdigit()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .model_output import strings
-from .sentences import words
+from .model_output import find_strings
+from .sentences import normalize_words
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d+[.):])[ \t]+(.+)$", re.MULTILINE)
-_STRETCH = re.compile(r"[^?？\n\"]+[?？]?")
+_SEGMENT = re.compile(r"[^?？\n\"]+[?？]?")
 _MARKS = ("?", "？")
-_AROUND = " \t\r\n\"'*`„“”"
+_DECORATION = " \t\r\n\"'*`„“”"
 
 
 class SubQuestion(NamedTuple):
@@ -21,31 +21,31 @@ class SubQuestion(NamedTuple):
     text: str
 
 
-def sub_questions(text: str, *, is_cut: bool = False) -> list[SubQuestion]:
-    """Parse a list of sub-questions: JSON, else numbered from 1, else with bullets, else all texts that end with a question mark.
+def parse_sub_questions(text: str, *, is_cut: bool = False) -> list[SubQuestion]:
+    """Parse a list of sub-questions: a JSON array, else numbered items, else bullets, else all texts that end with a question mark.
 
-    Blank and repeated ones are left out; the numbers remain those of the list.
+    Blank and repeated sub-questions are omitted; the others keep their numbers in the list.
 
     Args:
         text: the reply.
-        is_cut: whether the reply ended at its maximum length, so that a last sub-question without a question mark is left out.
+        is_cut: whether the reply ended at its maximum length; a last sub-question without a question mark is then omitted.
     """
-    items = strings(text) or _numbered(text) or _BULLET.findall(text) or _asked(text)
-    if is_cut and items and not items[-1].rstrip(_AROUND).endswith(_MARKS):
+    items = find_strings(text) or _numbered_items(text) or _BULLET.findall(text) or _questions_in(text)
+    if is_cut and items and not items[-1].rstrip(_DECORATION).endswith(_MARKS):
         items = items[:-1]
-    kept: dict[str, SubQuestion] = {}
+    distinct: dict[str, SubQuestion] = {}
     for number, item in enumerate(items, 1):
-        if words(item):
-            kept.setdefault(words(item), SubQuestion(number, item.strip(_AROUND)))
-    return list(kept.values())
+        if normalize_words(item):
+            distinct.setdefault(normalize_words(item), SubQuestion(number, item.strip(_DECORATION)))
+    return list(distinct.values())
 
 
-def _asked(text: str) -> list[str]:
-    """Return the texts that end with a question mark; in one pass, since a line may be arbitrarily long."""
-    return [stretch for stretch in _STRETCH.findall(text) if stretch.endswith(_MARKS)]
+def _questions_in(text: str) -> list[str]:
+    """Return the texts that end with a question mark, in one pass, because a line may be arbitrarily long."""
+    return [segment for segment in _SEGMENT.findall(text) if segment.endswith(_MARKS)]
 
 
-def _numbered(text: str) -> list[str]:
+def _numbered_items(text: str) -> list[str]:
     """Return the text after each "1.", "2.", … up to the end of its line; several numbers may be on one line."""
     items: list[str] = []
     _, *rest = _split_at(1, text)

@@ -1,8 +1,8 @@
 """Prompts from text files.
 
 ``prompts/<method>/<name>.txt`` is a conversation: a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn, ``{field}`` is a
-placeholder. Other braces are literal, so JSON needs no escapes. ``<name>.shots.jsonl`` beside it holds demonstrations: each line has a
-value for every field, and the expected answer under ``output``; they are shown as earlier turns of the conversation.
+placeholder. Other braces are literal, so JSON needs no escapes. ``<name>.shots.jsonl`` holds demonstrations, shown as earlier turns; each
+line has a value for every field of the user's turns, and the expected answer under ``output``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _BETWEEN = "\n\n"
 
 
 class Blocks(NamedTuple):
-    """A value of several texts, separated by blank lines, that may be cut from the last one's end for the prompt to fit."""
+    """A value of several texts, separated by blank lines, which may be cut from the end of the last text to fit the context."""
 
     texts: tuple[str, ...]
 
 
-def numbered(passages: Sequence[Passage]) -> Blocks:
+def format_passages(passages: Sequence[Passage]) -> Blocks:
     """Format passages as ``[1] title``, a line break, the text, and so on; "(none)" if there are none."""
     texts = tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1))
     return Blocks(texts or ("(none)",))
 
 
-def unnumbered(passage: Passage) -> Blocks:
+def format_passage(passage: Passage) -> Blocks:
     """Format one passage: its title, a line break, the text."""
     return Blocks((f"{passage.title}\n{passage.text}",))
 
@@ -52,7 +52,7 @@ class Template:
     Attributes:
         name: "method/name", for messages.
         turns: the conversation.
-        shots: demonstrations, each a value for every field, and ``output``.
+        shots: demonstrations, each with the values of the user's turns, and ``output``.
     """
 
     name: str
@@ -63,19 +63,19 @@ class Template:
         """Return the prompt with the values filled in, after the requested number of demonstrations.
 
         Raises:
-            ValueError: a field has no value, or a value no field.
+            ValueError: a field has no value, or a value has no field.
             InputError: there are too few demonstrations.
         """
         if shots > len(self.shots):
             raise InputError(f"the prompt '{self.name}' has {len(self.shots)} demonstrations, not {shots}: ask for fewer")
         self._check(values)
-        opening = [turn for turn in self.turns if turn[0] == "system"]
-        asking = [turn for turn in self.turns if turn[0] != "system"]
-        messages = [_filled(role, text, values) for role, text in opening]
+        system_turns = [turn for turn in self.turns if turn[0] == "system"]
+        other_turns = [turn for turn in self.turns if turn[0] != "system"]
+        messages = [_fill(role, text, values) for role, text in system_turns]
         for shot in self.shots[:shots]:
-            messages += [_filled(role, text, shot) for role, text in asking if role == "user"]
+            messages += [_fill(role, text, shot) for role, text in other_turns if role == "user"]
             messages.append(Message("assistant", shot["output"]))
-        return (*messages, *(_filled(role, text, values) for role, text in asking))
+        return (*messages, *(_fill(role, text, values) for role, text in other_turns))
 
     def _check(self, values: Iterable[str]) -> None:
         fields = {field for _, text in self.turns for field in _FIELD.findall(text)}
@@ -83,22 +83,22 @@ class Template:
             raise ValueError(f"the prompt '{self.name}' has the fields {sorted(fields)}, the values are {sorted(values)}")
 
 
-def _filled(role: Role, text: str, values: dict[str, str] | dict[str, str | Blocks]) -> Message:
-    pieces: list[str] = []
+def _fill(role: Role, text: str, values: dict[str, str] | dict[str, str | Blocks]) -> Message:
+    parts: list[str] = []
     spans: list[Span] = []
     length = end = 0
-    for place in _FIELD.finditer(text):
-        pieces.append(text[end : place.start()])
-        length += len(pieces[-1])
-        end = place.end()
-        value = values[place[1]]
+    for match in _FIELD.finditer(text):
+        parts.append(text[end : match.start()])
+        length += len(parts[-1])
+        end = match.end()
+        value = values[match[1]]
         for number, block in enumerate([value] if isinstance(value, str) else value.texts):
-            pieces.append(block if number == 0 else _BETWEEN + block)
+            parts.append(block if number == 0 else _BETWEEN + block)
             if not isinstance(value, str):
-                spans.append((length, length + len(pieces[-1])))
-            length += len(pieces[-1])
-    pieces.append(text[end:])
-    return Message(role, "".join(pieces), tuple(spans))
+                spans.append((length, length + len(parts[-1])))
+            length += len(parts[-1])
+    parts.append(text[end:])
+    return Message(role, "".join(parts), tuple(spans))
 
 
 def _folder(method: str) -> Traversable:
@@ -106,7 +106,7 @@ def _folder(method: str) -> Traversable:
 
 
 @functools.cache
-def template(method: str, name: str) -> Template:
+def load_template(method: str, name: str) -> Template:
     """Return the prompt ``name`` of a method.
 
     Raises:
@@ -131,6 +131,6 @@ def parse(text: str) -> tuple[tuple[Role, str], ...]:
 
 
 def prompt_hashes(methods: Sequence[str]) -> dict[str, str]:
-    """Return "method/file" -> sha256 of every prompt file of some methods, for the record of a run."""
+    """Return the SHA-256 of every prompt file of the methods, keyed by "method/file", for the record of a run."""
     files = [(method, file) for method in methods for file in _folder(method).iterdir() if file.is_file()]
     return {f"{method}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest() for method, file in sorted(files, key=str)}

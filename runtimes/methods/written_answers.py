@@ -30,32 +30,32 @@ class Draft(NamedTuple):
     nll: float | None
     parse_ok: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the JSON values for the prediction."""
         return {"answer": self.answer, "text": self.text, "nll": self.nll, "parse_ok": self.parse_ok}
 
 
-def draft(gen: Gen, form: str) -> Draft:
-    """Parse the answer in a generated text: all of it, or, with the form "cot", the text after the last "Answer:" or "the answer is".
+def parse_draft(gen: Gen, form: str) -> Draft:
+    """Parse the answer in a generated text: the whole text, or, with the form "cot", the text after the last "Answer:" or "the answer is".
 
-    The answer of a chain of thought with neither is its last line.
+    Without such a mark, the answer of a chain of thought is its last line.
     """
     text = gen.text.strip()
     start, end, is_found = _conclusion(text) if form == "cot" else (0, len(text), True)
     answer = text[start:end]
-    return Draft(text, start, answer, finite(gen.mean_nll), is_found and bool(answer))
+    return Draft(text, start, answer, finite_or_none(gen.mean_nll), is_found and bool(answer))
 
 
-def finite(nll: float | None) -> float | None:
-    """Return a mean NLL; None if it is unknown or cannot be compared."""
+def finite_or_none(nll: float | None) -> float | None:
+    """Return a mean NLL; None if it is unknown or not finite."""
     return nll if nll is not None and math.isfinite(nll) else None
 
 
 def _conclusion(text: str) -> tuple[int, int, bool]:
-    """Return start and end of a chain of thought's answer, and whether it is marked as such."""
+    """Return start and end of a chain of thought's answer, and whether the answer is marked as such."""
     for pattern in (_LABELLED, _IN_A_SENTENCE):
-        if places := list(pattern.finditer(text)):
-            start, end = places[-1].span(1)
+        if matches := list(pattern.finditer(text)):
+            start, end = matches[-1].span(1)
             if pattern is _IN_A_SENTENCE:
                 end = start + len(text[start:end].rstrip().rstrip("."))
             return start, start + len(text[start:end].rstrip(" \t\r*_")), True

@@ -1,7 +1,7 @@
-"""Questions, and the files that they are read from.
+"""Questions and question files.
 
-base             Question: its text, which a method sees, and the gold data of its set
-reading          read_questions: a file in any format -> its questions; find_questions: that, or the sample's
+base             Question: the text that a method sees, and the gold data
+reading          read_questions: a file in any format -> its questions; find_questions: the same, or the sample's
 formats          the table of formats
 open_domain      NQ, TriviaQA, PopQA, FlashRAG, FiD          multi_hop    HotpotQA, 2WikiMultihopQA, StrategyQA
 claims           FEVER                                       long_form    ASQA, ALCE, HalluQA, BEGIN

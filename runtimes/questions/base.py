@@ -15,22 +15,22 @@ class Question(NamedTuple):
     """A question of a set.
 
     Attributes:
-        id: as in the data set.
+        id: the data set's.
         text: the only part that a method sees.
-        golden_answers: any of them is right; none: unknown.
-        gold: further gold data of the set, JSON values, under these names where available:
-            ``label``            a claim's, one of ``FEVER_LABELS``
-            ``aliases``          other texts of the answer (2WikiMultihopQA)
+        golden_answers: the right answers, each sufficient; empty: unknown, or the question is unanswerable.
+        gold: further gold data as JSON values, under these names where available:
+            ``label``            the label of a claim, one of ``FEVER_LABELS``
+            ``aliases``          alternative answer strings (2WikiMultihopQA)
             ``answer_id``        the answer's Wikidata id (2WikiMultihopQA)
-            ``answer_groups``    the short answers of each reading of an ambiguous question (ASQA)
+            ``answer_groups``    the short answers for each interpretation of an ambiguous question (ASQA)
             ``long_answers``     reference texts (ASQA, KILT)
-            ``wrong_answers``    (HalluQA)
-            ``titles``           titles of the gold passages' pages
-            ``supporting``       [title, number of a sentence from 0] each (HotpotQA, 2WikiMultihopQA)
-            ``provenance``       a list of pages for each answer (KILT)
+            ``wrong_answers``    incorrect answers (HalluQA)
+            ``titles``           titles of the gold pages
+            ``supporting``       a list of [title, sentence number from 0] (HotpotQA, 2WikiMultihopQA)
+            ``provenance``       a list of pages for each output (KILT)
             ``passages``         ids of the gold passages
-            ``type``             the set's own kind of question
-            ``popularity``       how often the subject's page is read in a month (PopQA)
+            ``type``             the question type in the data set
+            ``popularity``       monthly views of the subject's page (PopQA)
     """
 
     id: str
@@ -39,6 +39,6 @@ class Question(NamedTuple):
     gold: Mapping[str, Any] = _NO_GOLD
 
 
-def gold(**known: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
-    """Return gold data of a question, without values that are None or empty."""
-    return MappingProxyType({name: value for name, value in known.items() if value is not None and value != []}) or _NO_GOLD
+def gold(**values: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
+    """Return a question's gold data, without values that are None or empty lists."""
+    return MappingProxyType({name: value for name, value in values.items() if value is not None and value != []}) or _NO_GOLD

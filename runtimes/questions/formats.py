@@ -1,6 +1,6 @@
-"""The table of question formats: the shape of a record of each, and its reader.
+"""The table of question formats, with an example record and a parser for each.
 
-A file's format is the first one in the table that its first record matches.
+A file has the first format in the table that its first record matches.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .base import FEVER_LABELS, Question
-from .claims import fever
-from .kilt import kilt
-from .long_form import asqa, begin, halluqa
-from .multi_hop import hotpotqa, strategyqa, strategyqa_bigbench, twowiki, with_aliases
-from .open_domain import dpr, dpr_table, plain, popqa, squad, topic, triviaqa, written_list
+from .claims import parse_fever
+from .kilt import parse_kilt
+from .long_form import parse_asqa, parse_begin, parse_halluqa
+from .multi_hop import add_aliases, parse_hotpotqa, parse_strategyqa, parse_strategyqa_bigbench, parse_twowiki
+from .open_domain import parse_dpr, parse_dpr_row, parse_list, parse_plain, parse_popqa, parse_squad, parse_topic, parse_triviaqa
 from .records import Record
 
 
 class Format(NamedTuple):
-    """A format of questions.
+    """A question format.
 
     Attributes:
         name: value of ``--format``.
-        record: an example, on one line.
-        matches: whether a file's first record has this format.
-        read: a record -> its question; raises ``InputError`` if it is invalid.
-        split: the split to read, of files that hold several; "": they hold one.
-        complete: adds data to all questions once they are read; None: nothing to add.
+        record: an example record, on one line.
+        matches: the predicate applied to a file's first record.
+        read: record -> question; raises ``InputError`` for an invalid record.
+        split: the split to read from a file with several; "": all records are read.
+        complete: (path, questions) -> questions with data from other files; None: no such data.
     """
 
     name: str
@@ -42,8 +42,8 @@ def _has(*fields: str) -> Callable[[Record], bool]:
     return lambda record: isinstance(record.value, dict) and all(field in record.value for field in fields)
 
 
-def _either(*checks: Callable[[Record], bool]) -> Callable[[Record], bool]:
-    return lambda record: any(check(record) for check in checks)
+def _either(*predicates: Callable[[Record], bool]) -> Callable[[Record], bool]:
+    return lambda record: any(matches(record) for matches in predicates)
 
 
 def _is_twowiki(record: Record) -> bool:
@@ -89,7 +89,7 @@ def _is_kilt(record: Record) -> bool:
 
 def _is_answered_row(record: Record) -> bool:
     row = record.value
-    return isinstance(row, tuple) and len(row) == 2 and isinstance(written_list(row[1]), list)
+    return isinstance(row, tuple) and len(row) == 2 and isinstance(parse_list(row[1]), list)
 
 
 def _is_topic(record: Record) -> bool:
@@ -106,48 +106,75 @@ _ALL = (
         "popqa",
         "PopQA, TSV or JSON: id, question, possible_answers (a JSON list in a field), prop, s_pop",
         _has("question", "possible_answers"),
-        popqa,
+        parse_popqa,
     ),
-    Format("triviaqa", "TriviaQA's own JSON: Data: [{QuestionId, Question, Answer: {Value, Aliases}}]", _is_triviaqa, triviaqa),
+    Format("triviaqa", "TriviaQA's own JSON: Data: [{QuestionId, Question, Answer: {Value, Aliases}}]", _is_triviaqa, parse_triviaqa),
     Format(
         "2wikimultihopqa",
-        "{_id, question, answer, answer_id, supporting_facts}; id_aliases.json beside it",
+        "{_id, question, answer, answer_id, supporting_facts}; id_aliases.json in the same folder",
         _is_twowiki,
-        twowiki,
+        parse_twowiki,
         "",
-        with_aliases,
+        add_aliases,
     ),
     Format(
-        "hotpotqa", "{_id, question, answer, type, supporting_facts: [[title, sentence]]}", _has("question", "supporting_facts"), hotpotqa
+        "hotpotqa",
+        "{_id, question, answer, type, supporting_facts: [[title, sentence]]}",
+        _has("question", "supporting_facts"),
+        parse_hotpotqa,
     ),
-    Format("strategyqa", "{qid, question, answer: true or false}", _is_strategyqa, strategyqa),
+    Format("strategyqa", "{qid, question, answer: true or false}", _is_strategyqa, parse_strategyqa),
     Format(
         "strategyqa-bigbench",
         "BIG-bench's: examples: [{input, target_scores: {Yes, No}}]",
         _has("input", "target_scores"),
-        strategyqa_bigbench,
+        parse_strategyqa_bigbench,
     ),
-    Format("fever", "{id, claim, label: SUPPORTS, REFUTES or NOT ENOUGH INFO, evidence}; question for claim", _is_claim, fever),
-    Format("alce", "ALCE's file of ASQA: [{question, qa_pairs, annotations, docs}]", _has("question", "qa_pairs", "docs"), asqa),
-    Format("asqa", "ASQA: {dev: {id: {ambiguous_question, qa_pairs, annotations}}}, or a list of them", _has("qa_pairs"), asqa, "dev"),
-    Format("asqa-train", "the same file's training questions", _has("qa_pairs"), asqa, "train"),
-    Format("kilt", "KILT, WoW among it: {id, input, output: [{answer, provenance}]}", _is_kilt, kilt),
-    Format("halluqa", "HalluQA: [{question_id, Question, Best Answer…, Wrong_Answer…, Category}]", _is_halluqa, halluqa),
+    Format("fever", "{id, claim, label: SUPPORTS, REFUTES or NOT ENOUGH INFO, evidence}; question for claim", _is_claim, parse_fever),
+    Format("alce", "ALCE's file of ASQA: [{question, qa_pairs, annotations, docs}]", _has("question", "qa_pairs", "docs"), parse_asqa),
     Format(
-        "begin", "BEGIN's table of Wizard of Wikipedia: message, knowledge, response with a header", _has("message", "knowledge"), begin
+        "asqa",
+        "ASQA: {dev: {id: {ambiguous_question, qa_pairs, annotations}}}, or a list of them",
+        _has("qa_pairs"),
+        parse_asqa,
+        "dev",
     ),
-    Format("squad", "SQuAD 1.1 and 2.0: data: [{title, paragraphs: [{qas: [{id, question, answers: [{text}]}]}]}]", _is_squad, squad),
-    Format("dpr", "DPR's JSON, NQ and TriviaQA: [{question, answers, positive_ctxs}]", _has("question", "answers", "positive_ctxs"), dpr),
+    Format("asqa-train", "the same file's training questions", _has("qa_pairs"), parse_asqa, "train"),
+    Format("kilt", "KILT, WoW among it: {id, input, output: [{answer, provenance}]}", _is_kilt, parse_kilt),
+    Format("halluqa", "HalluQA: [{question_id, Question, Best Answer…, Wrong_Answer…, Category}]", _is_halluqa, parse_halluqa),
     Format(
-        "dpr-tsv", "DPR's TSV, topics.dpr.*: question, tab, ['answer', …]", _either(_is_answered_row, _is_table_with_answers), dpr_table
+        "begin",
+        "BEGIN's table of Wizard of Wikipedia: message, knowledge, response with a header",
+        _has("message", "knowledge"),
+        parse_begin,
     ),
-    Format("topics", "TREC topics as TSV: id, tab, question; no answers", _is_topic, topic),
-    Format("flashrag", "FlashRAG, idx: {id, question, golden_answers}", _has("question", "golden_answers"), plain),
-    Format("fid", "FiD: {id, question, answers, ctxs}", _has("question", "answers", "ctxs"), plain),
-    Format("self-reasoning", "Self-Reasoning's samples: {question, answers, passages}", _has("question", "answers", "passages"), plain),
-    Format("nq-open", "NQ-open: {question, answer: […]}", _is_nq_open, plain),
-    Format("ottqa", "OTT-QA, HybridQA: [{question_id, question, answer-text}]", _has("question", "answer-text"), plain),
-    Format("questions", "any other: {question}, with id and answers or not", lambda record: not isinstance(record.value, tuple), plain),
+    Format("squad", "SQuAD 1.1 and 2.0: data: [{title, paragraphs: [{qas: [{id, question, answers: [{text}]}]}]}]", _is_squad, parse_squad),
+    Format(
+        "dpr",
+        "DPR's JSON, NQ and TriviaQA: [{question, answers, positive_ctxs}]",
+        _has("question", "answers", "positive_ctxs"),
+        parse_dpr,
+    ),
+    Format(
+        "dpr-tsv",
+        "DPR's TSV, topics.dpr.*: question, tab, ['answer', …]",
+        _either(_is_answered_row, _is_table_with_answers),
+        parse_dpr_row,
+    ),
+    Format("topics", "TREC topics as TSV: id, tab, question; no answers", _is_topic, parse_topic),
+    Format("flashrag", "FlashRAG, idx: {id, question, golden_answers}", _has("question", "golden_answers"), parse_plain),
+    Format("fid", "FiD: {id, question, answers, ctxs}", _has("question", "answers", "ctxs"), parse_plain),
+    Format(
+        "self-reasoning",
+        "Self-Reasoning's samples: {question, answers, passages}",
+        _has("question", "answers", "passages"),
+        parse_plain,
+    ),
+    Format("nq-open", "NQ-open: {question, answer: […]}", _is_nq_open, parse_plain),
+    Format("ottqa", "OTT-QA, HybridQA: [{question_id, question, answer-text}]", _has("question", "answer-text"), parse_plain),
+    Format(
+        "questions", "any other: {question}, with id and answers or not", lambda record: not isinstance(record.value, tuple), parse_plain
+    ),
 )
 
-FORMATS = {one.name: one for one in _ALL}
+FORMATS = {entry.name: entry for entry in _ALL}

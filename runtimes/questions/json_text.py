@@ -1,4 +1,4 @@
-"""Incremental parsing of large JSON: values are parsed one after the other while the text is read."""
+"""Incremental parsing of large JSON files, one value at a time."""
 
 from __future__ import annotations
 
@@ -10,84 +10,86 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 
-LONGEST = 1 << 26  # maximum of characters of one value
+MAX_VALUE_CHARACTERS = 1 << 26  # maximum length of one value
 
-_CHUNK = 1 << 20
-_TAIL = 2  # characters at the end of a truncated number, such as "e+", before which it would look complete
+_CHUNK_BYTES = 1 << 20
+_TAIL = 2  # a truncated number such as "1e+" parses as 1 and leaves up to two characters unread
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
 class JsonText:
-    """A JSON text in UTF-8.
+    """An incremental parser of JSON text in UTF-8.
 
     Args:
-        read: returns at most the given number of bytes of the file.
-        name: of the file, for messages.
-        begun: the bytes already read from it.
+        read: the file's read method, which returns at most the given number of bytes.
+        name: the file's name, for messages.
+        start: bytes already read from the file.
 
     Attributes:
-        line: line of the next character, from 1.
+        line: the line number of the next character, from 1.
     """
 
-    def __init__(self, read: Callable[[int], bytes], name: str, begun: bytes = b"") -> None:
-        self._read, self._name, self._begun = read, name, begun
+    def __init__(self, read: Callable[[int], bytes], name: str, start: bytes = b"") -> None:
+        self._read, self._name, self._unread = read, name, start
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._text, self._at, self._has_ended = "", 0, False
+        self._text, self._position, self._has_ended = "", 0, False
         self.line = 1
 
     def peek(self) -> str:
-        """Return the next non-blank character; "" at the end."""
+        """Return the next non-blank character without consuming it; "" at the end."""
         while True:
-            blank = _BLANK.match(self._text, self._at)
-            self._move(blank.end() if blank else self._at)
-            if self._at < len(self._text) or self._has_ended:
-                return self._text[self._at : self._at + 1]
-            self._more(_CHUNK)
+            blank = _BLANK.match(self._text, self._position)
+            self._advance(blank.end() if blank else self._position)
+            if self._position < len(self._text) or self._has_ended:
+                return self._text[self._position : self._position + 1]
+            self._read_more(_CHUNK_BYTES)
 
-    def take(self, expected: str) -> None:
+    def expect(self, expected: str) -> None:
         """Consume the next non-blank character; raise ``InputError`` if it is not the expected one."""
-        found = self.peek()
-        if found != expected:
-            raise InputError(f"{self._name}, line {self.line}: {repr(found) if found else 'the end'} where JSON has {expected!r}: {_MEND}")
-        self._move(self._at + 1)
+        character = self.peek()
+        if character != expected:
+            raise InputError(
+                f"{self._name}, line {self.line}: {repr(character) if character else 'the end'} where JSON has {expected!r}: {_ADVICE}"
+            )
+        self._advance(self._position + 1)
 
-    def value(self) -> Any:  # noqa: ANN401 - JSON
+    def parse_value(self) -> Any:  # noqa: ANN401 - JSON
         """Parse the next value.
 
         Raises:
-            InputError: it is not JSON, or longer than ``LONGEST``.
+            InputError: the value is not JSON, or is longer than ``MAX_VALUE_CHARACTERS``.
         """
         self.peek()
-        size = _CHUNK
+        size = _CHUNK_BYTES
         while True:
-            is_whole = self._has_ended or len(self._text) - self._at > LONGEST
+            is_whole = self._has_ended or len(self._text) - self._position > MAX_VALUE_CHARACTERS
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = _DECODER.raw_decode(self._text, self._position)
             except (ValueError, RecursionError) as error:
                 if is_whole:
-                    line = self.line + self._text.count("\n", self._at, getattr(error, "pos", self._at))
-                    raise InputError(f"{self._name}, line {line}: not JSON ({getattr(error, 'msg', error)}): {_MEND}") from error
+                    line = self.line + self._text.count("\n", self._position, getattr(error, "pos", self._position))
+                    raise InputError(f"{self._name}, line {line}: not JSON ({getattr(error, 'msg', error)}): {_ADVICE}") from error
             else:
                 if end + _TAIL < len(self._text) or is_whole:
-                    self._move(end)
+                    self._advance(end)
                     return value
-            self._more(size)
+            self._read_more(size)
             size *= 2
 
-    def _move(self, end: int) -> None:
-        self.line += self._text.count("\n", self._at, end)
-        self._at = end
+    def _advance(self, end: int) -> None:
+        self.line += self._text.count("\n", self._position, end)
+        self._position = end
 
-    def _more(self, size: int) -> None:
-        chunk, self._begun = self._begun or self._read(size), b""
+    def _read_more(self, size: int) -> None:
+        chunk, self._unread = self._unread or self._read(size), b""
         try:
             text = self._decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as error:
-            raise InputError(f"{self._name}, behind line {self.line}: not UTF-8 ({error.reason}): convert the file") from error
+            raise InputError(f"{self._name}, after line {self.line}: not UTF-8 ({error.reason}): convert the file") from error
         self._has_ended = not chunk
-        self._text = self._text[self._at :] + text
-        self._at = 0
+        self._text = self._text[self._position :] + text
+        self._position = 0
 
 
-_MEND = "fetch the file again, or mend it there"
+_ADVICE = "fetch the file again, or correct it there"

@@ -1,34 +1,34 @@
-"""KILT's one format for all its tasks: Wizard of Wikipedia, HotpotQA, NQ, TriviaQA, FEVER and the others."""
+"""KILT's common format for all its tasks: Wizard of Wikipedia, HotpotQA, NQ, TriviaQA, FEVER and the others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from wikidx.runtimes.llms.text import whole_characters
+from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import FEVER_LABELS, Question, gold
-from .fields import identifier, objects_from, objects_of, once, text_from, text_of
+from .fields import objects_from, objects_of, record_id, text_from, text_of, unique
 from .records import Record
 
-_OF_A_PAGE = ("wikipedia_id", "title", "start_paragraph_id", "end_paragraph_id")
+_PAGE_FIELDS = ("wikipedia_id", "title", "start_paragraph_id", "end_paragraph_id")
 
 
-def kilt(record: Record) -> Question:
-    """Parse a question, claim or dialogue of KILT; its test sets have no output.
+def parse_kilt(record: Record) -> Question:
+    """Parse a KILT question, claim or dialogue; KILT's test sets have no output.
 
-    Golden answers are the texts of all outputs. ``provenance`` has a list for each output, with or without an answer, as in the evaluator.
-    A record does not name its task, so answers are ``long_answers`` too, unless they are FEVER's labels.
+    The golden answers are the distinct answers of all outputs. As in KILT's evaluator, ``provenance`` has a list for every output, even one
+    without an answer. A record does not name its task, so the answers are also ``long_answers``, unless the only one is a FEVER label.
     """
     outputs = objects_of(record, "output")
-    answers = once(text_from(record, one["answer"], "answer") for one in outputs if one.get("answer") not in (None, ""))
-    provenance = [[_page(page) for page in objects_from(record, one.get("provenance"), "provenance")] for one in outputs]
-    titles = once(page["title"] for pages in provenance for page in pages if isinstance(page.get("title"), str))
+    answers = unique(text_from(record, output["answer"], "answer") for output in outputs if output.get("answer") not in (None, ""))
+    provenance = [[_page_fields(page) for page in objects_from(record, output.get("provenance"), "provenance")] for output in outputs]
+    titles = unique(page["title"] for pages in provenance for page in pages if isinstance(page.get("title"), str))
     label = answers[0] if len(answers) == 1 and answers[0] in FEVER_LABELS else None
-    known = gold(label=label, long_answers=None if label else list(answers), titles=list(titles), provenance=provenance)
-    return Question(identifier(record), text_of(record, "input", "question"), answers, known)
+    gold_data = gold(label=label, long_answers=None if label else list(answers), titles=list(titles), provenance=provenance)
+    return Question(record_id(record), text_of(record, "input", "question"), answers, gold_data)
 
 
-def _page(page: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: page[name] for name in _OF_A_PAGE if name in page}
-    return {name: whole_characters(value) if isinstance(value, str) else value for name, value in known.items()}
+def _page_fields(page: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {name: page[name] for name in _PAGE_FIELDS if name in page}
+    return {name: replace_surrogates(value) if isinstance(value, str) else value for name, value in fields.items()}

@@ -10,51 +10,51 @@ from typing import Any
 from wikidx.corpora.errors import InputError
 
 from .base import Question, gold
-from .fields import id_from, identifier, once, text_from, text_of, texts_of
+from .fields import id_from, record_id, text_from, text_of, texts_of, unique
 from .records import Record, read_records
 
-ALIASES = "id_aliases.json"  # beside the questions in the authors' zip; JSON Lines despite its name
+ALIASES_FILE = "id_aliases.json"  # next to the questions in the authors' zip file; JSON Lines despite its name
 
 logger = logging.getLogger(__name__)
 
 _YES_NO = {True: "yes", False: "no"}
 
 
-def twowiki(record: Record) -> Question:
-    """Parse a question of 2WikiMultihopQA, in HotpotQA's format; ``with_aliases`` adds its aliases."""
+def parse_twowiki(record: Record) -> Question:
+    """Parse a 2WikiMultihopQA question, in HotpotQA's format; ``add_aliases`` adds the aliases of its answer."""
     answer_id = record.value.get("answer_id")
-    return hotpotqa(record, None if answer_id in (None, "") else text_from(record, answer_id, "answer_id"))
+    return parse_hotpotqa(record, None if answer_id in (None, "") else text_from(record, answer_id, "answer_id"))
 
 
-def hotpotqa(record: Record, answer_id: str | None = None) -> Question:
-    """Parse a question of HotpotQA; the test set has no answers."""
+def parse_hotpotqa(record: Record, answer_id: str | None = None) -> Question:
+    """Parse a HotpotQA question; the test set has no answers."""
     supporting = supporting_facts(record, record.value.get("supporting_facts"))
     kind = record.value.get("type")
-    known = gold(
-        titles=list(once(fact[0] for fact in supporting)),
+    gold_data = gold(
+        titles=list(unique(fact[0] for fact in supporting)),
         supporting=supporting,
         type=kind if isinstance(kind, str) else None,
         answer_id=answer_id,
     )
     answers = () if record.value.get("answer") is None else (text_of(record, "answer"),)
-    return Question(identifier(record), text_of(record, "question"), answers, known)
+    return Question(record_id(record), text_of(record, "question"), answers, gold_data)
 
 
-def supporting_facts(record: Record, given: object) -> list[list[Any]]:
-    """Return titles with sentence numbers, given as pairs or, on the hub, as two lists.
+def supporting_facts(record: Record, value: object) -> list[list[Any]]:
+    """Return [title, sentence number] pairs, given as pairs or, in the Hugging Face hub's form, as two lists.
 
     Raises:
-        InputError: they are in neither form.
+        InputError: the value has neither form.
     """
-    if given is None:
+    if value is None:
         return []
-    pairs = _paired(given.get("title"), given.get("sent_id")) if isinstance(given, dict) else given
+    pairs = _pair_up(value.get("title"), value.get("sent_id")) if isinstance(value, dict) else value
     if not isinstance(pairs, list) or not all(map(_is_fact, pairs)):
-        raise InputError(f"{record.where}: the field 'supporting_facts' is {given!r:.40}, not a list of [title, number of a sentence]")
+        raise InputError(f"{record.location}: the field 'supporting_facts' is {value!r:.40}, not a list of [title, number of a sentence]")
     return [[text_from(record, title, "supporting_facts"), number] for title, number in pairs]
 
 
-def _paired(titles: object, numbers: object) -> object:
+def _pair_up(titles: object, numbers: object) -> object:
     if not isinstance(titles, list) or not isinstance(numbers, list) or len(titles) != len(numbers):
         return None
     return [list(pair) for pair in zip(titles, numbers, strict=True)]
@@ -64,28 +64,28 @@ def _is_fact(pair: object) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int
 
 
-def with_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
-    """Return the questions of a file with aliases of their answers, if the table of aliases is in the same folder.
+def add_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
+    """Add answer aliases to the questions of a file, if the alias table is in the same folder.
 
-    As in the official evaluator: aliases and demonyms of the answer's Wikidata id, the last of repeated rows.
+    As in the official evaluator, these are the aliases and demonyms of the answer's Wikidata id; of duplicate rows, the last counts.
 
     Raises:
-        InputError: the table cannot be read.
+        InputError: the alias table cannot be read.
     """
-    file = path.parent / ALIASES
-    wanted = {one.gold["answer_id"] for one in questions if "answer_id" in one.gold}
-    if not wanted or not file.is_file():
+    file = path.parent / ALIASES_FILE
+    answer_ids = {question.gold["answer_id"] for question in questions if "answer_id" in question.gold}
+    if not answer_ids or not file.is_file():
         return list(questions)
-    found = dict(_aliases(file, wanted))
-    return [_renamed(one, found.get(str(one.gold.get("answer_id")), ())) for one in questions]
+    aliases = dict(_read_aliases(file, answer_ids))
+    return [_extend_answers(question, aliases.get(str(question.gold.get("answer_id")), ())) for question in questions]
 
 
-def _aliases(file: Path, wanted: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    ids, n_nameless = frozenset(wanted), 0
+def _read_aliases(file: Path, answer_ids: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    ids, n_nameless = frozenset(answer_ids), 0
     for row in read_records(file):
         if not isinstance(row.value, dict) or "Q_id" not in row.value:
-            raise InputError(f"{row.where}: {row.value!r:.40} has no 'Q_id': put the authors' table there, or take the file away")
-        if row.value["Q_id"] == "":  # the authors' table has one such row
+            raise InputError(f"{row.location}: {row.value!r:.40} has no 'Q_id': put the authors' table there, or take the file away")
+        if row.value["Q_id"] == "":  # occurs once in the authors' table
             n_nameless += 1
         elif (answer := id_from(row, row.value["Q_id"])) in ids:
             yield answer, (*texts_of(row, "aliases"), *texts_of(row, "demonyms"))
@@ -93,27 +93,27 @@ def _aliases(file: Path, wanted: Iterable[str]) -> Iterable[tuple[str, tuple[str
         logger.warning("%s: %s rows whose 'Q_id' is empty are left out", file, f"{n_nameless:,}")
 
 
-def _renamed(question: Question, aliases: Sequence[str]) -> Question:
-    others = [name for name in once(aliases) if name not in question.golden_answers]
-    if not others:
+def _extend_answers(question: Question, aliases: Sequence[str]) -> Question:
+    new = [name for name in unique(aliases) if name not in question.golden_answers]
+    if not new:
         return question
-    return question._replace(golden_answers=(*question.golden_answers, *others), gold=gold(**question.gold, aliases=others))
+    return question._replace(golden_answers=(*question.golden_answers, *new), gold=gold(**question.gold, aliases=new))
 
 
-def strategyqa(record: Record) -> Question:
-    """Parse a question of StrategyQA; the answer is yes or no; the test set has none."""
+def parse_strategyqa(record: Record) -> Question:
+    """Parse a StrategyQA question; the answer is yes or no, absent from the test set."""
     answer = record.value.get("answer")
     if answer is not None and not isinstance(answer, bool):
-        raise InputError(f"{record.where}: the field 'answer' is {answer!r:.40}, neither true nor false")
-    return Question(identifier(record), text_of(record, "question"), () if answer is None else (_YES_NO[answer],))
+        raise InputError(f"{record.location}: the field 'answer' is {answer!r:.40}, neither true nor false")
+    return Question(record_id(record), text_of(record, "question"), () if answer is None else (_YES_NO[answer],))
 
 
-def strategyqa_bigbench(record: Record) -> Question:
-    """Parse a question of StrategyQA in BIG-bench's form, which RA-ISF's authors used."""
+def parse_strategyqa_bigbench(record: Record) -> Question:
+    """Parse a StrategyQA question in BIG-bench's format, which RA-ISF's authors used."""
     scores = record.value.get("target_scores")
     if not isinstance(scores, dict) or {name.lower() for name in scores} != {"yes", "no"}:
-        raise InputError(f"{record.where}: the field 'target_scores' is {scores!r:.40}, not scores of 'Yes' and 'No'")
+        raise InputError(f"{record.location}: the field 'target_scores' is {scores!r:.40}, not scores of 'Yes' and 'No'")
     best = [name.lower() for name, score in scores.items() if score == 1]
     if len(best) != 1:
-        raise InputError(f"{record.where}: the field 'target_scores' is {scores!r:.40}: one of the two must be 1")
-    return Question(identifier(record), text_of(record, "input"), (best[0],))
+        raise InputError(f"{record.location}: the field 'target_scores' is {scores!r:.40}: one of the two must be 1")
+    return Question(record_id(record), text_of(record, "input"), (best[0],))

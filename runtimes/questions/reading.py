@@ -1,4 +1,4 @@
-"""Reading of question files in any format."""
+"""Readers of question files in any format."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 
 from .base import Question, gold
 from .formats import FORMATS, Format
-from .open_domain import of_article
+from .open_domain import split_article
 from .records import Record, read_records
 
 SAMPLE = "sample"
@@ -21,77 +21,79 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
     """Return the questions of a file, in file order.
 
     Args:
-        path: plain, or compressed with gzip, bzip2 or zstd.
+        path: a file, plain or compressed with gzip, bzip2 or zstd.
         format: a name in ``FORMATS``; None: detected from the first record.
 
     Raises:
-        InputError: the file cannot be read or has no questions, a record is invalid, or two have the same id.
-        UnknownNameError: there is no such format.
+        InputError: the file cannot be read or has no questions, a record is invalid, or two questions have the same id.
+        UnknownNameError: the format is unknown.
     """
-    kind, records = _opened(path, format)
-    places: dict[str, str] = {}
+    chosen, records = _open(path, format)
+    positions: dict[str, str] = {}
     questions = list[Question]()
     for record in records:
-        question = kind.read(record)
-        if question.id in places:
-            raise InputError(f"{record.where}: the id '{question.id}' is that of {places[question.id]} too: give each its own")
-        places[question.id] = record.place
+        question = chosen.read(record)
+        if question.id in positions:
+            raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
+        positions[question.id] = record.position
         questions.append(question)
     if not questions:
-        raise InputError(f"{path} has no questions under '{kind.split}', which --format {kind.name} reads: name another format")
-    return kind.complete(path, questions) if kind.complete else questions
+        raise InputError(f"{path} has no questions under '{chosen.split}', which --format {chosen.name} reads: name another format")
+    return chosen.complete(path, questions) if chosen.complete else questions
 
 
 def detect_format(path: Path) -> str:
     """Detect a file's format from its first record; raises as ``read_questions``."""
-    return _opened(path, None)[0].name
+    return _open(path, None)[0].name
 
 
-def find_questions(named: str, format: str | None = None) -> list[Question]:
-    """Return the questions of a file, or for "sample", if there is no such file, those on the sample corpus.
+def find_questions(name: str, format: str | None = None) -> list[Question]:
+    """Return the questions of a file; for "sample", unless a file has that name, those of the sample corpus.
 
     Raises:
-        InputError, UnknownNameError: as ``read_questions``; or a format is given for the sample.
+        InputError, UnknownNameError: as ``read_questions``; InputError also if a format is given for the sample.
     """
-    if named != SAMPLE or Path(named).exists():
-        return read_questions(Path(named), format)
+    if name != SAMPLE or Path(name).exists():
+        return read_questions(Path(name), format)
     if format is not None:
         raise InputError(f"--format {format} is of a file, and there is none called '{SAMPLE}'")
     return sample_questions()
 
 
 def sample_questions() -> list[Question]:
-    """Return the questions on the sample corpus; ``passages`` are those with the evidence."""
+    """Return the questions of the sample corpus; their gold ``passages`` contain the evidence."""
     from wikidx.corpora.known import sample
 
-    return [Question(one.id, one.question, one.answers, gold(passages=list(one.gold_ids))) for one in sample.questions()]
+    return [Question(item.id, item.question, item.answers, gold(passages=list(item.gold_ids))) for item in sample.questions()]
 
 
-def _opened(path: Path, name: str | None) -> tuple[Format, Iterator[Record]]:
-    """Return a file's format, and its records."""
+def _open(path: Path, name: str | None) -> tuple[Format, Iterator[Record]]:
+    """Return a file's format and its records."""
     if name is not None and name not in FORMATS:
-        raise near_names("format", name, FORMATS)
-    records = itertools.chain.from_iterable(map(of_article, read_records(path)))
+        raise unknown_name_error("format", name, FORMATS)
+    records = itertools.chain.from_iterable(map(split_article, read_records(path)))
     first = next(records, None)
     if first is None:
         raise InputError(f"{path} has no questions")
-    likely = next((one for one in FORMATS.values() if one.matches(first)), None)
-    if likely is None:
+    detected = next((candidate for candidate in FORMATS.values() if candidate.matches(first)), None)
+    if detected is None:
         raise InputError(
-            f"{first.where}: {first.value!r:.60} is no question in a known format: a table has {FORMATS['dpr-tsv'].record}, or a header"
+            f"{first.location}: {first.value!r:.60} is no question in a known format: a table has {FORMATS['dpr-tsv'].record}, or a header"
         )
-    kind = likely if name is None else FORMATS[name]
-    if not kind.matches(first):
-        raise InputError(f"{first.where} is not in the format {kind.name} ({kind.record}); it looks like {likely.name} ({likely.record})")
-    return kind, _wanted(itertools.chain([first], records), kind, type(first.value))
+    chosen = detected if name is None else FORMATS[name]
+    if not chosen.matches(first):
+        raise InputError(
+            f"{first.location} is not in the format {chosen.name} ({chosen.record}); it looks like {detected.name} ({detected.record})"
+        )
+    return chosen, _select_records(itertools.chain([first], records), chosen, type(first.value))
 
 
-def _wanted(records: Iterable[Record], kind: Format, alike: type) -> Iterator[Record]:
+def _select_records(records: Iterable[Record], chosen: Format, value_type: type) -> Iterator[Record]:
     for record in records:
-        if kind.split and record.within and record.within[0] != kind.split:
+        if chosen.split and record.path and record.path[0] != chosen.split:
             continue
-        if not isinstance(record.value, alike):
+        if not isinstance(record.value, value_type):
             raise InputError(
-                f"{record.where}: {record.value!r:.40} is not an object with a 'question', as the first record is: {kind.record}"
+                f"{record.location}: {record.value!r:.40} is not an object with a 'question', as the first record is: {chosen.record}"
             )
         yield record

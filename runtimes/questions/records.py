@@ -1,6 +1,6 @@
 """Files of records: JSON Lines, a JSON array, a JSON object that contains records, or a tab-separated table, detected from the content.
 
-All are read incrementally, plain or compressed, so that memory does not grow with the parts of a file that are not kept.
+Files, plain or compressed, are read incrementally, so that the skipped parts of a file take no memory.
 """
 
 from __future__ import annotations
@@ -13,170 +13,170 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.reading.compression import lines_of, reading
+from wikidx.corpora.reading.compression import open_decompressed, read_lines
 
 from .json_text import JsonText
 
-_HEAD = 1 << 16  # bytes from which the kind of a file is detected
-_HOLDERS = frozenset(
+_DETECTION_BYTES = 1 << 16  # bytes read to detect the kind of file
+_CONTAINERS = frozenset(
     {"Data", "data", "examples", "train", "dev", "test"}
-)  # names under which an object of TriviaQA, SQuAD, BIG-bench, ASQA has its records
-_ASKED = frozenset({"question", "Question", "input", "claim"})  # an object with one of these keys is itself a record
+)  # keys of the records in the JSON objects of TriviaQA, SQuAD, BIG-bench and ASQA
+_QUESTION_KEYS = frozenset({"question", "Question", "input", "claim"})  # an object with one of these keys is itself a record
 _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
-_COLUMNS = frozenset({"question", "message", "claim"})  # a first row with one of them is a header
+_HEADER_COLUMNS = frozenset({"question", "message", "claim"})  # a first row with one of these is a header
 
 
 class Record(NamedTuple):
-    """A record of a file.
+    """A record from a file.
 
     Attributes:
-        value: an object; for a table's row, an object by column name if there is a header, else a tuple.
+        value: the JSON value; for a table row, a dict by column name if the table has a header, else a tuple.
         file: the file's name.
-        place: the line, or the record's number and line.
-        number: the line, or in an array the record's position; from 1.
-        within: the keys that lead to the record inside an object, outermost first.
+        position: "line n", or the record's number and line.
+        number: the line, or the record's number in its array or object; from 1.
+        path: the keys of the JSON object that contain the record, outermost first.
     """
 
     value: Any
     file: str
-    place: str
+    position: str
     number: int
-    within: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
 
     @property
-    def where(self) -> str:
-        """File and place, for messages."""
-        return f"{self.file}, {self.place}"
+    def location(self) -> str:
+        """File and position, for messages."""
+        return f"{self.file}, {self.position}"
 
 
 def read_records(path: Path) -> Iterator[Record]:
     """Yield the records of a file, in file order.
 
     Raises:
-        InputError: the file cannot be read or has another content; the line is named.
+        InputError: the file cannot be read or is in none of these forms; the message names the line.
     """
-    with reading(path) as file:
-        yield from _records(file, str(path))
+    with open_decompressed(path) as file:
+        yield from _detect_records(file, str(path))
 
 
-def _records(file: IO[bytes], name: str) -> Iterator[Record]:
+def _detect_records(file: IO[bytes], name: str) -> Iterator[Record]:
     blank = list[bytes]()
-    first = file.readline(_HEAD)
+    first = file.readline(_DETECTION_BYTES)
     while first and not first.strip():
         blank.append(b"\n")
-        first = file.readline(_HEAD)
-    head = first.decode("utf-8-sig", "replace").strip()
-    before = b"".join(blank) + first if blank else first
-    if _BEGINS_ARRAY.match(head):
-        return _of_array(JsonText(file.read, name, before), name)
-    if _holds_records(head):
-        return _of_object(JsonText(file.read, name, before), name)
-    lines = itertools.chain(blank, lines_of(file, name, first))
-    return _of_lines(lines, name) if head.startswith(("{", "[")) or not head else _of_table(lines, name)
+        first = file.readline(_DETECTION_BYTES)
+    start = first.decode("utf-8-sig", "replace").strip()
+    unread = b"".join(blank) + first if blank else first
+    if _BEGINS_ARRAY.match(start):
+        return _read_array(JsonText(file.read, name, unread), name)
+    if _holds_records(start):
+        return _read_object(JsonText(file.read, name, unread), name)
+    lines = itertools.chain(blank, read_lines(file, name, first))
+    return _read_lines(lines, name) if start.startswith(("{", "[")) or not start else _read_table(lines, name)
 
 
-def _holds_records(head: str) -> bool:
-    """Return whether a file with this beginning is one object that contains records, rather than one record per line."""
-    if not head.startswith("{"):
+def _holds_records(start: str) -> bool:
+    """Return whether a file that begins like this is one object that contains records, rather than one record per line."""
+    if not start.startswith("{"):
         return False
     with contextlib.suppress(ValueError):
-        whole = json_value(head)
-        return _ASKED.isdisjoint(whole) and any(isinstance(whole.get(name), list | dict) and whole[name] for name in _HOLDERS)
-    return _BEGINS_OBJECT.match(head) is not None
+        whole = parse_json(start)
+        return _QUESTION_KEYS.isdisjoint(whole) and any(isinstance(whole.get(name), list | dict) and whole[name] for name in _CONTAINERS)
+    return _BEGINS_OBJECT.match(start) is not None
 
 
-def _of_lines(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            value = json_value(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            value = parse_json(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except ValueError as error:
-            told = f'not JSON in UTF-8 ({error}): each line is {{"id", "question", "golden_answers"}}'
-            raise InputError(f"{name}, line {number}: {told}, or a record of another known format") from error
+            problem = f'not JSON in UTF-8 ({error}): each line is {{"id", "question", "golden_answers"}}'
+            raise InputError(f"{name}, line {number}: {problem}, or a record of another known format") from error
         yield Record(value, name, f"line {number}", number)
 
 
-def _of_array(text: JsonText, name: str, within: tuple[str, ...] = ()) -> Iterator[Record]:
-    text.take("[")
+def _read_array(text: JsonText, name: str, path: tuple[str, ...] = ()) -> Iterator[Record]:
+    text.expect("[")
     number = 0
     while text.peek() != "]":
         if number:
-            text.take(",")
+            text.expect(",")
         number += 1
         text.peek()
         line = text.line
-        yield Record(text.value(), name, f"record {number} (line {line})", number, within)
-    text.take("]")
-    if not within:
-        _refuse_more(text, name)
+        yield Record(text.parse_value(), name, f"record {number} (line {line})", number, path)
+    text.expect("]")
+    if not path:
+        _check_end(text, name)
 
 
-def _of_object(text: JsonText, name: str) -> Iterator[Record]:
+def _read_object(text: JsonText, name: str) -> Iterator[Record]:
     has_records = False
-    for key in _keys(text, name):
-        has_records |= key in _HOLDERS
-        if key not in _HOLDERS or text.peek() not in ("[", "{"):
-            text.value()
+    for key in _read_keys(text, name):
+        has_records |= key in _CONTAINERS
+        if key not in _CONTAINERS or text.peek() not in ("[", "{"):
+            text.parse_value()
         elif text.peek() == "[":
-            yield from _of_array(text, name, (key,))
+            yield from _read_array(text, name, (key,))
         else:
-            for number, inner in enumerate(_keys(text, name), 1):
+            for number, inner in enumerate(_read_keys(text, name), 1):
                 text.peek()
                 line = text.line
-                yield Record(text.value(), name, f"record {number} of '{key}' (line {line})", number, (key, inner))
-    _refuse_more(text, name)
+                yield Record(text.parse_value(), name, f"record {number} of '{key}' (line {line})", number, (key, inner))
+    _check_end(text, name)
     if not has_records:
-        raise InputError(f"{name} is one JSON object without {', '.join(sorted(_HOLDERS))}: not a file of questions in a known format")
+        raise InputError(f"{name} is one JSON object without {', '.join(sorted(_CONTAINERS))}: not a file of questions in a known format")
 
 
-def _keys(text: JsonText, name: str) -> Iterator[str]:
+def _read_keys(text: JsonText, name: str) -> Iterator[str]:
     """Yield the keys of an object; the caller must read each value before it continues."""
-    text.take("{")
+    text.expect("{")
     is_first = True
     while text.peek() != "}":
         if not is_first:
-            text.take(",")
+            text.expect(",")
         is_first = False
         line = text.line
-        key = text.value()
+        key = text.parse_value()
         if not isinstance(key, str):
-            raise InputError(f"{name}, line {line}: {key!r:.40} where JSON has a name in quotes: fetch the file again, or mend it there")
-        text.take(":")
+            raise InputError(f"{name}, line {line}: {key!r:.40} where JSON has a name in quotes: fetch the file again, or correct it there")
+        text.expect(":")
         yield key
-    text.take("}")
+    text.expect("}")
 
 
-def _refuse_more(text: JsonText, name: str) -> None:
-    if more := text.peek():
-        raise InputError(f"{name}, line {text.line}: {more!r} behind the end of the JSON: write one array, or one record a line")
+def _check_end(text: JsonText, name: str) -> None:
+    if character := text.peek():
+        raise InputError(f"{name}, line {text.line}: {character!r} after the end of the JSON: write one array, or one record per line")
 
 
-def _of_table(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    rows = csv.reader(_decoded(lines, name), delimiter="\t")
+def _read_table(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+    rows = csv.reader(_decode_lines(lines, name), delimiter="\t")
     header: list[str] | None = None
     number = 1
     try:
         for row in rows:
-            if header is None and number == rows.line_num and not _COLUMNS.isdisjoint(row):
+            if header is None and number == rows.line_num and not _HEADER_COLUMNS.isdisjoint(row):
                 header = row
             elif any(map(str.strip, row)):
-                yield _row(row, header, name, number)
+                yield _table_record(row, header, name, number)
             number = rows.line_num + 1
     except csv.Error as error:
         raise InputError(f"{name}, line {number}: no row of a table with tabs ({error}): check its quotes") from error
 
 
-def _row(row: list[str], header: list[str] | None, name: str, number: int) -> Record:
+def _table_record(row: list[str], header: list[str] | None, name: str, number: int) -> Record:
     if header is not None and len(row) != len(header):
         raise InputError(f"{name}, line {number}: {len(row)} fields, and the header has {len(header)}: check its tabs and quotes")
     return Record(tuple(row) if header is None else dict(zip(header, row, strict=True)), name, f"line {number}", number)
 
 
-def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def _decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")

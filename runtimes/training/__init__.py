@@ -1,13 +1,13 @@
-"""Training data made as in the papers, for external trainers: chat-format JSON Lines and a manifest.
+"""Training data built as in the papers, for external trainers: JSON Lines in chat format, and a manifest.
 
 base        the type of a builder          sets        sets of questions, and drawing from them
 leaks       evaluation questions among     recipes     the papers' learning rates, epochs, batches
-            training questions             running     the whole pipeline, files, manifest
+            training questions             pipeline    all steps, the files, the manifest
 
 ra_isf           the sets of RA-ISF's three sub-models
 self_reasoning/  a teacher's trajectories, their quality control, stages and ablations
 
-RECIPE.md trains on the files with TRL.
+RECIPE.md shows training on the files with TRL.
 """
 
 from typing import Any
@@ -20,10 +20,10 @@ BUILDERS = {
 }
 
 
-def find_builder(name: str) -> Any:  # noqa: ANN401 - a Builder; the import would load what the command line does not need
+def find_builder(name: str) -> Any:  # noqa: ANN401 - a Builder; the import would slow down the command line
     """Return the ``Builder`` of a method's training data.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: there is no builder of this name.
     """
     return load("method with training data", name, BUILDERS)

@@ -1,7 +1,7 @@
-"""Builders of a method's training data: they ask models, then make examples from the replies.
+"""Builders of a method's training data, which collect model replies and then build examples from them.
 
-The two phases are separate. Asking is slow and its replies are stored; making is fast and is repeated each time. Hence two sets of
-options: those of *asking*, which must be unchanged for a run to be resumed, and those of *making*, which may differ each time.
+The two phases are separate: collecting is slow, and its replies are stored; building is fast and is repeated each time. Each phase has its
+own options: collect options must be unchanged for a run to be resumed; build options may differ each time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.llms.base import Chat
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
@@ -26,10 +26,10 @@ class Example(NamedTuple):
     """A training example, one line of a file in the chat format that TRL and LLaMA-Factory read.
 
     Attributes:
-        id: unique in its file.
-        messages: the conversation; the last turn, the assistant's, is the target.
-        provenance: where it comes from, one flat object with the same names and types in all examples of a file, which the ``datasets``
-            package needs to read a file as one table.
+        id: unique within the file.
+        messages: the conversation; the assistant's last turn is the target.
+        provenance: the example's origin, a flat object with the same names and types in all examples of a file, as the ``datasets``
+            package requires to read the file as one table.
     """
 
     id: str
@@ -42,8 +42,8 @@ class Example(NamedTuple):
         return {"messages": messages, "id": self.id, "provenance": dict(self.provenance)}
 
 
-class Collected(NamedTuple):
-    """A question and the replies of models, as in a line of ``predictions.jsonl``."""
+class Response(NamedTuple):
+    """A question and the models' replies, as in a line of ``predictions.jsonl``."""
 
     set: str
     question: Question
@@ -51,23 +51,23 @@ class Collected(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The question's id, unique over all sets."""
+        """The question's id, unique across all sets."""
         return f"{self.set}/{self.question.id}"
 
     @property
     def detail(self) -> Mapping[str, Any]:
-        """The findings of the builder."""
+        """The data that the builder's method recorded for the question."""
         detail: Mapping[str, Any] = self.record["detail"]
         return detail
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """The retrieved passages, in the order in which they were read."""
+        """The retrieved passages, in the order in which the model read them."""
         return tuple(Passage(**passage) for passage in self.record["passages"])
 
 
 class Tally(NamedTuple):
-    """Counts of examples kept by kind and dropped by rule."""
+    """Counts of kept examples by kind and of dropped examples by rule."""
 
     kept: Counter[str]
     dropped: Counter[str]
@@ -78,8 +78,8 @@ class Tally(NamedTuple):
         return {"in": n_kept + self.dropped.total(), "kept": n_kept, "kinds": dict(self.kept), "dropped": dict(self.dropped)}
 
 
-class Made(NamedTuple):
-    """The files and their counts.
+class Dataset(NamedTuple):
+    """The training files and the counts of their examples.
 
     Attributes:
         files: name -> examples.
@@ -95,27 +95,28 @@ class Builder:
     """A builder of a method's training data.
 
     Attributes:
-        name: the method's.
-        summary: one line for people.
+        name: the method's name.
+        summary: a one-line description for display.
         source: the paper.
-        asking, making: the options; no name is in both.
-        draw: (sets, asking, seed) -> the questions to ask.
-        method: (a set, seed) -> the method that asks the models about the set's questions; its options are ``asking``.
-        make: (replies, asking, making, seed, citation scorer for long answers) -> files.
-        about: name of a file -> one line on what it is.
-        check: (drawn sets, asking, making) -> nothing; raises ``InputError``, before anything is asked, if files could not be made.
-        citations: (drawn sets, asking, making, device) -> citation scorer for long answers; None: there are none. Raises ``IdxError``
-            before anything is asked if there is no such model; the model is opened on first use.
+        collect_options, build_options: the two option types, which share no names.
+        draw: (sets, collect options, seed) -> the questions to ask.
+        method: (set, seed) -> the method that asks the models about the set's questions; its options are ``collect_options``.
+        build: (responses, collect options, build options, seed, citation scorer for long answers) -> dataset.
+        descriptions: file name -> one-line description.
+        check: (drawn sets, collect options, build options) -> None; raises ``InputError``, before any request, if the files cannot
+            be built.
+        citation_scorer: (drawn sets, collect options, build options, device) -> citation scorer; None if no set has long answers.
+            Raises ``IdxError`` for an unknown model, before any request; the model is loaded on first use.
     """
 
     name: str
     summary: str
     source: str
-    asking: type[Any]
-    making: type[Any]
+    collect_options: type[Any]
+    build_options: type[Any]
     draw: Callable[[Sequence[QuestionSet], Any, int], list[QuestionSet]]
     method: Callable[[QuestionSet, int], Method]
-    make: Callable[[Sequence[Collected], Any, Any, int, RowMetric | None], Made]
-    about: Mapping[str, str]
+    build: Callable[[Sequence[Response], Any, Any, int, RowMetric | None], Dataset]
+    descriptions: Mapping[str, str]
     check: Callable[[Sequence[QuestionSet], Any, Any], None]
-    citations: Callable[[Sequence[QuestionSet], Any, Any, str], RowMetric | None]
+    citation_scorer: Callable[[Sequence[QuestionSet], Any, Any, str], RowMetric | None]

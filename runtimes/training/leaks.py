@@ -1,9 +1,9 @@
-"""Evaluation questions among training questions.
+"""Leaks: evaluation questions among the training questions.
 
-A question leaks if an evaluation question has the same letters and digits in the same order, ignoring other characters, case and
-Unicode compatibility forms: "wo n 't" is "won't" ("equal"). It also leaks if the Jaccard similarity of their sets of words is at least
-``near`` ("near"). With ``near`` 0.8, two questions of nine words each that share eight are near; with 1, only order and repetition of
-words may differ.
+A training question leaks if an evaluation question has the same letters and digits in the same order, ignoring other characters, case and
+Unicode compatibility forms; "wo n 't" equals "won't" (kind "equal"). It also leaks if the Jaccard similarity of their word sets is at least
+``near`` (kind "near"). With ``near`` 0.8, two questions of nine different words each that share eight are near; with 1, near questions
+differ only in the order and repetition of words.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any, Literal, NamedTuple
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.questions import Question
 
-from .sets import QuestionSet, key_of, without, words_of
+from .sets import QuestionSet, key_of, remove, words_of
 
 MODES = ("refuse", "drop", "keep")
-_SHOWN_CHARACTERS = 60
+_MAX_CHARACTERS = 60
 
 
 class Leak(NamedTuple):
-    """A question and the most similar evaluation question, the first among equals.
+    """A leaked question and the most similar evaluation question, the first of equally similar ones.
 
     Attributes:
-        set, id, text: of the question.
-        against, against_id, against_text: of the evaluation question.
-        kind: the rule that it matches.
-        overlap: Jaccard similarity of their words, 0 to 1.
+        set, id, text: the question.
+        against, against_id, against_text: the evaluation question.
+        kind: the matched rule.
+        overlap: Jaccard similarity of the two word sets, from 0 to 1; 1 for "equal".
     """
 
     set: str
@@ -44,62 +44,62 @@ class Leak(NamedTuple):
 
 
 def find_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], near: float) -> list[Leak]:
-    """Return the questions that leak, in the order of the sets.
+    """Return the leaks, in the order of the sets and their questions.
 
     Args:
         sets: training questions.
         against: evaluation questions.
         near: minimum overlap, above 0 and at most 1.
     """
-    index = _Index([(one.name, other) for one in against for other in one.questions], Fraction(str(near)))
-    return [leak for one in sets for asked in one.questions if (leak := index.most_like(one.name, asked)) is not None]
+    index = _Index([(item.name, other) for item in against for other in item.questions], Fraction(str(near)))
+    return [leak for item in sets for question in item.questions if (leak := index.find_leak(item.name, question)) is not None]
 
 
 class _Index:
-    """An index of evaluation questions, each with its set's name, by their words."""
+    """An inverted index of the words of evaluation questions, each with its set's name."""
 
     def __init__(self, others: Sequence[tuple[str, Question]], near: Fraction) -> None:
         self._others, self._near = others, near
         self._words = [frozenset(words_of(other.text)) for _, other in others]
         self._equal: dict[str, int] = {}
-        self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, (_, other) in enumerate(others):
-            self._equal.setdefault(key_of(other.text), place)
-            for word in self._words[place]:
-                self._places[word].append(place)
+        self._positions: defaultdict[str, list[int]] = defaultdict(list)
+        for position, (_, other) in enumerate(others):
+            self._equal.setdefault(key_of(other.text), position)
+            for word in self._words[position]:
+                self._positions[word].append(position)
 
-    def most_like(self, name: str, asked: Question) -> Leak | None:
-        """Return the leak of a question from the named set; None if it is not one."""
-        place, overlap = self._equal.get(key_of(asked.text)), Fraction(1)
-        kind: Literal["equal", "near"] = "near" if place is None else "equal"
-        if place is None:
-            overlap, place = max(
-                self._near_ones(frozenset(words_of(asked.text))), key=lambda one: (one[0], -one[1]), default=(Fraction(0), 0)
+    def find_leak(self, name: str, question: Question) -> Leak | None:
+        """Return the leak of a question from the named set; None if it does not leak."""
+        position, overlap = self._equal.get(key_of(question.text)), Fraction(1)
+        kind: Literal["equal", "near"] = "near" if position is None else "equal"
+        if position is None:
+            overlap, position = max(
+                self._near_questions(frozenset(words_of(question.text))), key=lambda item: (item[0], -item[1]), default=(Fraction(0), 0)
             )
         if not overlap:
             return None
-        against, other = self._others[place]
-        return Leak(name, asked.id, asked.text, against, other.id, other.text, kind, round(float(overlap), 4))
+        against, other = self._others[position]
+        return Leak(name, question.id, question.text, against, other.id, other.text, kind, round(float(overlap), 4))
 
-    def _near_ones(self, words: frozenset[str]) -> Iterator[tuple[Fraction, int]]:
-        """Yield overlap and position of each near question. These share ``near`` of the words, hence one of the rarest few."""
+    def _near_questions(self, words: frozenset[str]) -> Iterator[tuple[Fraction, int]]:
+        """Yield overlap and position of each near question, which shares at least ``near`` of the words, hence one of the rarest."""
         n_shared = math.ceil(self._near * len(words))
-        rarest = sorted(words, key=lambda word: (len(self._places.get(word, ())), word))[: len(words) - n_shared + 1]
-        for place in {place for word in rarest for place in self._places.get(word, ())}:
-            n_common = len(words & self._words[place])
-            overlap = Fraction(n_common, len(words) + len(self._words[place]) - n_common)
+        rarest = sorted(words, key=lambda word: (len(self._positions.get(word, ())), word))[: len(words) - n_shared + 1]
+        for position in {position for word in rarest for position in self._positions.get(word, ())}:
+            n_common = len(words & self._words[position])
+            overlap = Fraction(n_common, len(words) + len(self._words[position]) - n_common)
             if overlap >= self._near:
-                yield overlap, place
+                yield overlap, position
 
 
-class Checked(NamedTuple):
-    """Sets after the check, and its findings.
+class LeakCheck(NamedTuple):
+    """The sets after a leak check, and its results.
 
     Attributes:
-        sets: without leaked questions if these are dropped.
+        sets: the sets, without leaked questions if ``mode`` is "drop".
         mode: the handling of leaks.
         near: the minimum overlap.
-        against: evaluation set -> its number of questions; empty: nothing was checked.
+        against: evaluation set -> number of questions; empty: nothing was checked.
         leaks: all leaks.
     """
 
@@ -110,47 +110,47 @@ class Checked(NamedTuple):
     leaks: list[Leak]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the findings as JSON values."""
+        """Return the results as JSON values."""
         kinds = Counter(leak.kind for leak in self.leaks)
-        found = {kind: kinds[kind] for kind in ("equal", "near")}
-        return {"leaks": self.mode, "near": self.near, "against": self.against, "found": found}
+        counts = {kind: kinds[kind] for kind in ("equal", "near")}
+        return {"mode": self.mode, "near": self.near, "against": self.against, "counts": counts}
 
 
-def checked(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], mode: str, near: float) -> Checked:
-    """Check sets against evaluation questions.
+def check_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], mode: str, near: float) -> LeakCheck:
+    """Check training sets against evaluation questions.
 
     Args:
         sets: all candidate training questions.
         against: evaluation questions.
         mode: "refuse" leaks, "drop" them from the sets, or "keep" them, as RA-ISF's authors report.
-        near: see ``find_leaks``.
+        near: the minimum overlap, as in ``find_leaks``.
 
     Raises:
-        InputError: there are leaks and they are refused; there are no evaluation questions and leaks are not kept; or ``mode`` or ``near``
-            is invalid.
+        InputError: a leak is found and leaks are refused; there are no evaluation questions and leaks are not kept; or ``mode`` or
+            ``near`` is invalid.
     """
     if mode not in MODES or not 0 < near <= 1:
         raise InputError(
             f"--leaks {mode} --near {near:g}: leaks can be refused, dropped or kept ({', '.join(MODES)}), near is above 0, at most 1"
         )
     if not against and mode != "keep":
-        raise InputError("name the evaluation questions with --against FILE, so that none of them is trained on; or say --leaks keep")
-    found = find_leaks(sets, against, near)
-    if found and mode == "refuse":
-        raise InputError(_refusal(found, sum(len(one.questions) for one in sets)))
-    left = list(sets)
+        raise InputError("name the evaluation questions with --against FILE, so that none of them is trained on; or use --leaks keep")
+    found_leaks = find_leaks(sets, against, near)
+    if found_leaks and mode == "refuse":
+        raise InputError(_refusal(found_leaks, sum(len(question_set.questions) for question_set in sets)))
+    remaining = list(sets)
     if mode == "drop":
-        ids = {one.name: frozenset(leak.id for leak in found if leak.set == one.name) for one in sets}
-        left = [without(one, ids[one.name]) for one in sets]
-    return Checked(left, mode, near, {one.name: len(one.questions) for one in against}, found)
+        ids = {question_set.name: frozenset(leak.id for leak in found_leaks if leak.set == question_set.name) for question_set in sets}
+        remaining = [remove(question_set, ids[question_set.name]) for question_set in sets]
+    return LeakCheck(remaining, mode, near, {question_set.name: len(question_set.questions) for question_set in against}, found_leaks)
 
 
-def _refusal(found: Sequence[Leak], n_questions: int) -> str:
-    first = found[0]
-    n_equal = sum(leak.kind == "equal" for leak in found)
-    one, other = (text[:_SHOWN_CHARACTERS] for text in (first.text, first.against_text))
+def _refusal(leaks: Sequence[Leak], n_questions: int) -> str:
+    first = leaks[0]
+    n_equal = sum(leak.kind == "equal" for leak in leaks)
+    text, other_text = (line[:_MAX_CHARACTERS] for line in (first.text, first.against_text))
     return (
-        f"{len(found):,} of {n_questions:,} questions are evaluation questions too, {n_equal:,} equal and {len(found) - n_equal:,} near, "
-        f"such as '{one}' ({first.set}/{first.id}) and '{other}' ({first.against}/{first.against_id}): "
+        f"{len(leaks):,} of {n_questions:,} questions are evaluation questions too, {n_equal:,} equal and {len(leaks) - n_equal:,} near, "
+        f"such as '{text}' ({first.set}/{first.id}) and '{other_text}' ({first.against}/{first.against_id}): "
         "--leaks drop leaves them out, --leaks keep trains on them"
     )

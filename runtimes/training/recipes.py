@@ -1,4 +1,4 @@
-"""Training recipes of the papers: learning rates, epochs, batch sizes. Data for a trainer; ``RECIPE.md`` shows one."""
+"""The papers' training recipes, as data for a trainer: learning rates, epochs, batch sizes; ``RECIPE.md`` shows an example."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """A value and its origin: "paper", "code" of the paper's repository, or "proposed" where both are silent."""
+    """A value and its origin: "paper", "code" (the paper's repository), or "proposed" where neither gives a value."""
 
     value: Any
     origin: str
 
 
 Recipe = Mapping[str, Setting]
-"""``begins_from`` (a model, or the file whose model is trained further), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
+"""``begins_from`` (a model, or the file of an earlier stage), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
 
 _PAPER, _CODE, _PROPOSED = "paper", "code", "proposed"
 
@@ -28,7 +28,7 @@ _SUB_MODEL: Recipe = {
     "max_length": Setting(1024, _PROPOSED),
     "dtype": Setting("bfloat16", _PROPOSED),
 }
-"""RA-ISF, section 4.5; its README has the learning rate 2e-5 and 512 tokens, which cut a passage of 100 words with demonstrations."""
+"""RA-ISF, section 4.5. Its README has a learning rate of 2e-5, and 512 tokens, too few for a 100-word passage with demonstrations."""
 
 
 def _stage(learning_rate: float, begins_from: Setting, origin: str = _PAPER) -> Recipe:
@@ -59,11 +59,11 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         "llama2_ft": _stage(5e-5, _LLAMA, _PROPOSED),
     },
 }
-"""Method -> file -> recipe. Self-Reasoning, appendix: it leaves open whether its 3 epochs are per stage; here they are."""
+"""Method -> file -> recipe. Self-Reasoning's appendix does not say whether its 3 epochs are per stage; here they are."""
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as JSON values, with the origin of each."""
+    """Return a recipe as JSON values, with the origin of each value."""
     return {
         **{name: setting.value for name, setting in recipe.items()},
         "origins": {name: setting.origin for name, setting in recipe.items()},

@@ -1,4 +1,4 @@
-"""Sets of training questions without duplicates, and drawing from them."""
+"""Sets of distinct training questions, and random draws from them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from wikidx.runtimes.questions import Question, sample
 
 
 class QuestionSet(NamedTuple):
-    """Questions of one data set.
+    """The questions of one data set.
 
     Attributes:
         name: unique among the sets.
         questions: the questions to ask.
-        others: texts from which another question is drawn if needed: all questions of the set, drawn or not.
-        n_read: number of questions in its file.
-        sha256: of its file; empty: there is no file.
+        others: the texts of the whole set's questions, drawn or not; a negative example takes its passages from one of these.
+        n_read: number of questions in the file.
+        sha256: the file's checksum; empty: there is no file.
     """
 
     name: str
@@ -30,18 +30,18 @@ class QuestionSet(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Return a question's words with case, punctuation and compatibility forms normalised; a text without words is one word."""
-    levelled = unicodedata.normalize("NFKC", text).casefold()
-    return re.findall(r"\w+", levelled) or [levelled.strip()]
+    """Return a text's words, case-folded, NFKC-normalised and without punctuation; a text without words counts as one word."""
+    normalised = unicodedata.normalize("NFKC", text).casefold()
+    return re.findall(r"\w+", normalised) or [normalised.strip()]
 
 
 def key_of(text: str) -> str:
-    """Return a key that spellings of a question share: its letters and digits."""
+    """Return the key shared by all spellings of a question: its normalised words joined."""
     return "".join(words_of(text))
 
 
-def question_set(name: str, questions: Sequence[Question], sha256: str = "") -> QuestionSet:
-    """Create a set; of questions with the same key the first is kept."""
+def make_question_set(name: str, questions: Sequence[Question], sha256: str = "") -> QuestionSet:
+    """Create a set; of several questions with the same key, only the first is kept."""
     first: dict[str, Question] = {}
     for question in questions:
         first.setdefault(key_of(question.text), question)
@@ -49,30 +49,30 @@ def question_set(name: str, questions: Sequence[Question], sha256: str = "") -> 
     return QuestionSet(name, kept, tuple(question.text for question in kept), len(questions), sha256)
 
 
-def without(one: QuestionSet, ids: frozenset[str]) -> QuestionSet:
-    """Return a set without some questions, which are removed from ``others`` too."""
-    kept = tuple(question for question in one.questions if question.id not in ids)
-    return one._replace(questions=kept, others=tuple(question.text for question in kept))
+def remove(question_set: QuestionSet, ids: frozenset[str]) -> QuestionSet:
+    """Return a set without the questions with these ids, which are also removed from ``others``."""
+    kept = tuple(question for question in question_set.questions if question.id not in ids)
+    return question_set._replace(questions=kept, others=tuple(question.text for question in kept))
 
 
-def drawn(one: QuestionSet, n: int, seed: int) -> QuestionSet:
-    """Return a set with at most ``n`` of its questions, drawn at random, in file order."""
-    return one._replace(questions=tuple(sample(one.questions, n, seed)) if 0 < n < len(one.questions) else one.questions[:n])
+def draw_questions(source: QuestionSet, n: int, seed: int) -> QuestionSet:
+    """Return a set with at most ``n`` of its questions, drawn at random and kept in file order."""
+    return source._replace(questions=tuple(sample(source.questions, n, seed)) if 0 < n < len(source.questions) else source.questions[:n])
 
 
-def drawn_evenly(sets: Sequence[QuestionSet], n: int, seed: int) -> list[QuestionSet]:
-    """Return sets with ``n`` questions in total, as evenly as possible: larger sets make up for small ones."""
-    shares: dict[str, int] = {}
-    left = n
-    for place, one in enumerate(sorted(sets, key=lambda one: len(one.questions))):
-        shares[one.name] = min(len(one.questions), left // (len(sets) - place))
-        left -= shares[one.name]
-    return [drawn(one, shares[one.name], seed) for one in sets]
+def draw_evenly(sets: Sequence[QuestionSet], n: int, seed: int) -> list[QuestionSet]:
+    """Return the sets with at most ``n`` questions in total, drawn as evenly as possible; larger sets make up for small ones."""
+    sizes: dict[str, int] = {}
+    remaining = n
+    for position, item in enumerate(sorted(sets, key=lambda item: len(item.questions))):
+        sizes[item.name] = min(len(item.questions), remaining // (len(sets) - position))
+        remaining -= sizes[item.name]
+    return [draw_questions(item, sizes[item.name], seed) for item in sets]
 
 
-def check_names(sets: Sequence[QuestionSet]) -> None:
+def check_set_names(sets: Sequence[QuestionSet]) -> None:
     """Raise ``InputError`` if two sets have the same name."""
-    names = [one.name for one in sets]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"two sets of questions are called '{twice}': name one otherwise, as in --questions other=FILE")
+    names = [item.name for item in sets]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InputError(f"two sets of questions are called '{repeated}': name one otherwise, as in --questions other=FILE")

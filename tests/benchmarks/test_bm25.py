@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.bm25.quality import agreement, deep_enough
+from benchmarks.bm25.quality import agreement, search_with_ties
 from benchmarks.bm25.tables import WIKI2018_TOKENS, Results, batch_rows, wiki2018_rows
 from benchmarks.engines.build import Build
-from benchmarks.engines.corpus import Counts, Measured
+from benchmarks.engines.corpus import BenchmarkCorpus, Counts
 from benchmarks.engines.rounds import Batches, Setting
-from benchmarks.engines.worker import Opening
+from benchmarks.engines.worker import StartupTimes
 from tests.conftest import ROOT
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import NO_ROW, Hits
@@ -67,14 +67,14 @@ def test_the_reference_is_asked_until_the_tie_at_rank_k_ends() -> None:
         depths.append(depth)
         return Hits(np.zeros((2, depth), dtype=np.int64), scores[:, :depth])
 
-    assert deep_enough(search, 3).scores.shape == (2, 24)
+    assert search_with_ties(search, 3).scores.shape == (2, 24)
     assert depths == [6, 12, 24]
 
 
 def results(n_tokens: int, seconds: float, batches: dict[Setting, Batches]) -> Results:
     counts = Counts("f", n_tokens // 50, n_tokens, n_tokens // 2, 6 * n_tokens)
     build = Build("bm25", 2, seconds, 2 * n_tokens, 10**8)
-    return Results(Measured("made", Path(), counts), {"bm25": build}, {"bm25": Opening(1.0, 0.1, 10**8, 0.1)}, batches, {}, {})
+    return Results(BenchmarkCorpus("made", Path(), counts), {"bm25": build}, {"bm25": StartupTimes(1.0, 0.1, 10**8, 0.1)}, batches, {}, {})
 
 
 def test_growth_goes_on_in_a_line() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster_plan import Figures, main, to_build, to_serve
+from benchmarks.cluster_plan import Figures, build_estimate, main, serving_estimate
 
 SMALL = Figures(node_gb=100, usable=0.5, node_cores=4, replicas=2, depth=10, gpus=4, gpu_passages_per_s=1000)
 
 
 def test_building_grows_with_the_corpus() -> None:
-    found = to_build(36_000_000, SMALL)
+    found = build_estimate(36_000_000, SMALL)
     assert found["vectors GB"] == pytest.approx(55.296)  # 36 M of 768 components of two bytes
     assert found["store GB"] == pytest.approx(10.44)
     assert found["GPU h (given 1,000 passages/s each)"] == pytest.approx(10)
@@ -21,7 +21,7 @@ def test_building_grows_with_the_corpus() -> None:
 
 
 def test_serving_cuts_an_index_by_what_a_node_holds() -> None:
-    bm25, exact, ivfpq = to_serve(100_000_000, SMALL)
+    bm25, exact, ivfpq = serving_estimate(100_000_000, SMALL)
     assert [row["index"] for row in (bm25, exact, ivfpq)] == ["bm25", "exact", "ivfpq"]
     assert (exact["shards"], exact["nodes"]) == (4, 8)  # 153.6 GB, 50 GB a node, two of each
     assert exact["bytes/question"] == 4 * (768 * 4 + 10 * 12)

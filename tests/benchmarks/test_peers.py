@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.peers.groups import GROUPS, given
+from benchmarks.peers.groups import GROUPS, describe_inputs
 from benchmarks.peers.recall import best_rows, recall
 from tests.conftest import ROOT
 from wikidx.corpora.known.sample import CORPUS, questions
@@ -55,7 +55,7 @@ def test_own_engines_and_faiss(files: list[str], tmp_path: Path) -> None:
     found = figures(tmp_path)
     (bm25,) = found["bm25"]["tables"][GROUPS["bm25"].title]
     vectors = found["vectors"]["tables"][GROUPS["vectors"].title]
-    assert [row["engine"] for row in vectors] == ["idx exact", "FAISS at its best", "FAISS as it comes"]
+    assert [row["engine"] for row in vectors] == ["idx exact", "FAISS at its best", "FAISS with defaults"]
     assert len({row["R@20 %"] for row in vectors}) == 1  # all are exact
     for row in (bm25, *vectors):
         assert 0 < row["R@20 %"] <= 100
@@ -124,4 +124,4 @@ def test_recall_is_that_of_the_first_twenty_by_score(build: Callable[..., Passag
 
 
 def test_every_engine_says_what_it_was_given() -> None:
-    assert all(given(engine) for group in GROUPS.values() for engine in group.engines)
+    assert all(describe_inputs(engine) for group in GROUPS.values() for engine in group.engines)

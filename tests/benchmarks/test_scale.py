@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.scale.growth import HELD, Series, machine, series
-from benchmarks.watching import Watch, folder_bytes, watched
+from benchmarks.monitoring import Monitor, folder_bytes, run_monitored
+from benchmarks.scale.growth import HELD, Series, required_machine, series
 from tests.conftest import ROOT
 from wikidx.corpora.errors import IdxError
 
@@ -29,22 +29,22 @@ def test_a_power_law_is_found_and_followed(exponent: float) -> None:
     assert found.exponent == pytest.approx(exponent)
     assert found.last_exponent == pytest.approx(exponent)
     if exponent >= 1:
-        assert found.at(1_000_000) == pytest.approx(2 * 1_000_000**exponent)
+        assert found.estimate(1_000_000) == pytest.approx(2 * 1_000_000**exponent)
     assert found.remark() == ("worse than linear" if exponent > 1 else "")
 
 
 def test_what_a_process_takes_for_itself_does_not_hide_that_the_rest_is_linear() -> None:
     found = of_law(1.0, own=10_000)
     assert found.exponent < found.last_exponent < 1
-    assert found.at(1_000_000) == pytest.approx(2 * 1_000_000 + 10_000)
+    assert found.estimate(1_000_000) == pytest.approx(2 * 1_000_000 + 10_000)
 
 
 def test_what_shrinks_is_taken_to_stay() -> None:
-    assert Series("open x", "time", "s", SIZES, [3.0, 2.0, 2.0]).at(1_000_000) == pytest.approx(2)
-    assert Series("open x", "time", "s", SIZES, [3.0, 2.5, 2.0]).at(1_000_000) == pytest.approx(2)
+    assert Series("open x", "time", "s", SIZES, [3.0, 2.0, 2.0]).estimate(1_000_000) == pytest.approx(2)
+    assert Series("open x", "time", "s", SIZES, [3.0, 2.5, 2.0]).estimate(1_000_000) == pytest.approx(2)
 
 
-def measured(n: int, own: float) -> dict[str, dict[str, float]]:
+def measure_step(n: int, own: float) -> dict[str, dict[str, float]]:
     """A corpus of 400 bytes of text a passage, and a build that takes a millisecond for each."""
     build = {"s": n / 1000, "cpu_s": n / 500, "own": own, "resident": 1e9, "disk": 900.0 * n, "kept": 300.0 * n}
     return {"passages": {"s": 1.0, "text": 400.0 * n}, "build passages": build, "check": {"s": n / 1e5, "own": 1e6}}
@@ -52,14 +52,14 @@ def measured(n: int, own: float) -> dict[str, dict[str, float]]:
 
 def test_memory_that_grows_with_the_text_is_remarked() -> None:
     for share, remark in ((0.9 * HELD, ""), (1.1 * HELD, "holds the corpus")):
-        found = series({n: measured(n, own=1e8 + share * 400 * n) for n in SIZES})
+        found = series({n: measure_step(n, own=1e8 + share * 400 * n) for n in SIZES})
         (own,) = (one for one in found if (one.step, one.figure) == ("build passages", "own memory"))
-        assert own.held == pytest.approx(share)
+        assert own.bytes_per_text_byte == pytest.approx(share)
         assert own.remark() == remark
 
 
 def test_the_machine_that_is_needed_is_the_sum_of_what_the_steps_need() -> None:
-    wiki2018, _ = machine(list(series({n: measured(n, own=1e8 + 40 * n) for n in SIZES})), {"minilm": 0.02})
+    wiki2018, _ = required_machine(list(series({n: measure_step(n, own=1e8 + 40 * n) for n in SIZES})), {"minilm": 0.02})
     n = 21_015_324
     assert wiki2018 == pytest.approx(
         {
@@ -77,7 +77,7 @@ def test_the_machine_that_is_needed_is_the_sum_of_what_the_steps_need() -> None:
 
 
 def test_a_step_that_one_size_lacks_is_shown_for_the_others() -> None:
-    figures = {n: measured(n, own=1e8) for n in SIZES}
+    figures = {n: measure_step(n, own=1e8) for n in SIZES}
     del figures[SIZES[0]]["check"]
     (check,) = (one for one in series(figures) if (one.step, one.figure) == ("check", "time"))
     assert check.sizes == list(SIZES[1:])
@@ -99,12 +99,12 @@ time.sleep(0.3)
 file.unlink()
 print("done")
 """
-    taken, printed = watched(["-c", program], tmp_path)
+    usage, printed = run_monitored(["-c", program], tmp_path)
     assert printed == "done\n"
-    assert 200e6 < taken.own < 260e6
-    assert 295e6 < taken.resident < 400e6
-    assert taken.cpu_s >= 0.3
-    assert taken.s >= 0.6
+    assert 200e6 < usage.own < 260e6
+    assert 295e6 < usage.resident < 400e6
+    assert usage.cpu_s >= 0.3
+    assert usage.s >= 0.6
     assert folder_bytes(tmp_path) == 0
 
 
@@ -113,7 +113,7 @@ def test_memory_is_that_of_all_processes_of_a_tree() -> None:
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with subprocess.Popen([sys.executable, "-c", parent]) as process:
         try:
-            with Watch(process.pid) as watch:
+            with Monitor(process.pid) as watch:
                 deadline = time.monotonic() + 20
                 while watch.own < 100e6 and time.monotonic() < deadline:
                     time.sleep(0.05)
@@ -126,7 +126,7 @@ def test_memory_is_that_of_all_processes_of_a_tree() -> None:
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(IdxError, match=r"status 3: out of luck"):
-        watched(["-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(3)"], tmp_path)
+        run_monitored(["-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(3)"], tmp_path)
 
 
 def run(work: Path, *arguments: object) -> str:

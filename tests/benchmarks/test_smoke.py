@@ -41,5 +41,6 @@ def test_store(tmp_path: Path) -> None:
     assert figures["passages"] == 2000
 
 
+@pytest.mark.slow  # compiles with an empty cache: half a minute
 def test_startup(tmp_path: Path) -> None:
     assert [figures["command"] for figures in rows("startup", "--runs", 1, folder=tmp_path)][0] == "idx --help"

@@ -32,9 +32,9 @@ def test_opening(tmp_path: Path) -> None:
 
 def test_what_a_gpu_does_runs_on_a_cpu_too() -> None:
     pytest.importorskip("torch", reason="needs the extra 'dense'")
-    from benchmarks.vectors_gpu import on_device
+    from benchmarks.vectors_gpu import measure_device
 
-    (half, full) = on_device("cpu", 5000, [3], [10], 1)
+    (half, full) = measure_device("cpu", 5000, [3], [10], 1)
     assert (half["queries"], full["queries"]) == ("float16", "float32")
     for row in (half, full):
         difference, share = row["difference"], row["of bandwidth %"]

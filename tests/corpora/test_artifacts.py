@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.artifacts.building import Outcome, Work, build_artifact
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, build_artifact
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, Recipe, check_fingerprint, read_manifest, verify_files
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={"a.txt": "00ff"})
 
@@ -18,13 +18,13 @@ def target(home: Path) -> Path:
 
 
 def make(target: Path) -> Manifest:
-    def write(staging: Path) -> Outcome:
+    def write(staging: Path) -> BuildResult:
         (staging / "sub").mkdir()
         (staging / "data.bin").write_bytes(b"content")
         (staging / "sub" / "more.bin").write_bytes(b"more")
-        return Outcome("f00d", {"rows": 1})
+        return BuildResult("f00d", {"rows": 1})
 
-    work = Work(recipe=RECIPE, sources={"a.txt": "/somewhere/a.txt"}, existing=lambda: None, write=write)
+    work = ArtifactSpec(recipe=RECIPE, sources={"a.txt": "/somewhere/a.txt"}, find_existing=lambda: None, write=write)
     return build_artifact(target, work)
 
 
@@ -50,10 +50,10 @@ def test_what_is_not_there_says_what_to_run(target: Path) -> None:
 def test_a_missing_and_a_short_file_are_refused(target: Path) -> None:
     make(target)
     (target / "data.bin").write_bytes(b"cont")
-    with pytest.raises(ArtifactDamaged, match=r"data\.bin has 4 bytes instead of 7: run 'idx build one --force'"):
+    with pytest.raises(ArtifactCorrupt, match=r"data\.bin has 4 bytes instead of 7: run 'idx build one --force'"):
         read(target)
     (target / "data.bin").unlink()
-    with pytest.raises(ArtifactDamaged, match=r"data\.bin is missing"):
+    with pytest.raises(ArtifactCorrupt, match=r"data\.bin is missing"):
         read(target)
 
 
@@ -63,7 +63,7 @@ def test_a_flipped_bit_is_found_by_verifying(target: Path) -> None:
     assert read(target) == manifest
     reports: list[tuple[int, int | None]] = []
     problems = verify_files(target, manifest, lambda done, total: reports.append((done, total)))
-    assert [problem.split(": sha256")[0] for problem in problems] == [f"{target}/sub/more.bin is damaged"]
+    assert [problem.split(": sha256")[0] for problem in problems] == [f"{target}/sub/more.bin is corrupt"]
     assert reports == [(7, 11), (11, 11)]
 
 
@@ -81,7 +81,7 @@ BROKEN = {
 def test_a_broken_manifest_is_refused(target: Path, content: str | bytes) -> None:
     make(target)
     (target / MANIFEST).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ArtifactDamaged, match=r"manifest\.json cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match=r"manifest\.json cannot be read"):
         read(target)
 
 
@@ -93,7 +93,7 @@ def test_a_manifest_that_was_changed_is_refused(target: Path, part: str, value: 
     if not has_checksum:
         del data["sha256"]
     (target / MANIFEST).write_text(json.dumps(data))
-    with pytest.raises(ArtifactDamaged, match="it is damaged: its checksum is another one"):
+    with pytest.raises(ArtifactCorrupt, match="it is corrupt: its checksum is another one"):
         read(target)
 
 
@@ -101,10 +101,10 @@ def test_a_flipped_bit_of_a_manifest_is_refused(target: Path) -> None:
     make(target)
     content = (target / MANIFEST).read_bytes()
     for place in range(len(content)):
-        damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
-        (target / MANIFEST).write_bytes(damaged)
-        with pytest.raises(ArtifactDamaged, match=r"manifest\.json cannot be read"):
+        corrupt = bytearray(content)
+        corrupt[place] ^= 1 << place % 8
+        (target / MANIFEST).write_bytes(corrupt)
+        with pytest.raises(ArtifactCorrupt, match=r"manifest\.json cannot be read"):
             read(target)
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.artifacts.building import discard, locked, staging_path
+from wikidx.corpora.artifacts.building import discard, lock, staging_path
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
 from wikidx.corpora.fetching.download import LocalFile
-from wikidx.corpora.fetching.sources import obtain
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.fetching.sources import obtain_files
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress
 from wikidx.indexer.build import build_index
@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def corpus(path: Path, name: str = "mine") -> Corpus:
-    return custom_corpus(path, name, Reading())
+    return custom_corpus(path, name, ReadOptions())
 
 
 KILLED_BUILD = """
@@ -43,18 +43,18 @@ KILLED_BUILD = """
     from pathlib import Path
     import wikidx.corpora.store.writer as writer
     from wikidx.corpora.build import StoreOptions, build_store
-    from wikidx.corpora.known.custom import Reading, custom_corpus
+    from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 
     writer._BATCH_PASSAGES = 100
     def kill(done, total):
         if done >= int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
-    build_store(custom_corpus(Path(sys.argv[1]), "mine", Reading()), StoreOptions(), storing=kill)
+    build_store(custom_corpus(Path(sys.argv[1]), "mine", ReadOptions()), StoreOptions(), storing=kill)
 """
 
 
 @pytest.mark.parametrize("at", [100, 500, 1000])
-def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_build_resumes_to_the_same_store(source: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 100)
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED_BUILD), source, str(at)], cwd=ROOT, check=False)
@@ -70,12 +70,12 @@ def test_a_killed_build_goes_on_and_gives_the_same_store(source: Path, at: int, 
     assert resumed.counts == undisturbed.counts
     assert list(open_store("mine").read()) == list(open_store("other").read())
     assert open_store("mine").text_key.tolist() == open_store("other").text_key.tolist()
-    assert open_store("mine").rows_titled("T24").tolist() == [96, 97, 98, 99]
+    assert open_store("mine").rows_with_title("T24").tolist() == [96, 97, 98, 99]
     assert not staging.exists()
 
 
 @pytest.mark.parametrize("killed_in", ["write_checks", "file_sha256", "_publish"])
-def test_a_build_killed_while_it_is_finished_goes_on_too(source: Path, killed_in: str) -> None:
+def test_a_build_killed_while_it_is_finished_resumes_too(source: Path, killed_in: str) -> None:
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
     module = "writer" if killed_in == "write_checks" else "staging"
     kill = "import wikidx.corpora.artifacts.building as staging\n"
@@ -87,7 +87,7 @@ def test_a_build_killed_while_it_is_finished_goes_on_too(source: Path, killed_in
     assert list(open_store("mine").read()) == list(open_store("other").read())
 
 
-def test_pieces_of_another_source_are_not_resumed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_source_are_not_resumed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED_BUILD), source, "500"], cwd=ROOT, check=False)
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "a", "title": "t", "text": "x"}\n')
@@ -113,7 +113,7 @@ def test_another_source_under_the_same_name_needs_force(source: Path, tmp_path: 
 
 def test_another_reading_rule_under_the_same_name_needs_force(source: Path) -> None:
     build_store(corpus(source), StoreOptions())
-    split = custom_corpus(source, "mine", Reading(split="words", n_words=10))
+    split = custom_corpus(source, "mine", ReadOptions(split="words", n_words=10))
     with pytest.raises(ArtifactMismatch, match="was built with split none, words None, not split words, words 10"):
         build_store(split, StoreOptions())
 
@@ -141,7 +141,7 @@ def test_a_failed_build_leaves_no_store_and_the_old_one_alone(source: Path, tmp_
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"id": "a", "text": "x"}\nnot json\n')
     with pytest.raises(InputError, match=r"bad\.jsonl, line 2: not JSON"):
-        build_store(custom_corpus(bad, "mine", Reading(file_format="jsonl")), StoreOptions(replace=True, rebuild=True))
+        build_store(custom_corpus(bad, "mine", ReadOptions(file_format="jsonl")), StoreOptions(replace=True, rebuild=True))
     assert len(open_store("mine")) == 1000
     assert not staging_path(store_path("mine")).exists()
 
@@ -150,7 +150,7 @@ def test_a_limit_counts_records_and_not_what_is_left_out(tmp_path: Path) -> None
     path = tmp_path / "some.jsonl"
     lines = [json.dumps({"id": str(n if n != 3 else 2), "text": "x"}) for n in range(30)]
     path.write_text("\n".join(["not JSON" if n == 5 else line for n, line in enumerate(lines)]) + "\n")
-    some = custom_corpus(path, "some", Reading(file_format="jsonl"))
+    some = custom_corpus(path, "some", ReadOptions(file_format="jsonl"))
     manifest = build_store(some, StoreOptions(limit=10, skip_bad=True))
     assert (manifest.counts["rows"], manifest.counts["skipped"]) == (9, 2)
 
@@ -165,7 +165,7 @@ def test_two_builds_have_the_same_bytes_and_nothing_of_what_was_left_out(tmp_pat
     contents = list[dict[str, bytes]]()
     for home in ("first", "second"):
         monkeypatch.setenv("IDX_HOME", str(tmp_path / home))
-        build_store(custom_corpus(path, "some", Reading(file_format="jsonl")), StoreOptions(skip_bad=True))
+        build_store(custom_corpus(path, "some", ReadOptions(file_format="jsonl")), StoreOptions(skip_bad=True))
         files = [file for file in store_path("some").iterdir() if file.suffix in (".lmdb", ".u64") or file.name == "checks.json"]
         assert len(files) == 5
         contents.append({file.name: file.read_bytes() for file in files})
@@ -174,7 +174,7 @@ def test_two_builds_have_the_same_bytes_and_nothing_of_what_was_left_out(tmp_pat
 
 
 def test_two_builds_at_once_the_second_says_who_holds_the_lock(source: Path) -> None:
-    with locked(store_path("mine")), pytest.raises(LockedError, match=rf"is being worked on by process {os.getpid()} on "):
+    with lock(store_path("mine")), pytest.raises(LockedError, match=rf"is being worked on by process {os.getpid()} on "):
         build_store(corpus(source), StoreOptions())
     build_store(corpus(source), StoreOptions())
 
@@ -185,11 +185,11 @@ def test_a_store_that_was_built_meanwhile_is_not_replaced(source: Path, tmp_path
     first = corpus(other)
 
     def slow_obtain(corpus_: Corpus, path: Path | None, *, verified: bool, progress: Progress) -> list[LocalFile]:
-        monkeypatch.setattr("wikidx.corpora.build.obtain", obtain)
+        monkeypatch.setattr("wikidx.corpora.build.obtain_files", obtain_files)
         build_store(corpus(source), StoreOptions())
-        return obtain(corpus_, path, verified=verified, progress=progress)
+        return obtain_files(corpus_, path, verified=verified, progress=progress)
 
-    monkeypatch.setattr("wikidx.corpora.build.obtain", slow_obtain)
+    monkeypatch.setattr("wikidx.corpora.build.obtain_files", slow_obtain)
     with pytest.raises(ArtifactMismatch, match="was built from"):
         build_store(first, StoreOptions())
     assert len(open_store("mine")) == 1000

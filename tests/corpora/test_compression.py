@@ -14,7 +14,7 @@ import zstandard
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading import compression, readers
-from wikidx.corpora.reading.compression import lines_of, open_bytes, read_bytes
+from wikidx.corpora.reading.compression import open_bytes, read_bytes, read_lines
 from wikidx.corpora.reading.readers import detect_format, read
 
 Compress = Callable[[bytes], bytes]
@@ -28,12 +28,12 @@ def rows(n: int) -> bytes:
     return b"".join(b'{"id": "%d", "text": "%s"}\n' % (row, os.urandom(60).hex().encode()) for row in range(n))
 
 
-def ids_and_damage(path: Path) -> tuple[list[str], str]:
-    """Read a damaged file as ``--on-error skip`` does: the ids before the damage, and the message on it."""
+def ids_and_corruption(path: Path) -> tuple[list[str], str]:
+    """Read a corrupt file as ``--on-error skip`` does: the ids before the corruption, and the message on it."""
     ids: list[str] = []
-    with pytest.raises(InputError) as damage:
+    with pytest.raises(InputError) as corruption:
         ids.extend(found.passage.id for found in read(path, "jsonl", lambda bad: None))
-    return ids, str(damage.value)
+    return ids, str(corruption.value)
 
 
 @pytest.mark.parametrize("compress", [pytest.param(bytes, id="plain"), *COMPRESSED])
@@ -67,7 +67,7 @@ def test_zstd_frames_of_unknown_size_are_read(tmp_path: Path) -> None:
 def test_cut_file_fails_with_file_and_line(tmp_path: Path, compress: Compress, file_format: str) -> None:
     good = {"tsv": "1\ta\tT\n", "jsonl": '{"id": "1", "text": "a"}\n', "wikiextractor": '<doc id="1" title="T">\na\n</doc>\n'}[file_format]
     (tmp_path / "data").write_bytes(compress(good.encode())[:-3])
-    with pytest.raises(InputError, match=r"data, line \d: the file is cut off or damaged here \(.+\); fetch or compress it again"):
+    with pytest.raises(InputError, match=r"data, line \d: the file is cut off or corrupt here \(.+\); fetch or compress it again"):
         list(read(tmp_path / "data", file_format))
 
 
@@ -76,37 +76,37 @@ def test_cut_file_fails_with_file_and_line(tmp_path: Path, compress: Compress, f
 def test_rows_before_the_cut_come_out(tmp_path: Path, compress: Compress, n_rows: int) -> None:
     compressed = b"".join(compress(part) for part in (rows(n_rows), rows(n_rows)))
     (tmp_path / "data").write_bytes(compressed[:-3])
-    ids, damage = ids_and_damage(tmp_path / "data")
+    ids, corruption = ids_and_corruption(tmp_path / "data")
     assert ids[:n_rows] == [str(row) for row in range(n_rows)]
     assert ids[n_rows:] == [str(row) for row in range(len(ids) - n_rows)]
-    assert damage.startswith(f"{tmp_path / 'data'}, line {len(ids) + 1}: the file is cut off or damaged here")
+    assert corruption.startswith(f"{tmp_path / 'data'}, line {len(ids) + 1}: the file is cut off or corrupt here")
 
 
 @pytest.mark.parametrize("compress", COMPRESSED[:2])
 def test_all_rows_come_out_where_only_the_checksum_is_cut(tmp_path: Path, compress: Compress) -> None:
     (tmp_path / "data").write_bytes(compress(rows(3000))[:-3])
-    ids, damage = ids_and_damage(tmp_path / "data")
+    ids, corruption = ids_and_corruption(tmp_path / "data")
     assert ids == [str(row) for row in range(3000)]
-    assert "data, line 3001: the file is cut off" in damage
+    assert "data, line 3001: the file is cut off" in corruption
 
 
 def test_zstd_rows_come_out_up_to_the_block_that_is_cut(tmp_path: Path) -> None:
     content = rows(3000)
     (tmp_path / "data").write_bytes(zstandard.compress(content)[:-3])
-    ids, damage = ids_and_damage(tmp_path / "data")
+    ids, corruption = ids_and_corruption(tmp_path / "data")
     assert len(ids) >= content[: 3 * (128 << 10)].count(b"\n")
-    assert "the file is cut off or damaged here (the zstd file ends inside a frame)" in damage
+    assert "the file is cut off or corrupt here (the zstd file ends inside a frame)" in corruption
 
 
 @pytest.mark.parametrize("compress", COMPRESSED)
-def test_damage_in_the_middle_is_reported(tmp_path: Path, compress: Compress) -> None:
+def test_corruption_in_the_middle_is_reported(tmp_path: Path, compress: Compress) -> None:
     compressed = bytearray(compress(rows(8000)) + compress(rows(8000)))
     middle = len(compressed) // 2
     compressed[middle - 50_000 : middle + 50_000] = b"\xff" * 100_000
     (tmp_path / "data").write_bytes(compressed)
-    ids, damage = ids_and_damage(tmp_path / "data")
+    ids, corruption = ids_and_corruption(tmp_path / "data")
     assert ids[:1000] == [str(row) for row in range(1000)]
-    assert "the file is cut off or damaged here" in damage
+    assert "the file is cut off or corrupt here" in corruption
 
 
 def test_a_disk_that_refuses_to_read_is_no_bad_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +117,9 @@ def test_a_disk_that_refuses_to_read_is_no_bad_record(tmp_path: Path, monkeypatc
             return super().readline(size)
 
     monkeypatch.setattr(readers, "open_bytes", lambda path: Failing(rows(3)))
-    ids, damage = ids_and_damage(tmp_path / "data")
+    ids, corruption = ids_and_corruption(tmp_path / "data")
     assert ids == ["0"]
-    assert damage == f"{tmp_path / 'data'}, line 2: the file cannot be read here (Input/output error)"
+    assert corruption == f"{tmp_path / 'data'}, line 2: the file cannot be read here (Input/output error)"
 
 
 @pytest.mark.parametrize("compress", COMPRESSED)
@@ -156,7 +156,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_pipe_is_refused_before_anything_is_taken_from_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="pipe is a pipe or a device: what it gives can be read only once"):
+    with pytest.raises(InputError, match="pipe is a pipe or a device, readable only once"):
         open_bytes(tmp_path / "pipe")
 
 
@@ -190,11 +190,11 @@ def test_memory_does_not_grow_with_what_a_zstd_file_unpacks_to(tmp_path: Path) -
 
 def test_a_line_is_given_up_behind_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "MAX_LINE_BYTES", 5)
-    assert list(lines_of(io.BytesIO(b"1234\n\nab"), "made")) == [b"1234\n", b"\n", b"ab"]
-    assert list(lines_of(io.BytesIO(b"34\nab"), "made", b"12")) == [b"1234\n", b"ab"]
-    assert list(lines_of(io.BytesIO(b"ab"), "made", b"12\n")) == [b"12\n", b"ab"]
+    assert list(read_lines(io.BytesIO(b"1234\n\nab"), "made")) == [b"1234\n", b"\n", b"ab"]
+    assert list(read_lines(io.BytesIO(b"34\nab"), "made", b"12")) == [b"1234\n", b"ab"]
+    assert list(read_lines(io.BytesIO(b"ab"), "made", b"12\n")) == [b"12\n", b"ab"]
     with pytest.raises(InputError, match="made, line 2: the line is longer than"):
-        list(lines_of(io.BytesIO(b"1\n12345\n"), "made"))
+        list(read_lines(io.BytesIO(b"1\n12345\n"), "made"))
 
 
 def test_a_file_is_held_whole_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wikidx.corpora.errors import InputError, UnknownNameError
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord
 from wikidx.corpora.reading.readers import detect_format, fail
 
@@ -23,7 +23,7 @@ def made_file(tmp_path: Path, content: str) -> Path:
     return path
 
 
-def texts(path: Path, reading: Reading) -> list[tuple[str, str, str]]:
+def texts(path: Path, reading: ReadOptions) -> list[tuple[str, str, str]]:
     return [found.passage for found in custom_corpus(path, "mine", reading).read([path], fail)]
 
 
@@ -37,7 +37,7 @@ def texts(path: Path, reading: Reading) -> list[tuple[str, str, str]]:
     ],
 )
 def test_articles_alone_are_split_by_default(tmp_path: Path, content: str, expected: list[tuple[str, str, str]]) -> None:
-    assert texts(made_file(tmp_path, content), Reading(n_words=3)) == expected
+    assert texts(made_file(tmp_path, content), ReadOptions(n_words=3)) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,30 +50,30 @@ def test_articles_alone_are_split_by_default(tmp_path: Path, content: str, expec
     ],
 )
 def test_splitting_rule_can_be_chosen(tmp_path: Path, split: str, expected: list[tuple[str, str, str]]) -> None:
-    assert texts(made_file(tmp_path, DOC), Reading(split=split, n_words=4)) == expected
+    assert texts(made_file(tmp_path, DOC), ReadOptions(split=split, n_words=4)) == expected
 
 
 def test_passages_are_split_if_asked(tmp_path: Path) -> None:
     expected = [("7#0", "Sun", "one two three"), ("7#1", "Sun", "four five")]
-    assert texts(made_file(tmp_path, PASSAGE), Reading(split="words", n_words=3)) == expected
+    assert texts(made_file(tmp_path, PASSAGE), ReadOptions(split="words", n_words=3)) == expected
 
 
 def test_named_format_overrides_the_detected_one(tmp_path: Path) -> None:
     path = made_file(tmp_path, JSON_ARTICLE)
-    assert texts(path, Reading(file_format="jsonl", n_words=3)) == [("7", "Sun", "one two three four five")]
+    assert texts(path, ReadOptions(file_format="jsonl", n_words=3)) == [("7", "Sun", "one two three four five")]
 
 
-def test_named_format_is_used_where_none_can_be_told(tmp_path: Path) -> None:
+def test_named_format_is_used_where_none_can_be_detected(tmp_path: Path) -> None:
     path = made_file(tmp_path, "not JSON\n" + PASSAGE)
     bad: list[BadRecord] = []
-    corpus = custom_corpus(path, "mine", Reading(file_format="jsonl"))
+    corpus = custom_corpus(path, "mine", ReadOptions(file_format="jsonl"))
     assert [found.passage.id for found in corpus.read([path], bad.append)] == ["7"]
     assert bad == [(str(path), 1, "not JSON: Expecting value at column 1")]
 
 
 def test_passages_of_an_article_are_located_where_it_stands(tmp_path: Path) -> None:
     path = made_file(tmp_path, "\n" + DOC + DOC)
-    located = custom_corpus(path, "mine", Reading(n_words=5)).read([path], fail)
+    located = custom_corpus(path, "mine", ReadOptions(n_words=5)).read([path], fail)
     assert [(found.passage.id, found.file, found.line) for found in located] == [
         (f"7#{n}", str(path), line) for line in (2, 9) for n in range(2)
     ]
@@ -83,62 +83,62 @@ def test_passages_of_an_article_are_located_where_it_stands(tmp_path: Path) -> N
 def test_name_that_cannot_be_a_directory_of_its_own_is_refused(tmp_path: Path, name: str) -> None:
     shown = re.escape(name.replace("\n", r"\n"))
     with pytest.raises(InputError, match=f"'{shown}' (cannot be a name: use lower-case letters|is a reserved name: choose another)"):
-        custom_corpus(made_file(tmp_path, PASSAGE), name, Reading())
+        custom_corpus(made_file(tmp_path, PASSAGE), name, ReadOptions())
 
 
 @pytest.mark.parametrize("name", ["x", "wiki-2024.v1_b", "0"])
 def test_name_is_kept(tmp_path: Path, name: str) -> None:
-    assert custom_corpus(made_file(tmp_path, PASSAGE), name, Reading()).name == name
+    assert custom_corpus(made_file(tmp_path, PASSAGE), name, ReadOptions()).name == name
 
 
 def test_unknown_format_is_refused_with_near_names() -> None:
     with pytest.raises(
         UnknownNameError, match="unknown format 'jsnl': did you mean 'jsonl'.*known: beir, contents, jsonl, tsv, wikiextractor"
     ):
-        Reading(file_format="jsnl")
+        ReadOptions(file_format="jsnl")
 
 
 def test_unknown_splitting_rule_is_refused_with_near_names() -> None:
     with pytest.raises(
         UnknownNameError, match="unknown splitting rule 'section': did you mean 'sections'.*known: dpr, none, sections, words"
     ):
-        Reading(split="section")
+        ReadOptions(split="section")
 
 
 @pytest.mark.parametrize("n_words", [0, -100])
 def test_passages_of_no_words_are_refused(n_words: int) -> None:
     with pytest.raises(InputError, match=f"--words {n_words}: a passage needs at least one word"):
-        Reading(n_words=n_words)
+        ReadOptions(n_words=n_words)
 
 
 def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file .*none"):
-        custom_corpus(tmp_path / "none", "mine", Reading())
+        custom_corpus(tmp_path / "none", "mine", ReadOptions())
 
 
 @pytest.mark.parametrize(
     ("content", "reading", "summary"),
     [
-        (PASSAGE, Reading(), "mine.data (jsonl)"),
-        (DOC, Reading(), "mine.data (wikiextractor, split by words at 100 words)"),
-        (DOC, Reading(split="dpr", n_words=64), "mine.data (wikiextractor, split by dpr at 64 words)"),
-        (DOC, Reading(split="none"), "mine.data (wikiextractor)"),
+        (PASSAGE, ReadOptions(), "mine.data (jsonl)"),
+        (DOC, ReadOptions(), "mine.data (wikiextractor, split by words at 100 words)"),
+        (DOC, ReadOptions(split="dpr", n_words=64), "mine.data (wikiextractor, split by dpr at 64 words)"),
+        (DOC, ReadOptions(split="none"), "mine.data (wikiextractor)"),
     ],
     ids=["passages", "articles", "rule and length", "not split"],
 )
-def test_summary_says_how_the_file_is_read(tmp_path: Path, content: str, reading: Reading, summary: str) -> None:
+def test_summary_says_how_the_file_is_read(tmp_path: Path, content: str, reading: ReadOptions, summary: str) -> None:
     assert custom_corpus(made_file(tmp_path, content), "mine", reading).summary == summary
 
 
 def test_what_identifies_the_reading_is_named_in_full(tmp_path: Path) -> None:
-    corpus = custom_corpus(made_file(tmp_path, DOC), "mine", Reading(n_words=64))
+    corpus = custom_corpus(made_file(tmp_path, DOC), "mine", ReadOptions(n_words=64))
     assert corpus.reading == {"format": "wikiextractor", "split": "words", "words": 64}
 
 
 def test_source_is_the_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a b#c.gz").write_bytes(gzip.compress(PASSAGE.encode()))
     monkeypatch.chdir(tmp_path)
-    corpus = custom_corpus(Path("a b#c.gz"), "mine", Reading())
+    corpus = custom_corpus(Path("a b#c.gz"), "mine", ReadOptions())
     assert (corpus.path, corpus.files) == (Path("a b#c.gz"), ())
 
 
@@ -153,4 +153,4 @@ def test_a_refusal_does_not_repeat_all_that_a_record_holds(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", ["a" * 131_073, "word " * 1_000_000])
 def test_articles_of_any_length_are_read_from_tsv(tmp_path: Path, text: str) -> None:
     path = made_file(tmp_path, f'1\t{text}\tT\n2\t"{text}\n{text}"\tU\n')
-    assert texts(path, Reading()) == [("1", "T", text), ("2", "U", f"{text}\n{text}")]
+    assert texts(path, ReadOptions()) == [("1", "T", text), ("2", "U", f"{text}\n{text}")]

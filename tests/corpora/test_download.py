@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from wikidx.corpora.errors import DownloadError, InputError, StorageError
-from wikidx.corpora.fetching.download import ATTEMPTS, download, mirrored, verify
+from wikidx.corpora.fetching.download import ATTEMPTS, apply_mirror, download, verify
 from wikidx.corpora.passage import SourceFile
 
 CONTENT = random.Random(7).randbytes(3_000_000)
@@ -89,28 +89,28 @@ def site() -> Iterator[Site]:
         thread.join()
 
 
-def respond(request: BaseHTTPRequestHandler, site: Site, answer: Answer) -> None:
+def respond(request: BaseHTTPRequestHandler, site: Site, response: Answer) -> None:
     asked = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
     is_current = request.headers.get("If-Range") in (None, site.etag)
-    start = int(asked[1]) if asked and is_current and not answer.ignores_range else 0
-    status, total = answer.status, len(site.content)
+    start = int(asked[1]) if asked and is_current and not response.ignores_range else 0
+    status, total = response.status, len(site.content)
     headers = {"ETag": site.etag} if site.etag else {}
     if start >= total:
         status, headers["Content-Range"] = 416, f"bytes */{total}"
     elif start and status == 200:
-        status, headers["Content-Range"] = 206, answer.content_range or f"bytes {start}-{total - 1}/{total}"
+        status, headers["Content-Range"] = 206, response.content_range or f"bytes {start}-{total - 1}/{total}"
     body = site.content[start:] if status < 400 else b""
-    headers |= {"Transfer-Encoding": "chunked"} if answer.chunked else {"Content-Length": str(answer.n_declared or len(body))}
+    headers |= {"Transfer-Encoding": "chunked"} if response.chunked else {"Content-Length": str(response.n_declared or len(body))}
     request.send_response(status)
-    for name, value in (headers | answer.headers).items():
+    for name, value in (headers | response.headers).items():
         request.send_header(name, value)
     request.end_headers()
-    sent = body[: answer.n_sent]
-    if answer.chunked:
-        request.wfile.write(f"{len(sent):x}\r\n".encode() + sent + b"\r\n" + (b"0\r\n\r\n" if answer.n_sent is None else b""))
+    sent = body[: response.n_sent]
+    if response.chunked:
+        request.wfile.write(f"{len(sent):x}\r\n".encode() + sent + b"\r\n" + (b"0\r\n\r\n" if response.n_sent is None else b""))
     else:
         request.wfile.write(sent)
-    if answer.resets:
+    if response.resets:
         time.sleep(0.02)  # a reset throws away what the receiver has not read yet
         request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -306,7 +306,7 @@ def test_retry_after_is_honoured(site: Site, tmp_path: Path) -> None:
     assert time.monotonic() - begin >= 1
 
 
-def test_too_little_space_is_said_before_anything_is_fetched(site: Site, tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_anything_is_fetched(site: Site, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"has \d+\.\d{3} GB free, but a\.gz needs 1000000000\.000 GB more: free some space"):
         fetch(site.source(n_bytes=10**18), tmp_path)
     assert site.requests == []
@@ -334,9 +334,9 @@ def test_mirror_replaces_scheme_and_host(site: Site, tmp_path: Path, monkeypatch
 def test_mirror_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_MIRROR", "ftp://x")
     with pytest.raises(InputError, match="IDX_MIRROR is 'ftp://x'"):
-        mirrored("https://a/b")
+        apply_mirror("https://a/b")
     monkeypatch.delenv("IDX_MIRROR")
-    assert mirrored("https://a/b") == "https://a/b"
+    assert apply_mirror("https://a/b") == "https://a/b"
 
 
 def test_a_file_without_record_is_verified_and_recorded(site: Site, tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_an_unpublished_file_is_held_to_its_first_download(site: Site, tmp_path:
     assert json.loads(record.read_text())["sha256"] == OTHER_SHA256
 
 
-def test_a_damaged_record_is_named(site: Site, tmp_path: Path) -> None:
+def test_a_corrupt_record_is_named(site: Site, tmp_path: Path) -> None:
     (tmp_path / "a.gz.json").write_text('{"url": ')
     with pytest.raises(DownloadError, match=r"a\.gz\.json is not a download record .* delete it"):
         fetch(site.source(), tmp_path)

@@ -163,11 +163,11 @@ def test_format_is_detected(tmp_path: Path, content: str, expected: str) -> None
         pytest.param('{"id": ' + "9" * 5000 + "}", "line 1: a number in the JSON has too many digits", id="huge number"),
         pytest.param("It was a dark night.\n", "begins with 'It was a dark night.', which is none of the formats tsv, jsonl,", id="prose"),
         pytest.param('{"id": 1}'.encode("utf-16"), r"line 1: byte 1 of the line is not UTF-8 \(0xff\).* --format$", id="UTF-16"),
-        pytest.param(" \n\t\n", "holds nothing but blank lines", id="blank lines"),
+        pytest.param(" \n\t\n", "holds only blank lines", id="blank lines"),
         pytest.param(b"", "is empty", id="empty"),
     ],
 )
-def test_format_that_cannot_be_told_is_refused(tmp_path: Path, content: str | bytes, complaint: str) -> None:
+def test_format_that_cannot_be_detected_is_refused(tmp_path: Path, content: str | bytes, complaint: str) -> None:
     with pytest.raises(InputError, match=rf"made\b.*{complaint}"):
         detect_format(made_file(tmp_path, content))
 
@@ -241,11 +241,11 @@ def test_bad_record_fails_with_file_line_and_reason(good_bad_good: tuple[Path, i
     path, line = good_bad_good
     with pytest.raises(InputError) as caught:
         list(read(path, file_format))
-    assert str(caught.value) == f"{path}, line {line}: {reason}; mend the file, or leave such records out with --on-error skip"
+    assert str(caught.value) == f"{path}, line {line}: {reason}; correct the file, or skip unusable records with --on-error skip"
 
 
 @pytest.mark.parametrize(("file_format", "content", "reason"), BAD)
-def test_bad_record_is_reported_once_and_reading_goes_on(
+def test_bad_record_is_reported_once_and_reading_continues(
     good_bad_good: tuple[Path, int], file_format: str, content: str | bytes, reason: str
 ) -> None:
     path, line = good_bad_good

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from wikidx.corpora.artifacts import building as staging
-from wikidx.corpora.artifacts.building import Outcome, Work, build_artifact, discard, locked, staged_bytes, staging_path
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard, lock, staged_bytes, staging_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, Recipe
-from wikidx.corpora.errors import InputError, LockedError, PiecesDamaged, StorageError
+from wikidx.corpora.errors import InputError, LockedError, StagingCorrupt, StorageError
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
 OTHER = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={})
@@ -21,24 +21,24 @@ def target(home: Path) -> Path:
 
 
 class FakeWriter:
-    """A writer of a piece and a file that records existing pieces; may be stopped after the piece."""
+    """A writer of an intermediate file and a file that records existing ones; may be stopped in between."""
 
     def __init__(self, stop: BaseException | None = None) -> None:
         self.found: list[str] = []
         self._stop = stop
 
-    def __call__(self, folder: Path) -> Outcome:
+    def __call__(self, folder: Path) -> BuildResult:
         self.found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.bin"))
-        (folder / staging.PIECES).mkdir(exist_ok=True)
-        (folder / staging.PIECES / "piece.bin").write_bytes(b"piece")
+        (folder / staging.INTERMEDIATE).mkdir(exist_ok=True)
+        (folder / staging.INTERMEDIATE / "part.bin").write_bytes(b"part")
         if self._stop:
             raise self._stop
         (folder / "data.bin").write_bytes(b"data")
-        return Outcome("f00d", {"rows": 1})
+        return BuildResult("f00d", {"rows": 1})
 
 
-def make(target: Path, write: Callable[[Path], Outcome], recipe: Recipe = RECIPE, kept: Manifest | None = None) -> Manifest:
-    return build_artifact(target, Work(recipe=recipe, sources={}, existing=lambda: kept, write=write))
+def make(target: Path, write: Callable[[Path], BuildResult], recipe: Recipe = RECIPE, kept: Manifest | None = None) -> Manifest:
+    return build_artifact(target, ArtifactSpec(recipe=recipe, sources={}, find_existing=lambda: kept, write=write))
 
 
 def everything(folder: Path) -> list[str]:
@@ -51,7 +51,7 @@ def test_nothing_but_the_artefact_is_left(target: Path) -> None:
 
 
 def test_the_manifest_names_the_packages_that_took_part(target: Path) -> None:
-    work = Work(recipe=RECIPE, sources={}, existing=lambda: None, write=FakeWriter(), packages=("pytest", "no-such-package"))
+    work = ArtifactSpec(recipe=RECIPE, sources={}, find_existing=lambda: None, write=FakeWriter(), packages=("pytest", "no-such-package"))
     found = build_artifact(target, work).packages
     assert {"python", "numpy", "lmdb", "pytest"} <= found.keys()
     assert "no-such-package" not in found
@@ -60,18 +60,18 @@ def test_the_manifest_names_the_packages_that_took_part(target: Path) -> None:
 def test_folders_within_are_flushed_like_files(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[Path] = []
 
-    def write(folder: Path) -> Outcome:
+    def write(folder: Path) -> BuildResult:
         (folder / "index").mkdir()
         (folder / "index" / "data.bin").write_bytes(b"data")
-        return Outcome("f00d", {"rows": 1})
+        return BuildResult("f00d", {"rows": 1})
 
     monkeypatch.setattr(staging, "sync", flushed.append)
     make(target, write)
     assert {staging_path(target) / "index", staging_path(target) / "index" / "data.bin"} <= set(flushed)
 
 
-def test_a_stopped_build_leaves_its_pieces_to_the_same_recipe_only(target: Path) -> None:
-    for recipe, expected in ((RECIPE, ["pieces/piece.bin"]), (OTHER, [])):
+def test_a_stopped_build_leaves_its_files_to_the_same_recipe_only(target: Path) -> None:
+    for recipe, expected in ((RECIPE, ["intermediate/part.bin"]), (OTHER, [])):
         with pytest.raises(KeyboardInterrupt):
             make(target, FakeWriter(KeyboardInterrupt()))
         assert not target.exists()
@@ -83,7 +83,7 @@ def test_a_stopped_build_leaves_its_pieces_to_the_same_recipe_only(target: Path)
 
 
 @pytest.mark.parametrize("stopped_in", ["file_sha256", "write_durably", "_publish", "sync"])
-def test_a_build_stopped_while_it_is_finished_loses_no_piece(target: Path, stopped_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_stopped_while_it_is_finished_loses_no_file(target: Path, stopped_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
     original = getattr(staging, stopped_in)
 
     def stop(*arguments: object, **options: object) -> None:
@@ -97,8 +97,8 @@ def test_a_build_stopped_while_it_is_finished_loses_no_piece(target: Path, stopp
     monkeypatch.setattr(staging, stopped_in, original)
     again = FakeWriter()
     make(target, again)
-    # After the seal nothing is written again; before it, the pieces are there.
-    assert again.found == ([] if stopped_in == "_publish" else ["data.bin", "pieces/piece.bin"])
+    # After the seal nothing is written again; before it, the files are there.
+    assert again.found == ([] if stopped_in == "_publish" else ["data.bin", "intermediate/part.bin"])
     assert (target / "data.bin").read_bytes() == b"data"
     assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
 
@@ -117,24 +117,24 @@ def test_a_kill_in_the_middle_of_writing_a_small_file_leaves_no_trace(target: Pa
     assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
 
 
-def test_damaged_pieces_are_thrown_away(target: Path) -> None:
+def test_corrupt_files_are_thrown_away(target: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         make(target, FakeWriter(KeyboardInterrupt()))
     found: list[list[str]] = []
 
-    def write(folder: Path) -> Outcome:
+    def write(folder: Path) -> BuildResult:
         writer = FakeWriter()
         outcome = writer(folder)
         found.append(writer.found)
         if writer.found:
-            raise PiecesDamaged("a piece is damaged")
+            raise StagingCorrupt("a file is corrupt")
         return outcome
 
     make(target, write)
-    assert found == [["pieces/piece.bin"], []]
+    assert found == [["intermediate/part.bin"], []]
 
 
-def test_a_sealed_build_that_was_damaged_later_is_not_published(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sealed_build_that_was_corrupted_later_is_not_published(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(target, FakeWriter(), OTHER)
 
     def stop(*paths: Path) -> None:
@@ -152,13 +152,13 @@ def test_a_sealed_build_that_was_damaged_later_is_not_published(target: Path, mo
 def test_whether_to_build_is_decided_under_the_lock(target: Path) -> None:
     first = make(target, FakeWriter())
 
-    def existing() -> Manifest | None:
-        with pytest.raises(LockedError), locked(target):
+    def find_existing() -> Manifest | None:
+        with pytest.raises(LockedError), lock(target):
             pass
         return first
 
     writer = FakeWriter(AssertionError("nothing is to be written"))
-    assert build_artifact(target, Work(recipe=OTHER, sources={}, existing=existing, write=writer)) == first
+    assert build_artifact(target, ArtifactSpec(recipe=OTHER, sources={}, find_existing=find_existing, write=writer)) == first
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
@@ -179,12 +179,12 @@ def test_replacing_leaves_one_artefact_with_and_without_exchange(target: Path, c
         (ConnectionError("the node is gone"), "the node is gone;"),
     ],
 )
-def test_what_the_system_refuses_is_told_as_what_it_is(target: Path, error: OSError, reason: str) -> None:
+def test_what_the_system_refuses_is_reported_as_what_it_is(target: Path, error: OSError, reason: str) -> None:
     with pytest.raises(StorageError) as raised:
         make(target, FakeWriter(stop=error))
-    assert str(raised.value).startswith(f"work on {target} has stopped: {reason} what is finished is kept")
+    assert str(raised.value).startswith(f"work on {target} has stopped: {reason} finished parts are kept")
     make(target, writer := FakeWriter())
-    assert writer.found == ["pieces/piece.bin"]
+    assert writer.found == ["intermediate/part.bin"]
 
 
 def test_bad_input_leaves_nothing(target: Path, home: Path) -> None:
@@ -208,11 +208,11 @@ def test_a_new_build_replaces_the_old_one_whole(target: Path) -> None:
 
 
 def test_a_lock_is_held_by_one_at_a_time_and_outlives_the_folder(target: Path) -> None:
-    with locked(target):
+    with lock(target):
         discard(target.parent)
-        with pytest.raises(LockedError, match="is being worked on by process"), locked(target):
+        with pytest.raises(LockedError, match="is being worked on by process"), lock(target):
             pass
-    with locked(target):
+    with lock(target):
         pass
 
 

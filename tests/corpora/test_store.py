@@ -15,10 +15,10 @@ import pytest
 
 from tests.conftest import corpus_of
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_manifest, store_path
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMissing, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage, text_key
 from wikidx.corpora.store import PassageStore
-from wikidx.corpora.store.layout import ROW_IN_FRAME, damage_named, pack, unpack
+from wikidx.corpora.store.layout import ROW_IN_FRAME, corruption_errors, pack, unpack
 
 Build = Callable[..., PassageStore]
 
@@ -51,34 +51,34 @@ def test_ids_lead_to_rows_and_unknown_ids_to_minus_one(build: Build, made_passag
 
 def test_titles_lead_to_all_their_rows(build: Build, made_passages: list[Passage]) -> None:
     store = build(made_passages)
-    assert store.rows_titled("Ähre – “quoted”").tolist() == list(range(0, 3000, 7))
-    assert store.rows_titled("Title 1").tolist() == [3, 4, 5]
-    assert store.rows_titled("title 1").tolist() == []
+    assert store.rows_with_title("Ähre – “quoted”").tolist() == list(range(0, 3000, 7))
+    assert store.rows_with_title("Title 1").tolist() == [3, 4, 5]
+    assert store.rows_with_title("title 1").tolist() == []
 
 
 def test_long_and_empty_titles_are_found(build: Build) -> None:
     long = "very long title " * 60
     store = build([Passage("1", long, "a"), Passage("2", "", "b"), Passage("3", long, "c"), Passage("4", long + "x", "d")])
-    assert store.rows_titled(long).tolist() == [0, 2]
-    assert store.rows_titled("").tolist() == [1]
-    assert store.rows_titled(long + "x").tolist() == [3]
+    assert store.rows_with_title(long).tolist() == [0, 2]
+    assert store.rows_with_title("").tolist() == [1]
+    assert store.rows_with_title(long + "x").tolist() == [3]
 
 
-def test_names_of_equal_checksums_are_told_apart(build: Build) -> None:
+def test_names_of_equal_checksums_are_distinguished(build: Build) -> None:
     assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
     store = build([Passage("plumless", "buckeroo", "a"), Passage("buckeroo", "x", "b"), Passage("x", "plumless", "c")])
     assert store.rows_of(["buckeroo", "plumless", "x"]).tolist() == [1, 0, 2]
-    assert store.rows_titled("plumless").tolist() == [2]
-    assert store.rows_titled("buckeroo").tolist() == [0]
+    assert store.rows_with_title("plumless").tolist() == [2]
+    assert store.rows_with_title("buckeroo").tolist() == [0]
     store = build([Passage("plumless", "buckeroo", "a")])
     assert store.rows_of(["buckeroo", "plumless"]).tolist() == [-1, 0]
-    assert store.rows_titled("plumless").tolist() == []
+    assert store.rows_with_title("plumless").tolist() == []
 
 
 def test_a_frame_of_another_row_is_an_error() -> None:
     frame = ROW_IN_FRAME.pack(1) + pack(b"id", b"title", b"text")
     assert unpack(frame, 1) == Passage("id", "title", "text")
-    with pytest.raises(ArtifactDamaged, match="a store is damaged .*row 1 is where row 0 should be"), damage_named(Path("a store")):
+    with pytest.raises(ArtifactCorrupt, match="a store is corrupt .*row 1 is where row 0 should be"), corruption_errors(Path("a store")):
         unpack(frame, 0)
 
 
@@ -93,9 +93,9 @@ def test_a_file_of_other_bytes_is_an_error_when_it_is_used(build: Build, made_pa
     def look_up() -> None:
         store = open_store("made")
         assert store.get_many([7]) == [made_passages[7]]
-        _ = store.text_key, store.rows_titled("none"), store.rows_of(["none"])
+        _ = store.text_key, store.rows_with_title("none"), store.rows_of(["none"])
 
-    with pytest.raises(ArtifactDamaged, match=f"{name} "):
+    with pytest.raises(ArtifactCorrupt, match=f"{name} "):
         look_up()
 
 
@@ -256,7 +256,7 @@ def test_threads_read_at_once(build: Build, made_passages: list[Passage]) -> Non
     assert not wrong
 
 
-def test_a_damaged_page_is_an_error_not_a_wrong_passage(build: Build, made_passages: list[Passage]) -> None:
+def test_a_corrupt_page_is_an_error_not_a_wrong_passage(build: Build, made_passages: list[Passage]) -> None:
     build(made_passages)
     file = store_path("made") / "passages.lmdb"
     content = bytearray(file.read_bytes())
@@ -264,7 +264,7 @@ def test_a_damaged_page_is_an_error_not_a_wrong_passage(build: Build, made_passa
     content[middle : middle + 40_000] = b"\xa5" * 40_000
     file.write_bytes(content)
     store = open_store("made")
-    with pytest.raises(ArtifactDamaged):
+    with pytest.raises(ArtifactCorrupt):
         list(store.read())
 
 
@@ -272,7 +272,7 @@ def test_a_cut_file_is_refused_when_opened(build: Build, made_passages: list[Pas
     build(made_passages)
     file = store_path("made") / "passages.lmdb"
     file.write_bytes(file.read_bytes()[:-4096])
-    with pytest.raises(ArtifactDamaged, match=r"passages\.lmdb has .* bytes instead of"):
+    with pytest.raises(ArtifactCorrupt, match=r"passages\.lmdb has .* bytes instead of"):
         open_store("made")
 
 

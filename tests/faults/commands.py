@@ -29,7 +29,7 @@ _context = get_context("forkserver")
 _context.set_forkserver_preload(["tests.faults.preloaded"])
 
 
-class Ended(NamedTuple):
+class Finished(NamedTuple):
     """The outcome of a command: its output and its exit status, which is minus the signal's number if a signal ended it."""
 
     status: int
@@ -53,11 +53,11 @@ class Running:
     process: BaseProcess
     output: Path
 
-    def wait(self) -> Ended:
+    def wait(self) -> Finished:
         """Wait for its end."""
         self.process.join(240)
         assert self.process.exitcode is not None, "it has not ended"
-        return Ended(self.process.exitcode, *((self.output / name).read_text() for name in ("out", "err")))
+        return Finished(self.process.exitcode, *((self.output / name).read_text() for name in ("out", "err")))
 
     def kill(self) -> int:
         """Kill it with SIGKILL; return its exit status, which differs if it had already ended."""
@@ -90,15 +90,15 @@ def command(*arguments: object) -> None:
     main()
 
 
-def ended(work: Callable[..., object], *arguments: object) -> Ended:
+def wait_for_end(work: Callable[..., object], *arguments: object) -> Finished:
     """Run work to its end and return the outcome."""
     with started(work, *arguments) as running:
         return running.wait()
 
 
-def idx(*arguments: object) -> Ended:
+def idx(*arguments: object) -> Finished:
     """Run ``idx`` to its end."""
-    return ended(command, *arguments)
+    return wait_for_end(command, *arguments)
 
 
 def _run(work: Callable[..., object], arguments: tuple[object, ...], environment: dict[str, str], folder: Path, output: Path) -> None:

@@ -1,8 +1,15 @@
-"""Preloaded state of the process that all commands are forked from: their imports, and small units of work."""
+"""Preloaded state of the process that all commands are forked from: their imports, compiled kernels, and small units of work."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from unittest import mock
 
 import faiss  # noqa: F401
 import torch  # noqa: F401
@@ -16,12 +23,32 @@ import wikidx.indexer.indexes.faiss.hnsw
 import wikidx.indexer.indexes.faiss.ivf
 import wikidx.indexer.planning  # noqa: F401
 import wikidx.indexer.vectors.corpus_vectors
+from wikidx.runtimes.cli import main
 
+
+def _load_commands() -> None:
+    """Run the common commands once, so that every forked one has their modules and kernels."""
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, IDX_HOME=folder), Path(os.devnull).open("w") as nowhere:
+        passages = Path(folder, "loading.jsonl")
+        passages.write_text('{"id": "a", "title": "Fox", "text": "The red fox digs a den."}\n')
+        build = ["build", str(passages), "--bm25"]
+        for line in (build, ["list"], ["search", "loading", "fox", "den"], ["check", "loading"], ["remove", "loading", "--yes"]):
+            with (
+                mock.patch.object(sys, "argv", ["idx", *line]),
+                contextlib.redirect_stdout(nowhere),
+                contextlib.redirect_stderr(nowhere),
+                contextlib.suppress(SystemExit),
+            ):
+                main()
+    logging.getLogger().handlers.clear()  # which write there
+
+
+_load_commands()
 wikidx.corpora.store.writer._BATCH_PASSAGES = 100
 setattr(wikidx.indexer.build, "RANGE_ROWS", 150)  # noqa: B010 - it has it from another module
 for module in (wikidx.indexer.vectors.corpus_vectors, wikidx.indexer.indexes.faiss.ivf):
     setattr(module, "BATCH_ROWS", 150)  # noqa: B010
-wikidx.indexer.indexes.faiss.ivf._PIECE_BATCHES = 1
+wikidx.indexer.indexes.faiss.ivf._SHARD_BATCHES = 1
 wikidx.indexer.indexes.faiss.hnsw._SAVE_EVERY_S = 0.0
 for spec in ("SPEC", "BASE"):  # the golden checkpoint stands for both
     setattr(wikidx.indexer.encoders.contriever, spec, dataclasses.replace(getattr(wikidx.indexer.encoders.contriever, spec), dim=32))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.commands import ENCODER, command, ended, idx, started
+from tests.faults.commands import ENCODER, command, idx, started, wait_for_end
 from tests.faults.conftest import QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask, wait_until
-from wikidx.corpora.artifacts.building import locked, staging_path
+from wikidx.corpora.artifacts.building import lock, staging_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.indexer.vectors.file import finished_ranges
 
@@ -39,13 +39,13 @@ def scatter_times(home: Path) -> None:
         os.utime(file, (at, at))
 
 
-def test_a_build_goes_on_under_a_clock_that_jumps(home: Path, whole_home: Path, source: Path) -> None:
+def test_a_build_works_under_a_clock_that_jumps(home: Path, whole_home: Path, source: Path) -> None:
     building = build_command(source, "ivf")
     with started(under_a_jumping_clock, command, *building) as running:
         wait_until(lambda: len(finished_ranges(staging_path(path_of(ENCODER)))) > 1, 60)
         running.kill()
     scatter_times(home)
-    assert ended(under_a_jumping_clock, command, *building).status == 0
+    assert wait_for_end(under_a_jumping_clock, command, *building).status == 0
     for part in ("bm25", ENCODER):
         ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
         assert ours.files == theirs.files
@@ -55,15 +55,15 @@ def test_a_build_goes_on_under_a_clock_that_jumps(home: Path, whole_home: Path, 
 
 def test_a_lock_is_held_whatever_the_time_of_its_file_and_freed_with_its_process(home: Path, source: Path) -> None:
     building = build_command(source)
-    with locked(path_of("passages")):
+    with lock(path_of("passages")):
         for at in (0.0, time.time() + 20 * HOURS):
             os.utime(next((home / ".locks").iterdir()), (at, at))
-            assert f"is being worked on by process {os.getpid()} on " in ended(under_a_jumping_clock, command, *building).error
+            assert f"is being worked on by process {os.getpid()} on " in wait_for_end(under_a_jumping_clock, command, *building).error
     scatter_times(home)
-    assert ended(under_a_jumping_clock, command, "build", source, "--name", "mine").status == 0
+    assert wait_for_end(under_a_jumping_clock, command, "build", source, "--name", "mine").status == 0
 
 
-def test_deadlines_hold_and_a_replaced_index_is_told_under_a_clock_that_jumps(home: Path, whole_home: Path) -> None:
+def test_deadlines_hold_and_a_replaced_index_is_reported_under_a_clock_that_jumps(home: Path, whole_home: Path) -> None:
     for part in ("passages", "indexes/bm25"):
         shutil.copytree(whole_home / "mine" / part, home / "mine" / part)
     scatter_times(home)
@@ -71,7 +71,7 @@ def test_deadlines_hold_and_a_replaced_index_is_told_under_a_clock_that_jumps(ho
         answers = [ask(url, "/v1/search", {"queries": [*QUERIES], "timeout_s": 20}) for _ in range(20)]
         assert {answer.status for answer in answers} == {200}
         assert len({answer.body for answer in answers}) == 1
-        assert ended(under_a_jumping_clock, command, "build", "mine", "--bm25", "--force").status == 0
+        assert wait_for_end(under_a_jumping_clock, command, "build", "mine", "--bm25", "--force").status == 0
         manifest = whole_home / "mine" / "indexes" / "bm25" / MANIFEST
         os.utime(path_of("bm25") / MANIFEST, ns=(0, manifest.stat().st_mtime_ns))  # another file of the same time
         (state,) = ask(url, "/v1/indexes").json["corpora"]

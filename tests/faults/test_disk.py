@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.commands import ENCODER, Ended, ended, idx
+from tests.faults.commands import ENCODER, Finished, idx, wait_for_end
 from tests.faults.conftest import KINDS, QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask
 from wikidx.corpora.artifacts.building import staging_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.indexer.build import build_index
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
@@ -33,7 +33,7 @@ def build_part(part: str, source: Path, largest_file: int | None = None) -> None
     if largest_file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     if part == "passages":
-        build_store(custom_corpus(source, "mine", Reading()), StoreOptions())
+        build_store(custom_corpus(source, "mine", ReadOptions()), StoreOptions())
     else:
         build_index("mine", part, open_store("mine"))
 
@@ -47,11 +47,11 @@ def put_what_it_needs(part: str, whole_home: Path) -> int:
     return sum(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
 
 
-def check_refused(refused: Ended, part: str, number: int) -> None:
+def check_refused(refused: Finished, part: str, number: int) -> None:
     """Check that the error names the file and a remedy, and that nothing is left that could pass for finished."""
     assert f"work on {path_of(part)} has stopped: " in refused.error or str(staging_path(path_of(part))) in refused.error
     assert os.strerror(number).lower() in refused.error.lower()
-    assert "mend it and run the same command again" in refused.error
+    assert "fix the cause and run the same command again" in refused.error
     assert not path_of(part).exists()
 
 
@@ -66,26 +66,28 @@ def check_whole(part: str, whole_home: Path) -> None:
 
 
 @pytest.mark.parametrize("part", EACH)
-def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(part: str, small_disk: Path, whole_home: Path, source: Path) -> None:
+def test_a_full_disk_is_reported_and_the_build_resumes_when_there_is_room(
+    part: str, small_disk: Path, whole_home: Path, source: Path
+) -> None:
     n_bytes = put_what_it_needs(part, whole_home)
     ballast = small_disk / "ballast"
     with ballast.open("wb") as file:
         n_free = shutil.disk_usage(small_disk).free
         file.write(bytes(n_free - n_bytes // 2))
-    check_refused(ended(build_part, part, source), part, errno.ENOSPC)
+    check_refused(wait_for_end(build_part, part, source), part, errno.ENOSPC)
     ballast.unlink()
-    assert ended(build_part, part, source).status == 0
+    assert wait_for_end(build_part, part, source).status == 0
     check_whole(part, whole_home)
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_file_that_must_not_grow_is_said_and_the_build_goes_on(part: str, home: Path, whole_home: Path, source: Path) -> None:
+def test_a_file_that_must_not_grow_is_reported_and_the_build_resumes(part: str, home: Path, whole_home: Path, source: Path) -> None:
     """A limit on file sizes is the only fault available where mounting is not permitted."""
     put_what_it_needs(part, whole_home)
     largest = max(file.stat().st_size for file in (whole_home / path_of(part).relative_to(home)).iterdir())
     reason = errno.EIO if part == "passages" else errno.EFBIG  # LMDB says no more of a write that was cut short
-    check_refused(ended(build_part, part, source, largest // 2), part, reason)
-    assert ended(build_part, part, source).status == 0
+    check_refused(wait_for_end(build_part, part, source, largest // 2), part, reason)
+    assert wait_for_end(build_part, part, source).status == 0
     check_whole(part, whole_home)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.commands import ENCODER, Ended, ended, idx
+from tests.faults.commands import ENCODER, Finished, idx, wait_for_end
 from tests.faults.conftest import KINDS, N_PASSAGES, PARTIAL, path_of
 from wikidx.corpora.artifacts.manifest import MANIFEST
 from wikidx.corpora.build import open_store
@@ -29,14 +29,14 @@ def look_up_everything() -> None:
     store = open_store("mine")
     passages = store.get_many(range(N_PASSAGES))
     rows = store.rows_of([*(f"p{n}" for n in range(N_PASSAGES)), "none"])
-    titled = [store.rows_titled(title).tolist() for title in ("Same", "none", *(f"T{n}" for n in range(N_PASSAGES // 4)))]
+    titled = [store.rows_with_title(title).tolist() for title in ("Same", "none", *(f"T{n}" for n in range(N_PASSAGES // 4)))]
     json.dump([passages, rows.tolist(), titled, store.text_key.tolist()], sys.stdout)
 
 
-def read(part: str) -> Ended:
+def read(part: str) -> Finished:
     """Read all readable data of a part."""
     if part == "passages":
-        return ended(look_up_everything)
+        return wait_for_end(look_up_everything)
     return idx("search", "mine", *QUERIES, "--json", "--retriever", part, "-k", 300, "--depth", 300)
 
 
@@ -49,7 +49,7 @@ def undisturbed(whole_home: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def damaged_home(whole_home: Path, home: Path) -> Path:
+def corrupt_home(whole_home: Path, home: Path) -> Path:
     """A copy of the intact home, to be corrupted."""
     shutil.copytree(whole_home / "mine", home / "mine")
     return home
@@ -63,14 +63,14 @@ def files_of(part: str) -> list[Path]:
 def flipped(file: Path, place: int, bit: int) -> Iterator[None]:
     """Flip a bit of a file, and then back."""
     content = file.read_bytes()
-    damaged = bytearray(content)
-    damaged[place] ^= 1 << bit
-    file.write_bytes(damaged)
+    corrupt = bytearray(content)
+    corrupt[place] ^= 1 << bit
+    file.write_bytes(corrupt)
     yield
     file.write_bytes(content)
 
 
-def check_damage(part: str, file: Path, place: int, bit: int, expected: str) -> None:
+def check_corruption(part: str, file: Path, place: int, bit: int, expected: str) -> None:
     """Flip a bit; see that ``idx check`` finds it, and that readers get the original data or an error."""
     where = f"bit {bit} of byte {place:,} of {file}"
     with flipped(file, place, bit):
@@ -90,25 +90,25 @@ def places(chance: random.Random, n_bytes: int, n: int) -> list[int]:
 
 
 @pytest.mark.parametrize("part", ["passages", "bm25", ENCODER, f"{ENCODER}-ivf", f"{ENCODER}-hnsw"])
-def test_a_flipped_bit_is_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:
+def test_a_flipped_bit_is_found(corrupt_home: Path, undisturbed: dict[str, str], part: str) -> None:
     chance = random.Random(part)
     files = [file for file in files_of(part) if file.stat().st_size]
     for file in (path_of(part) / MANIFEST, *chance.sample(files, min(3, len(files)))):
         (place,) = chance.sample(places(chance, file.stat().st_size, 4), 1)
-        check_damage(part, file, place, chance.randrange(8), undisturbed[part])
+        check_corruption(part, file, place, chance.randrange(8), undisturbed[part])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["passages", *INDEXES])
-def test_flipped_bits_of_every_file_are_found(damaged_home: Path, undisturbed: dict[str, str], part: str) -> None:
+def test_flipped_bits_of_every_file_are_found(corrupt_home: Path, undisturbed: dict[str, str], part: str) -> None:
     chance = random.Random(f"all of {part}")
     files = [file for file in files_of(part) if file.stat().st_size]
     for file in files:
         for place in places(chance, file.stat().st_size, max(3, 12 // len(files))):
-            check_damage(part, file, place, chance.randrange(8), undisturbed[part])
+            check_corruption(part, file, place, chance.randrange(8), undisturbed[part])
 
 
-def test_the_pages_of_a_store_are_compared_before_lmdb_reads_them(damaged_home: Path, undisturbed: dict[str, str]) -> None:
+def test_the_pages_of_a_store_are_compared_before_lmdb_reads_them(corrupt_home: Path, undisturbed: dict[str, str]) -> None:
     """Heads and nodes of pages: what LMDB follows, and without checksums met with SIGBUS, SIGABRT and wrong rows."""
     file = path_of("passages") / DATABASE
     n_pages = file.stat().st_size // 4096

@@ -16,7 +16,7 @@ import pytest
 from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of
-from wikidx.corpora.artifacts.building import PIECES, staging_path
+from wikidx.corpora.artifacts.building import INTERMEDIATE, staging_path
 from wikidx.corpora.artifacts.home import corpus_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished
 from wikidx.corpora.build import open_store
@@ -37,7 +37,7 @@ def boundaries(part: str) -> list[Callable[[], bool]]:
     target, staging = path_of(part), staging_path(path_of(part))
     return [
         staging.exists,
-        lambda: any(file.name not in ("recipe.json", PIECES) for file in (*staging.glob("*"), *staging.glob(f"{PIECES}/*"))),
+        lambda: any(file.name not in ("recipe.json", INTERMEDIATE) for file in (*staging.glob("*"), *staging.glob(f"{INTERMEDIATE}/*"))),
         (staging / MANIFEST).exists,
         lambda: is_finished(target),
     ]
@@ -76,13 +76,13 @@ def check_nothing_half_made_counts(answers: dict[str, str]) -> None:
     else:
         assert says_that_it_is_not_built(checked.error)
     for retriever, answer in answers.items():
-        ended = idx("search", "mine", *QUERIES, "--json", "--retriever", retriever)
+        wait_for_end = idx("search", "mine", *QUERIES, "--json", "--retriever", retriever)
         if retriever not in finished:
-            assert says_that_it_is_not_built(ended.error)
+            assert says_that_it_is_not_built(wait_for_end.error)
         elif retriever in MADE:
-            assert len(json.loads(ended.out)["passages"]) == 10
+            assert len(json.loads(wait_for_end.out)["passages"]) == 10
         else:
-            assert ended.out == answer
+            assert wait_for_end.out == answer
 
 
 def recall(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> float:
@@ -146,14 +146,14 @@ def killed_and_resumed(
     check_as_promised(whole_home, home, monkeypatch)
 
 
-def test_a_build_that_is_killed_goes_on(
+def test_a_build_that_is_killed_resumes(
     source: Path, whole_home: Path, home: Path, answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed_and_resumed(4, source, (whole_home, home), answers, monkeypatch)
 
 
 @pytest.mark.exhaustive  # five minutes
-def test_a_build_that_is_killed_forty_times_goes_on(
+def test_a_build_that_is_killed_forty_times_resumes(
     source: Path, whole_home: Path, home: Path, answers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed_and_resumed(40, source, (whole_home, home), answers, monkeypatch)

@@ -35,7 +35,7 @@ def served(*options: object, port: int = 0, work: Sequence[Callable[..., object]
         yield running, url
 
 
-class Asking:
+class Client:
     """Threads that send one search after the other, with retries if no server answers."""
 
     def __init__(self, url: str, expected: dict[str, Ranking], *, again: tuple[type[Exception], ...] = ()) -> None:
@@ -45,7 +45,7 @@ class Asking:
         self._ends = threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(query,)) for query in expected]
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> Client:
         for thread in self._threads:
             thread.start()
         return self
@@ -72,7 +72,7 @@ class Asking:
                         self.wrong.append(f"{query}: {found}")
                     time.sleep(0.01)  # the processors are for the servers
 
-    def goes_on(self) -> None:
+    def is_running(self) -> None:
         """Wait until more has been answered."""
         wanted = self.n_answered + 5 * len(self._threads)
         wait_until(lambda: self.n_answered >= wanted or bool(self.wrong), 60)
@@ -98,14 +98,14 @@ def test_two_servers_answer_while_a_third_process_builds_and_replaces(mine: Path
         (state,) = ask(url, "/v1/indexes").json["corpora"]
         return [state["replaced"], *(index["replaced"] for index in state["indexes"])]
 
-    with served() as (_, one), served() as (_, other), Asking(one, expected) as asking_one, Asking(other, expected) as asking_other:
+    with served() as (_, one), served() as (_, other), Client(one, expected) as asking_one, Client(other, expected) as asking_other:
         for build, is_replaced in (
             (["--encoder", ENCODER, "--index", "ivf", "--device", "cpu"], False),  # beside what is served
             (["--bm25", "--force"], True),
         ):
             assert idx("build", "mine", *build).status == 0
             for url, asking in ((one, asking_one), (other, asking_other)):
-                asking.goes_on()
+                asking.is_running()
                 assert replaced(url) == [is_replaced, is_replaced]
     assert (asking_one.wrong, asking_other.wrong) == ([], [])
     with served() as (_, url):
@@ -115,11 +115,11 @@ def test_two_servers_answer_while_a_third_process_builds_and_replaces(mine: Path
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_is_killed_and_started_again_has_lost_nothing(mine: Path, expected: dict[str, Ranking], workers: int) -> None:
     """Interrupted searches fail with a retryable error, and the new server answers them identically."""
-    with served("--workers", workers) as (running, url), Asking(url, expected, again=(Unreachable, NotReady)) as asking:
-        asking.goes_on()
+    with served("--workers", workers) as (running, url), Client(url, expected, again=(Unreachable, NotReady)) as asking:
+        asking.is_running()
         running.kill()
         with served("--workers", workers, port=int(url.rpartition(":")[2])) as (_, again):
             assert again == url
-            asking.goes_on()
+            asking.is_running()
     assert asking.wrong == []
     assert asking.n_again > 0 or workers > 1  # processes that are left alone answer until they have ended

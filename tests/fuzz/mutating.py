@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from wikidx.corpora.errors import IdxError
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _TOKENS = [
     *(b'"', b"'", b"[", b"]", b"{", b"}", b":", b",", b"\\", b"\t", b" ", b"\n", b"\r", b"\r\n", b"\x00", b"\xff", b"\xef\xbb\xbf"),
@@ -51,7 +51,7 @@ def _edited(content: bytes, edits: list[tuple[int, int, int, bytes]]) -> bytes:
     return content
 
 
-def damaged(*contents: bytes) -> st.SearchStrategy[bytes]:
+def mutations(*contents: bytes) -> st.SearchStrategy[bytes]:
     """Contents with zero to four edits, and sometimes arbitrary bytes."""
     new = st.sampled_from(_TOKENS) | st.binary(max_size=4) | st.integers(0, 255).map(lambda byte: bytes([byte]))
     edit = st.tuples(st.integers(0, 4), st.integers(0, 1 << 16), st.sampled_from([0, 1, 1, 2, 8, 60]), new)
@@ -59,11 +59,11 @@ def damaged(*contents: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(edited, edited, edited, st.binary(max_size=200), st.text(max_size=60).map(str.encode))
 
 
-def packed(*contents: bytes) -> st.SearchStrategy[bytes]:
+def compressed_mutations(*contents: bytes) -> st.SearchStrategy[bytes]:
     """The same contents plain or in any compression, and corrupt compressed files."""
     kinds = [COMPRESSIONS[name] for name in ("none", "none", "gzip", "bzip2", "zstd")]
-    whole = st.builds(lambda pack, content: pack(content), st.sampled_from(kinds), damaged(*contents))
-    return whole | damaged(*(pack(content) for pack in COMPRESSIONS.values() for content in contents))
+    whole = st.builds(lambda pack, content: pack(content), st.sampled_from(kinds), mutations(*contents))
+    return whole | mutations(*(pack(content) for pack in COMPRESSIONS.values() for content in contents))
 
 
 def check_refusal(error: IdxError, named: Path | str | None = None, most: int = 2_000) -> None:
@@ -87,7 +87,7 @@ def in_memory_of(n_bytes: int) -> Iterator[None]:
     assert peak <= n_bytes, f"{peak:,} bytes"
 
 
-def found_or_refused(read: Callable[[], Found], named: Path | str | None = None, most: int = 2_000) -> Found | None:
+def read_or_refuse(read: Callable[[], Result], named: Path | str | None = None, most: int = 2_000) -> Result | None:
     """Return the value read; None if the reading is properly refused. Any other exception fails the test."""
     try:
         return read()

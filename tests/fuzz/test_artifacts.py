@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conftest import corpus_of
-from tests.fuzz.mutating import damaged, examples, found_or_refused
-from tests.runtimes.questions.test_damaged import with_one_changed
+from tests.fuzz.mutating import examples, mutations, read_or_refuse
+from tests.runtimes.questions.test_corrupt import change_one_value
 from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.errors import IdxError
@@ -22,7 +22,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store.layout import ROW_IN_FRAME, pack, unpack
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.runtimes.cli.listing import _origin, _parts
+from wikidx.runtimes.cli.listing import _describe_origin, _list_artifacts
 
 PASSAGES = [Passage(str(n), f"Title {n}", f"river number {n} and word{n % 7}") for n in range(40)]
 QUERIES = ["river number", "word3", "title 5", "nothing"]
@@ -48,19 +48,19 @@ def made(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def used(manifest: Path) -> None:
     """Use all readers of manifests: opening, and listing, which shows artefacts that cannot be opened."""
-    found = found_or_refused(lambda: store_manifest("made"), manifest.parent)
+    found = read_or_refuse(lambda: store_manifest("made"), manifest.parent)
     if found is not None:
         assert manifest_from_json(found.to_json()) == found
-        found_or_refused(lambda: open_store("made"), manifest.parent)
-    json.dumps(_parts("made"))
-    _origin("made").encode("utf-8", "surrogatepass")
+        read_or_refuse(lambda: open_store("made"), manifest.parent)
+    json.dumps(_list_artifacts("made"))
+    _describe_origin("made").encode("utf-8", "surrogatepass")
 
 
 def test_manifests_with_one_part_changed(made: Path) -> None:
     manifest = store_path("made") / MANIFEST
     whole = manifest.read_bytes()
     try:
-        for changed in with_one_changed(json.loads(whole)):
+        for changed in change_one_value(json.loads(whole)):
             manifest.write_text(json.dumps(changed))
             used(manifest)
     finally:
@@ -75,7 +75,7 @@ def test_damaged_manifests(built: Path, data: st.DataObject) -> None:
         manifest = store_path("made") / MANIFEST
         whole = manifest.read_bytes()
         try:
-            manifest.write_bytes(data.draw(damaged(whole)))
+            manifest.write_bytes(data.draw(mutations(whole)))
             used(manifest)
         finally:
             manifest.write_bytes(whole)
@@ -111,7 +111,7 @@ def test_damaged_postings(built: Path, data: st.DataObject) -> None:
         try:
             file.unlink()  # a mapped file is not written over
             file.write_bytes(content)
-            found = found_or_refused(lambda: searched(built), folder)
+            found = read_or_refuse(lambda: searched(built), folder)
         finally:
             file.unlink()
             file.write_bytes(whole)
@@ -120,15 +120,15 @@ def test_damaged_postings(built: Path, data: st.DataObject) -> None:
 
 
 @examples()
-@given(raw=damaged(ROW_IN_FRAME.pack(7) + pack(b"1", "é".encode(), b"text")))
+@given(raw=mutations(ROW_IN_FRAME.pack(7) + pack(b"1", "é".encode(), b"text")))
 def test_passages_of_any_bytes(raw: bytes) -> None:
-    from wikidx.corpora.store.layout import damage_named
+    from wikidx.corpora.store.layout import corruption_errors
 
     def read() -> Passage:
-        with damage_named(Path("made")):
+        with corruption_errors(Path("made")):
             return unpack(raw, 7)
 
-    found = found_or_refused(read, "made")
+    found = read_or_refuse(read, "made")
     assert found is None or all(isinstance(part, str) for part in found)
 
 

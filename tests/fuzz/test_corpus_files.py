@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import COMPRESSIONS, check_refusal, damaged, examples, found_or_refused, in_memory_of, packed
+from tests.fuzz.mutating import COMPRESSIONS, check_refusal, compressed_mutations, examples, in_memory_of, mutations, read_or_refuse
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading import readers
 from wikidx.corpora.reading.readers import READERS, detect_format, read
@@ -95,10 +95,12 @@ def read_whole(content: bytes, file_format: str) -> list[Passage] | None:
 @examples()
 @given(data=st.data(), compression=st.sampled_from(list(COMPRESSIONS)))
 def test_records_are_those_of_a_plain_reading(file: Path, file_format: str, data: st.DataObject, compression: str) -> None:
-    content = data.draw(damaged(SEEDS[file_format]).filter(lambda content: not content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z"))))
+    content = data.draw(
+        mutations(SEEDS[file_format]).filter(lambda content: not content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z")))
+    )
     file.write_bytes(COMPRESSIONS[compression](content))
     expected = read_whole(content, file_format) if content or compression != "none" else None
-    found = found_or_refused(lambda: [one.passage for one in read(file, file_format)], file)
+    found = read_or_refuse(lambda: [one.passage for one in read(file, file_format)], file)
     assert found == expected
 
 
@@ -107,29 +109,31 @@ def test_records_are_those_of_a_plain_reading(file: Path, file_format: str, data
 @given(data=st.data())
 def test_damage_is_refused_or_counted(file: Path, file_format: str, data: st.DataObject) -> None:
     """With bad records skipped, the rest are lines of the file, in order, and no line is both good and bad."""
-    content = data.draw(packed(SEEDS[file_format]))
+    content = data.draw(compressed_mutations(SEEDS[file_format]))
     file.write_bytes(content)
     bad = list[BadRecord]()
-    good = found_or_refused(lambda: list(read(file, file_format, bad.append)), file)
+    good = read_or_refuse(lambda: list(read(file, file_format, bad.append)), file)
     for record in bad:
         check_refusal(InputError(record.reason))
     numbers = [one.line for one in good or ()]
     assert numbers == sorted(set(numbers))
     if file_format != "wikiextractor":  # of which one line may end an article and the same record be complained of
         assert not set(numbers) & {record.line for record in bad}
-    found_or_refused(lambda: list(read(file, file_format)), file)
+    read_or_refuse(lambda: list(read(file, file_format)), file)
 
 
 @examples()
-@given(content=packed(*SEEDS.values()), rule=st.sampled_from(["none", *SPLITTERS]), n_words=st.integers(1, 5))
+@given(content=compressed_mutations(*SEEDS.values()), rule=st.sampled_from(["none", *SPLITTERS]), n_words=st.integers(1, 5))
 @example(content=b'{"id": "1"', rule="none", n_words=1)
 @example(content=b"[" * 100_000, rule="none", n_words=1)
 @example(content=b'{"a":' * 100_000, rule="none", n_words=1)
 def test_files_of_a_users_own(file: Path, content: bytes, rule: str, n_words: int) -> None:
     file.write_bytes(content)
-    found = found_or_refused(lambda: detect_format(file), file)
+    found = read_or_refuse(lambda: detect_format(file), file)
     assert found is None or found in READERS
-    passages = found_or_refused(lambda: list(custom_corpus(file, "mine", Reading(split=rule, n_words=n_words)).read([file], _ignore)), file)
+    passages = read_or_refuse(
+        lambda: list(custom_corpus(file, "mine", ReadOptions(split=rule, n_words=n_words)).read([file], _ignore)), file
+    )
     assert rule == "none" or all(0 < len(one.passage.text.split()) <= n_words for one in passages or ()) or rule == "sections"
 
 
@@ -143,4 +147,4 @@ def test_a_line_that_fills_the_memory_does_not(file: Path, compression: str, mos
     monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 1 << 20)
     file.write_bytes(COMPRESSIONS[compression](b'{"id": "' + bytes(60 << 20)))
     with in_memory_of(most):
-        assert found_or_refused(lambda: list(read(file, "jsonl")), file) is None
+        assert read_or_refuse(lambda: list(read(file, "jsonl")), file) is None

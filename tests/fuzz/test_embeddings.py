@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import damaged, examples, found_or_refused, in_memory_of
+from tests.fuzz.mutating import examples, in_memory_of, mutations, read_or_refuse
 from wikidx.indexer.published.formats import find_embeddings
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -30,7 +30,7 @@ PICKLES = (
 )
 _MOST_BYTES = 70 << 20
 
-Found = tuple[list[str] | None, list[list[float]]]
+Embeddings = tuple[list[str] | None, list[list[float]]]
 
 
 def tar_of(**members: bytes) -> bytes:
@@ -46,15 +46,15 @@ def tar_of(**members: bytes) -> bytes:
 TARS = (tar_of(passages_00=PICKLES[0], passages_01=PICKLES[1]), tar_of(docid=DOCID, index=FLAT))
 
 
-def read(path: Path) -> Found | None:
+def read(path: Path) -> Embeddings | None:
     """Return ids and vectors; None if they are refused."""
 
-    def everything() -> Found:
+    def everything() -> Embeddings:
         blocks = list(find_embeddings(path).blocks())
         ids = None if any(block.ids is None for block in blocks) else [id_ for block in blocks for id_ in block.ids or ()]
         return ids, [list(map(float, vector)) for block in blocks for vector in block.vectors]
 
-    return found_or_refused(everything, path.parent)
+    return read_or_refuse(everything, path.parent)
 
 
 class _Arrays(pickle._Unpickler):  # Python's own, which allocates no memory for a size that is only announced
@@ -66,7 +66,7 @@ class _Arrays(pickle._Unpickler):  # Python's own, which allocates no memory for
         raise pickle.UnpicklingError(name)
 
 
-def unpickled(content: bytes) -> Found | None:
+def unpickled(content: bytes) -> Embeddings | None:
     """Return what Python itself reads of a pickle of embeddings; None if it cannot, or if it is something else."""
     try:
         value = _Arrays(io.BytesIO(content)).load()
@@ -74,12 +74,12 @@ def unpickled(content: bytes) -> Found | None:
             return None, [list(map(float, row)) for row in value]
         ids, vectors = value if isinstance(value, tuple) else zip(*value, strict=True)
         return list(map(str, ids)), [list(map(float, row)) for row in vectors]
-    except Exception:  # noqa: BLE001 - a damaged pickle raises anything
+    except Exception:  # noqa: BLE001 - a corrupt pickle raises anything
         return None
 
 
 @examples()
-@given(content=damaged(*PICKLES))
+@given(content=mutations(*PICKLES))
 @example(content=b"\x80\x04" + b"(" * 100_000 + b".")
 @example(content=b"\x80\x04" + b"]" + b"\x85" * 100_000 + b".")
 @example(content=b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f.")
@@ -113,7 +113,7 @@ def test_what_is_announced_takes_no_memory(file: Path, dim: int, n: int) -> None
 
 
 @examples()
-@given(content=damaged(FLAT), ids=damaged(DOCID))
+@given(content=mutations(FLAT), ids=mutations(DOCID))
 def test_flat_indexes(file: Path, content: bytes, ids: bytes) -> None:
     file.write_bytes(content)
     found, expected = read(file), flat(content)
@@ -130,7 +130,7 @@ def test_flat_indexes(file: Path, content: bytes, ids: bytes) -> None:
 
 
 @examples()
-@given(content=damaged(*TARS, *map(gzip.compress, TARS)), cut=st.booleans())
+@given(content=mutations(*TARS, *map(gzip.compress, TARS)), cut=st.booleans())
 def test_tars(file: Path, content: bytes, cut: bool) -> None:
     """A member corrupted inside may still hold valid vectors; a truncated tar is not read as a complete one."""
     file.write_bytes(content)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import COMPRESSIONS, damaged, examples, found_or_refused, in_memory_of, packed
+from tests.fuzz.mutating import COMPRESSIONS, compressed_mutations, examples, in_memory_of, mutations, read_or_refuse
 from wikidx.corpora.reading import compression
 from wikidx.runtimes.evaluation import predictions
 from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
@@ -36,7 +36,7 @@ ANSWERS = (
 OWN_LINES = b'{"id": "1", "answer": "a", "error": null, "cost": {"calls": 1}}\n{"id": "2", "answer": "", "error": "E: x"}\n'
 ABOUT = (
     b'{"format": 1, "settings": {"questions": {"sha256": "00", "n": 2, "protocol": "p", "sample": {"n": 1, "seed": 0}}, "models":'
-    b' {"answer": {"name": "m"}}, "switches": {}, "search": {}}, "sessions": [{"source": {"file": "q", "format": null}, "questions": 2}]}'
+    b' {"answer": {"name": "m"}}, "options": {}, "search": {}}, "sessions": [{"source": {"file": "q", "format": null}, "questions": 2}]}'
 )
 SCRIPT = b'{"text": "Paris"}\n{"texts": ["a", "b"]}\n{"role": "know", "match": "Who", "yes": 0.9}\n{"nll": 1.5}\n'
 NESTED = b'{"id": ' + b"[" * 100_000
@@ -70,13 +70,13 @@ def whole(text: str) -> int:
 
 
 @examples()
-@given(content=damaged(RUN_LINES, QRELS), compression=st.sampled_from(list(COMPRESSIONS)))
+@given(content=mutations(RUN_LINES, QRELS), compression=st.sampled_from(list(COMPRESSIONS)))
 def test_trec_files(file: Path, content: bytes, compression: str) -> None:
     if content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z")):
         return
     file.write_bytes(COMPRESSIONS[compression](content))
-    assert found_or_refused(lambda: read_run(file), file) == tables(content, 6, finite)
-    assert found_or_refused(lambda: read_qrels(file), file) == tables(content, 4, whole)
+    assert read_or_refuse(lambda: read_run(file), file) == tables(content, 6, finite)
+    assert read_or_refuse(lambda: read_qrels(file), file) == tables(content, 4, whole)
 
 
 def groups(content: bytes) -> dict[str, list[str]] | None:
@@ -96,18 +96,18 @@ def groups(content: bytes) -> dict[str, list[str]] | None:
 
 
 @examples()
-@given(content=damaged(GROUPS))
+@given(content=mutations(GROUPS))
 @example(content=NESTED)
 @example(content=LONG)
 def test_groups(file: Path, content: bytes) -> None:
     if not content.startswith((b"\x1f\x8b", b"BZh", b"PK", b"\xfd7z")):
         file.write_bytes(content)
-        assert found_or_refused(lambda: read_groups(file), file) == groups(content)
+        assert read_or_refuse(lambda: read_groups(file), file) == groups(content)
 
 
 def check_predictions(path: Path, named: Path | str) -> predictions.Predictions | None:
     """Read predictions and check that they can be written as JSON."""
-    found = found_or_refused(lambda: predictions.read(path), named)
+    found = read_or_refuse(lambda: predictions.load_predictions(path), named)
     if found is not None:
         assert found.rows
         for row in found.rows.values():
@@ -116,7 +116,7 @@ def check_predictions(path: Path, named: Path | str) -> predictions.Predictions 
 
 
 @examples()
-@given(content=packed(*ANSWERS))
+@given(content=compressed_mutations(*ANSWERS))
 @example(content=NESTED)
 @example(content=LONG)
 @example(content=b'{"a\\nb": [1]}')
@@ -126,7 +126,7 @@ def test_predictions_of_other_programs(file: Path, content: bytes) -> None:
 
 
 @examples()
-@given(answers=st.dictionaries(st.text(min_size=1, max_size=4), st.text(max_size=4), min_size=2, max_size=4), content=damaged(LINES))
+@given(answers=st.dictionaries(st.text(min_size=1, max_size=4), st.text(max_size=4), min_size=2, max_size=4), content=mutations(LINES))
 def test_lines_of_predictions(file: Path, answers: dict[str, str], content: bytes) -> None:
     """A file of valid lines yields all of them as predictions; an invalid line is refused."""
     lines = [json.dumps({"id": name, "answer": answer}) for name, answer in answers.items()]
@@ -156,7 +156,7 @@ def _is_json(content: bytes) -> bool:
 
 
 @examples()
-@given(lines=damaged(OWN_LINES), about=damaged(ABOUT))
+@given(lines=mutations(OWN_LINES), about=mutations(ABOUT))
 @example(lines=OWN_LINES, about=b"[" * 100_000)
 @example(lines=NESTED + b"\n" + OWN_LINES, about=ABOUT)
 def test_a_folder_of_a_run(file: Path, lines: bytes, about: bytes) -> None:
@@ -168,15 +168,15 @@ def test_a_folder_of_a_run(file: Path, lines: bytes, about: bytes) -> None:
 
 
 @examples()
-@given(content=damaged(SCRIPT))
+@given(content=mutations(SCRIPT))
 @example(content=NESTED)
 @example(content=LONG)
 def test_scripts(file: Path, content: bytes) -> None:
     file.write_bytes(content)
-    found_or_refused(lambda: read_script(file), file)
+    read_or_refuse(lambda: read_script(file), file)
 
 
-@pytest.mark.parametrize("read", [read_run, read_groups, predictions.read])
+@pytest.mark.parametrize("read", [read_run, read_groups, predictions.load_predictions])
 @pytest.mark.parametrize("pack", ["gzip", "bzip2", "zstd"])
 def test_a_small_file_that_is_large_unpacked(file: Path, read: Callable[[Path], Any], pack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """60 MB of nothing are refused in less than they would fill; the limits are smaller here."""
@@ -185,4 +185,4 @@ def test_a_small_file_that_is_large_unpacked(file: Path, read: Callable[[Path], 
     monkeypatch.setattr(compression, "_MAX_WHOLE_TIMES", 10)
     file.write_bytes(COMPRESSIONS[pack](b"[" + bytes(60 << 20)))
     with in_memory_of(50 << 20):
-        assert found_or_refused(lambda: read(file), file) is None
+        assert read_or_refuse(lambda: read(file), file) is None

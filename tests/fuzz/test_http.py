@@ -14,17 +14,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import damaged, examples, found_or_refused
+from tests.fuzz.mutating import examples, mutations, read_or_refuse
 from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture
 from tests.retrievers.server.serving import ask, serving
 from wikidx.retrievers.client import RemoteSearcher, ServerClient
 from wikidx.retrievers.mcp.sources import RemoteSource
 from wikidx.retrievers.server.settings import Settings
-from wikidx.runtimes.execution.identity import served
+from wikidx.runtimes.execution.identity import describe_served
 
 BODY = b'{"queries": ["fox"], "k": 3}'
 HEAD = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 28\r\nconnection: close\r\n\r\n"
-GROUPS = b'{"groups": [["fox", "whale"], ["x"]], "merge": "rrf", "dedup": "text", "rerank": "root", "weights": {"bm25": 1}}'
+GROUPS = b'{"groups": [["fox", "whale"], ["x"]], "merge": "rrf", "dedup": "text", "rerank": "primary", "weights": {"bm25": 1}}'
 REQUESTS = (
     HEAD + BODY,
     b'POST /retrieve HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n14\r\n{"queries": ["fox"] }\r\n0\r\n\r\n',
@@ -54,7 +54,7 @@ def exchanged(url: str, request: bytes) -> bytes:
 
 
 @examples()
-@given(request=damaged(*REQUESTS))
+@given(request=mutations(*REQUESTS))
 def test_any_bytes(url: str, request: bytes) -> None:
     answer = exchanged(url, request)
     assert not answer or answer.startswith(b"HTTP/1.1 ")
@@ -64,7 +64,7 @@ def test_any_bytes(url: str, request: bytes) -> None:
 
 
 @examples()
-@given(body=damaged(BODY, GROUPS))
+@given(body=mutations(BODY, GROUPS))
 @example(body=b'{"queries": ["fox"], "k": ' + b"9" * 5_000 + b"}")
 @example(body=b'{"queries": ["\\u2028\\u0000"]}')
 def test_any_body(url: str, body: bytes) -> None:
@@ -79,12 +79,12 @@ def test_any_body(url: str, body: bytes) -> None:
 @contextmanager
 def answering(content: bytes) -> Iterator[str]:
     """A server that answers every connection with some bytes and closes it."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         while True:
             try:
-                connection, _ = listening.accept()
+                connection, _ = listener.accept()
             except OSError:
                 return
             with connection:
@@ -98,15 +98,15 @@ def answering(content: bytes) -> Iterator[str]:
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
         thread.join()
 
 
-FOUND = [{"query": "q", "retriever": "bm25", "rank": 1, "score": 1.5}]
-RANKING = [{"id": "1", "title": "T", "text": "x", "row": 0, "score": 1.5, "found": FOUND}]
+PROVENANCE = [{"query": "q", "retriever": "bm25", "rank": 1, "score": 1.5}]
+RANKING = [{"id": "1", "title": "T", "text": "x", "row": 0, "score": 1.5, "provenance": PROVENANCE}]
 OFFERS = [
     {
         "corpus": "made",
@@ -125,14 +125,14 @@ HEADS = (b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 No\r\nretry-after: 1\r\n", b"HTT
 
 
 @examples(0.2)
-@given(head=st.sampled_from(HEADS), body=damaged(*BODIES), damage=damaged(b"connection: close\r\n\r\n"), is_damaged=st.booleans())
-def test_any_answer(head: bytes, body: bytes, damage: bytes, is_damaged: bool) -> None:
-    content = head + b"content-length: %d\r\n" % len(body) + (damage if is_damaged else b"connection: close\r\n\r\n") + body
+@given(head=st.sampled_from(HEADS), body=mutations(*BODIES), corruption=mutations(b"connection: close\r\n\r\n"), is_corrupt=st.booleans())
+def test_any_answer(head: bytes, body: bytes, corruption: bytes, is_corrupt: bool) -> None:
+    content = head + b"content-length: %d\r\n" % len(body) + (corruption if is_corrupt else b"connection: close\r\n\r\n") + body
     with answering(content) as where:
         with RemoteSearcher(where, timeout=5, retries=0) as searcher:
-            found = found_or_refused(lambda: searcher.search(["q"]))
+            found = read_or_refuse(lambda: searcher.search(["q"]))
             assert found is None or len(found) == 1
         with closing(ServerClient(where, timeout=5, retries=0)) as client:
             source = RemoteSource(client)
-            for read in (source.offers, lambda: source.passages("made", ["1"]), lambda: served(client, "made", "bm25")):
-                found_or_refused(read)
+            for read in (source.list_corpora, lambda: source.passages("made", ["1"]), lambda: describe_served(client, "made", "bm25")):
+                read_or_refuse(read)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import damaged, examples, found_or_refused
+from tests.fuzz.mutating import examples, mutations, read_or_refuse
 from wikidx.corpora.artifacts.home import split_name
 from wikidx.indexer.machine.devices import check_devices
 from wikidx.indexer.naming import canonical_name
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.cli.search import _factors
-from wikidx.runtimes.execution.assignments import assigned
+from wikidx.runtimes.execution.assignments import parse_assignments
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import METHODS, find_method
 
@@ -27,7 +27,7 @@ LONG = 200_000  # a refusal may repeat the input
 
 
 def texts(*seeds: bytes) -> st.SearchStrategy[str]:
-    return damaged(*seeds).map(lambda content: content.decode("utf-8", "surrogateescape"))  # as a command's arguments come
+    return mutations(*seeds).map(lambda content: content.decode("utf-8", "surrogateescape"))  # as a command's arguments come
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,7 +37,7 @@ def test_assignments(kind: str, data: st.DataObject) -> None:
     fields = dataclasses.fields(KINDS[kind])
     names = st.sampled_from([field.name for field in fields]) | texts(b"k")
     given = data.draw(st.lists(st.tuples(names, texts(*VALUES)).map("=".join) | texts(b"k=3"), max_size=3))
-    found = found_or_refused(lambda: assigned(KINDS[kind], given, what="switch"), most=LONG)
+    found = read_or_refuse(lambda: parse_assignments(KINDS[kind], given, noun="option"), most=LONG)
     for assignment in given if found is not None else ():
         name, _, text = assignment.partition("=")
         value = getattr(found, name)
@@ -58,17 +58,17 @@ def _as_type(value: object, text: str) -> object:
 @pytest.mark.parametrize("text", [DEEP, '{"a":' * 50_000, "9" * 400, "9" * 5_000, "1e400", "-1e400", "nan"], ids=range(7))
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(SearchOptions)])
 def test_values_that_python_cannot_hold(field: str, text: str) -> None:
-    assert found_or_refused(lambda: assigned(SearchOptions, [f"{field}={text}"], what="option of searches"), most=LONG) is None
+    assert read_or_refuse(lambda: parse_assignments(SearchOptions, [f"{field}={text}"], noun="option of searches"), most=LONG) is None
 
 
 @examples()
 @given(weights=st.lists(texts(b"bm25=0.5", b"minilm=1"), max_size=2), spec=texts(b"openai:m@http://h/v1", b"judge=hf:/x", b"scripted:f"))
 def test_weights_and_models(weights: list[str], spec: str) -> None:
-    found = found_or_refused(lambda: _factors(weights), most=LONG)
+    found = read_or_refuse(lambda: _factors(weights), most=LONG)
     assert not found or all(isinstance(factor, float) for factor in found.values())
     if found is not None:
-        found_or_refused(lambda: SearchOptions(fuse="weighted", weights=found), most=LONG)
-    named = found_or_refused(lambda: parse_spec(spec), most=LONG)
+        read_or_refuse(lambda: SearchOptions(fuse="weighted", weights=found), most=LONG)
+    named = read_or_refuse(lambda: parse_spec(spec), most=LONG)
     assert named is None or spec == "".join(
         [f"{named.role}=" if named.role is not None else "", named.backend, ":", named.model, f"@{named.url}" if named.url else ""]
     )
@@ -80,4 +80,4 @@ def test_weights_and_models(weights: list[str], spec: str) -> None:
 @example(name="cuda:" + "9" * 5_000)
 def test_names(name: str) -> None:
     for read in (split_name, canonical_name, check_devices):
-        found_or_refused(lambda: read(name), most=LONG)  # noqa: B023 - called at once
+        read_or_refuse(lambda: read(name), most=LONG)  # noqa: B023 - called at once

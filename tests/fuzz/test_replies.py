@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import check_refusal, damaged, examples
+from tests.fuzz.mutating import check_refusal, examples, mutations
 from tests.runtimes.questions.test_records import JSON
 from tests.runtimes.test_bad_output import predicted
 from wikidx.runtimes.errors import LLMError
@@ -18,11 +18,11 @@ from wikidx.runtimes.evaluation.by_models.judge import RULES, read_vote
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.llms import openai_bodies
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
-from wikidx.runtimes.llms.openai_connection import _checked
+from wikidx.runtimes.llms.openai_connection import _validate
 from wikidx.runtimes.llms.openai_http import _Answer
 from wikidx.runtimes.methods import METHODS, model_output
-from wikidx.runtimes.methods.ra_isf.replies import relevant_numbers, verdict
-from wikidx.runtimes.methods.sub_questions import sub_questions
+from wikidx.runtimes.methods.ra_isf.replies import parse_relevant_numbers, parse_verdict
+from wikidx.runtimes.methods.sub_questions import parse_sub_questions
 
 OBJECT = {"relevant": "yes", "cite_list": [{"cite": "[1]", "cite_content": "text", "reason_for_cite": "r"}], "answer": "Paris", "n": 1}
 TEXTS = (
@@ -38,27 +38,27 @@ TEXTS = (
 
 
 def texts() -> st.SearchStrategy[str]:
-    return damaged(*TEXTS).map(lambda content: content.decode("utf-8", "replace"))
+    return mutations(*TEXTS).map(lambda content: content.decode("utf-8", "replace"))
 
 
 @examples()
 @given(text=texts(), is_cut=st.booleans())
 def test_readers_of_replies(text: str, is_cut: bool) -> None:
-    found = model_output.json_object(text, ("relevant", "answer"))
+    found = model_output.find_object(text, ("relevant", "answer"))
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
         whole = None
     if isinstance(whole, dict) and {"relevant", "answer"} & whole.keys() and len(text) < 1_000 and "NaN" not in text:
-        assert found == (model_output.folded_keys(whole), "whole")
+        assert found == (model_output.fold_keys(whole), "whole")
     read = [
-        found.value and model_output.plain(list(found.value.values())),
-        model_output.labelled(text, ["answer", "reason"]),
-        model_output.listed(text, is_cut=is_cut),
+        found.value and model_output.to_text(list(found.value.values())),
+        model_output.parse_labels(text, ["answer", "reason"]),
+        model_output.parse_list(text, is_cut=is_cut),
         model_output.first_line(text),
-        [one._asdict() for one in sub_questions(text, is_cut=is_cut)],
-        verdict(text).yes,
-        sorted(relevant_numbers(text, 5)[0]),
+        [one._asdict() for one in parse_sub_questions(text, is_cut=is_cut)],
+        parse_verdict(text).is_yes,
+        sorted(parse_relevant_numbers(text, 5)[0]),
         [read_vote(text, rule).vote for rule in RULES.values()],
     ]
     json.dumps(read, ensure_ascii=False).encode()
@@ -100,24 +100,24 @@ def replaced(value: object) -> st.SearchStrategy[Any]:
 @given(answer=replaced({"choices": [CHAT, TEXT], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}))
 def test_answers_of_endpoints(answer: Mapping[str, Any]) -> None:
     try:
-        checked = _Answer(_checked(answer), ())
+        checked = _Answer(_validate(answer), ())
     except ValueError as error:  # which is told as a failure of the endpoint's, and the call repeated
         check_refusal(LLMError(str(error)))
         return
     assert all(type(n) in (int, bool) for n in checked.tokens)
     for choice in checked.choices:
-        gen = openai_bodies.gen_of(choice, Generate(prompt=TURNS, decoding=Decoding(max_tokens=4), logprobs=True), ())
+        gen = openai_bodies.parse_gen(choice, Generate(prompt=TURNS, decoding=Decoding(max_tokens=4), logprobs=True), ())
         json.dumps([gen.text, gen.logprobs], ensure_ascii=False, allow_nan=False).encode()
-        asked = openai_bodies.yes_no_of(choice, AskYesNo(prompt=TURNS))
+        asked = openai_bodies.parse_yes_no(choice, AskYesNo(prompt=TURNS))
         assert asked is None or 0 <= asked.p_positive < 1e3
-        scored = openai_bodies.echoed_nll(choice, MeanNll(prompt="", continuation="yes"), "")
+        scored = openai_bodies.parse_echo_nll(choice, MeanNll(prompt="", continuation="yes"), "")
         assert scored is None or (0 <= scored[0] < float("inf") and scored[1] > 0)
 
 
 @examples()
 @given(status=st.integers(400, 599), body=replaced({"error": {"message": "too long", "code": "c", "param": "p"}}))
 def test_refusals_of_endpoints(status: int, body: object) -> None:
-    said = openai_bodies.refusal(status, body)
+    said = openai_bodies.parse_refusal(status, body)
     check_refusal(LLMError(said.message))
     assert isinstance(said.is_too_long, bool)
-    said.named_in({"stop": ["x"], "logprobs": True})
+    said.refused_parameter({"stop": ["x"], "logprobs": True})

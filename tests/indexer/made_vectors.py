@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wikidx.corpora.artifacts.building import Outcome, Work
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors
@@ -45,15 +45,15 @@ def put_vectors(
     content = vectors.copy()
     content[list(missing)] = 0
 
-    def write(staging: Path) -> Outcome:
+    def write(staging: Path) -> BuildResult:
         VectorFile(staging, len(store), stored).write(range(len(store)), content)
         if missing:
             np.save(staging / MISSING, np.array(missing, dtype=np.int64))
-        return Outcome(store.fingerprint, {"rows": len(store), "dim": vectors.shape[1], "missing": len(missing)})
+        return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.shape[1], "missing": len(missing)})
 
     parameters: Parameters = {"encoder": ENCODER, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
-    return build_checked(index_ref(corpus, ENCODER).path, Work(recipe=recipe, sources={}, existing=lambda: None, write=write))
+    return build_checked(index_ref(corpus, ENCODER).path, ArtifactSpec(recipe=recipe, sources={}, find_existing=lambda: None, write=write))
 
 
 def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[int] = ()) -> Hits:

@@ -31,13 +31,14 @@ class Collection(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The same passages in both indexes, and the directories of these."""
+    """The same passages in both indexes, and the directories of these; ``home`` is the data home."""
 
     passages: list[Passage]
     bm25: BM25Index
     lucene: LuceneIndex
     bm25_path: Path
     lucene_path: Path
+    home: Path
 
 
 def dpr_union(data: Path) -> Collection:
@@ -96,7 +97,7 @@ def index_both(passages: Sequence[Passage], home: Path) -> Pair:
         bm25, lucene = open_index("made", "bm25", store), open_index("made", "lucene", store)
         assert isinstance(bm25, BM25Index)
         assert isinstance(lucene, LuceneIndex)
-        return Pair(list(passages), bm25, lucene, index_ref("made", "bm25").path, index_ref("made", "lucene").path)
+        return Pair(list(passages), bm25, lucene, index_ref("made", "bm25").path, index_ref("made", "lucene").path, home)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

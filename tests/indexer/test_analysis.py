@@ -88,7 +88,7 @@ def terms_of(numbers: TermNumbers) -> list[str]:
     return [pool[begin:end].tobytes().decode("utf-8") for begin, end in pairwise([0, *ends.tolist()])]
 
 
-def added(numbers: TermNumbers, texts: Sequence[str]) -> list[list[str]]:
+def numbers_of(numbers: TermNumbers, texts: Sequence[str]) -> list[list[str]]:
     """Number the terms of texts and look the numbers up again."""
     in_order, ends = numbers.add(texts)
     assert (in_order.dtype.name, ends.dtype.name, ends.shape) == ("int32", "int64", (len(texts),))
@@ -149,7 +149,7 @@ def test_a_lone_surrogate_parts_words() -> None:
 
 def test_numbers_go_up_as_terms_appear_and_stay() -> None:
     numbers = TermNumbers()
-    assert added(numbers, ["the Rivers of Europe", "", "rivers, cities"]) == [["river", "europ"], [], ["river", "citi"]]
+    assert numbers_of(numbers, ["the Rivers of Europe", "", "rivers, cities"]) == [["river", "europ"], [], ["river", "citi"]]
     in_order, ends = numbers.add(["A city in Europe", "and Asia's cities"])
     assert (in_order.tolist(), ends.tolist()) == ([2, 1, 3, 2], [2, 4])
     assert (len(numbers), terms_of(numbers)) == (4, ["river", "europ", "citi", "asia"])
@@ -157,13 +157,13 @@ def test_numbers_go_up_as_terms_appear_and_stay() -> None:
 
 def test_no_text_has_no_terms() -> None:
     numbers = TermNumbers()
-    assert added(numbers, []) == []
-    assert added(numbers, ["", "the"]) == [[], []]
+    assert numbers_of(numbers, []) == []
+    assert numbers_of(numbers, ["", "the"]) == [[], []]
     assert (len(numbers), terms_of(numbers)) == (0, [])
 
 
 def test_the_end_of_a_text_ends_a_word() -> None:
-    assert added(TermNumbers(), ["news", "paper", "'s", "a.", "b", "1,", "0", "👍", "🏽"]) == [
+    assert numbers_of(TermNumbers(), ["news", "paper", "'s", "a.", "b", "1,", "0", "👍", "🏽"]) == [
         *(["new"], ["paper"], ["s"], [], ["b"], ["1"], ["0"], ["👍"], ["🏽"])
     ]
 
@@ -200,15 +200,17 @@ def test_a_text_of_megabytes_is_analysed() -> None:
 def test_any_strings_have_the_same_terms_in_any_batches(texts: list[str], choose: random.Random) -> None:
     numbers = TermNumbers()
     split = choose.randrange(len(texts) + 1)
-    batches = added(numbers, texts[:split]) + added(numbers, texts[split:])
-    assert batches == added(TermNumbers(), texts) == [english(text) for text in texts]
+    batches = numbers_of(numbers, texts[:split]) + numbers_of(numbers, texts[split:])
+    assert batches == numbers_of(TermNumbers(), texts) == [english(text) for text in texts]
     assert terms_of(numbers) == list(dict.fromkeys(term for of_text in batches for term in of_text))
 
 
 def test_threads_with_a_table_each_do_not_disturb_one_another() -> None:
     texts = [[f"{word}{thread} " * 50 + f"x{word % 977}" for word in range(3000)] for thread in range(4)]
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda of_thread: added(TermNumbers(), of_thread), texts)) == [added(TermNumbers(), part) for part in texts]
+        assert list(threads.map(lambda of_thread: numbers_of(TermNumbers(), of_thread), texts)) == [
+            numbers_of(TermNumbers(), part) for part in texts
+        ]
 
 
 def test_the_kernels_do_what_their_python_does() -> None:

@@ -20,7 +20,9 @@ import pytest
 from tests.indexer.test_analysis import CASES, STEMS
 from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.analysis.characters import CLASSES, class_table
-from wikidx.indexer.indexes.lucene.jvm import in_java, java_class
+from wikidx.indexer.indexes.lucene.jvm import call_in_java, java_class
+
+pytestmark = pytest.mark.slow  # Java
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
@@ -51,7 +53,7 @@ def lucene_terms(texts: Sequence[str], analyzer: Any = None) -> list[list[str]]:
         return answer
 
     by_text: list[list[str]] = [[]]
-    for term in json.loads(in_java(analyze)):
+    for term in json.loads(call_in_java(analyze)):
         if term == SENTINEL:
             by_text.append([])
         else:
@@ -232,7 +234,7 @@ def test_a_lone_surrogate_parts_words_as_in_lucene(tmp_path: Path) -> None:
     mapped = ["{}", "a{}b", "ab{}", "{}ab", "1{}2 _{}_", "👩{}👩", "a{}ing's {}{}s x", "a" * 254 + "{}b", "a" * 255 + "{}b"]
     texts = [text.replace("{}", chr(0xE000 + i)) for text in mapped for i in range(len(surrogates))]
     lone = [text.replace("{}", chr(point)) for text in mapped for point in surrogates]
-    assert our_terms(lone) == lucene_terms(texts, in_java(with_surrogates))
+    assert our_terms(lone) == lucene_terms(texts, call_in_java(with_surrogates))
 
 
 def test_the_hand_written_cases_are_what_lucene_answers() -> None:

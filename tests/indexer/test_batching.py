@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wikidx.indexer.embedding import batching
-from wikidx.indexer.embedding.batching import batches, pieces
+from wikidx.indexer.embedding.batching import batches, tokenizing_chunks
 
 
 def made(n: int) -> np.typing.NDArray[np.int64]:
@@ -35,7 +35,7 @@ def test_texts_without_tokens_and_equal_lengths_keep_their_order() -> None:
     assert [which.tolist() for which in batches(np.array([2, 0, 2, 0, 2]), 4)] == [[0, 2], [4, 1], [3]]
 
 
-def test_pieces_are_the_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "PIECE_ROWS", 5)
-    assert list(pieces(range(10, 22))) == [range(10, 15), range(15, 20), range(20, 22)]
-    assert list(pieces(range(0))) == []
+def test_chunks_are_the_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 5)
+    assert list(tokenizing_chunks(range(10, 22))) == [range(10, 15), range(15, 20), range(20, 22)]
+    assert list(tokenizing_chunks(range(0))) == []

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import functools
 import json
 import math
+import random
 import re
 import threading
 from collections import Counter
@@ -13,12 +15,12 @@ import pytest
 
 from tests.conftest import with_checksum
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.catalog import built_indexes, index_ref, possible_indexes
 from wikidx.indexer.indexes.bm25 import BM25Index, files, inversion
 from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, IndexFiles
@@ -39,6 +41,9 @@ def passages() -> list[Passage]:
     return [Passage(str(n), "The title" if n % 3 else f"Rare{n % 60}", text) for n, text in enumerate(texts + texts[:50])]
 
 
+terms_of = functools.cache(english)
+
+
 def coded(length: int) -> int:
     """The length that Lucene's one byte keeps of a length: exact to 40, then the four highest bits of the excess over 24."""
     rest = length - 24
@@ -48,18 +53,19 @@ def coded(length: int) -> int:
     return 24 + (rest >> shift << shift)
 
 
-def slow_bm25(passages: Sequence[Passage], query: str) -> list[tuple[np.float32, int]]:
-    """Lucene's BM25Similarity over dictionaries, k1 0.9 and b 0.4: (score, row) of every row above 0, best first."""
-    one, k1, b = np.float32(1), np.float32(0.9), np.float32(0.4)
-    documents = [Counter(english(f"{passage.title} {passage.text}")) for passage in passages]
+def slow_bm25(passages: Sequence[Passage], query: str, k1_and_b: Sequence[float]) -> list[tuple[np.float32, int]]:
+    """Lucene's BM25Similarity over dictionaries: (score, row) of every row above 0, best first."""
+    one, (k1, b) = np.float32(1), map(np.float32, k1_and_b)
+    documents = [Counter(terms_of(f"{passage.title} {passage.text}")) for passage in passages]
     lengths = [sum(document.values()) for document in documents]
-    n_filled = sum(length > 0 for length in lengths)
-    mean = np.float32(sum(lengths) / n_filled) if n_filled else one
-    inverse = [one / (k1 * ((one - b) + b * np.float32(coded(length)) / mean)) for length in lengths]
+    n_rows_with_terms = sum(length > 0 for length in lengths)
+    mean = np.float32(sum(lengths) / n_rows_with_terms) if n_rows_with_terms else one
+    with np.errstate(divide="ignore"):
+        inverse = [one / (k1 * ((one - b) + b * np.float32(coded(length)) / mean)) for length in lengths]
     scores = [0.0] * len(documents)
-    for term, n in Counter(english(query)).items():
+    for term, n in Counter(terms_of(query)).items():
         df = sum(term in document for document in documents)
-        weight = np.float32(n) * np.float32(math.log(1 + (n_filled - df + 0.5) / (df + 0.5)))
+        weight = np.float32(n) * np.float32(math.log(1 + (n_rows_with_terms - df + 0.5) / (df + 0.5)))
         for row, document in enumerate(documents):
             if document[term]:
                 scores[row] += float(weight - weight / (one + np.float32(document[term]) * inverse[row]))
@@ -81,27 +87,66 @@ QUERIES = [
 ]
 
 
-def built(build: Build, passages: list[Passage]) -> BM25Index:
+def built(build: Build, passages: list[Passage], name: str = "bm25") -> BM25Index:
     store = build(passages)
-    build_index("made", "bm25", store)
-    index = open_index("made", "bm25", store)
+    build_index("made", name, store)
+    index = open_index("made", name, store)
     assert isinstance(index, BM25Index)
     return index
+
+
+def check_bits(index: BM25Index, passages: list[Passage], k: int, k1_and_b: Sequence[float]) -> None:
+    """Assert that rows and scores are those of ``slow_bm25``."""
+    hits = index.search(QUERIES, k)
+    for line, query in enumerate(QUERIES):
+        expected = slow_bm25(passages, query, k1_and_b)[:k]
+        n = len(expected)
+        assert hits.rows[line, :n].tolist() == [row for _, row in expected]
+        assert hits.scores[line, :n].tolist() == [float(score) for score, _ in expected]
+        assert (hits.rows[line, n:] == -1).all()
+        assert (hits.scores[line, n:] == -np.inf).all()
 
 
 @pytest.mark.parametrize("k", [1, 10, 1000])
 @pytest.mark.parametrize("max_terms", [0, 1000], ids=["all rows scored", "filtered"])
 def test_scores_and_ranking_are_lucenes_bit_by_bit(build: Build, passages: list[Passage], k: int, max_terms: int) -> None:
     built(build, passages)
-    index = BM25Index(IndexFiles(index_ref("made", "bm25").path, index_ref("made", "bm25").manifest(None)), max_terms)
-    hits = index.search(QUERIES, k)
-    for line, query in enumerate(QUERIES):
-        expected = slow_bm25(passages, query)[:k]
-        n = len(expected)
-        assert hits.rows[line, :n].tolist() == [row for _, row in expected]
-        assert hits.scores[line, :n].tolist() == [float(score) for score, _ in expected]
-        assert (hits.rows[line, n:] == -1).all()
-        assert (hits.scores[line, n:] == -np.inf).all()
+    files_of = IndexFiles(index_ref("made", "bm25").path, index_ref("made", "bm25").manifest(None))
+    check_bits(BM25Index(files_of, 0.9, 0.4, max_terms), passages, k, (0.9, 0.4))
+
+
+RANDOM = random.Random(12)
+NAMES = ["1.2-0.75", "1.5-0.75", "2-1", "1.2-0", "0-0.75", "0-1", "0.00001-1", "254-1", "1000-0.5"]
+NAMES += [f"{round(RANDOM.uniform(0, 4), 3) or 0:g}-{RANDOM.choice([0, 1, round(RANDOM.random(), 3)]):g}" for _ in range(12)]
+
+
+@pytest.mark.parametrize("numbers", NAMES)
+def test_scores_with_any_k1_and_b_are_lucenes_bit_by_bit(build: Build, passages: list[Passage], numbers: str) -> None:
+    passages += [Passage(f"repeated {n}", "", "gold " * n + "silver " * (n % 7)) for n in (1, 2, 3, 40, 2_000)]
+    index, k1_and_b = built(build, passages, f"bm25-{numbers}"), [*map(float, numbers.split("-"))]
+    for k in (3, 1000):
+        check_bits(index, passages, k, k1_and_b)
+    everything = np.arange(len(passages))
+    for query, scores in zip(QUERIES, index.rescore(QUERIES, [everything] * len(QUERIES)), strict=True):
+        expected = {row: score for score, row in slow_bm25(passages, query, k1_and_b)}
+        assert scores.tolist() == [expected.get(row, -np.inf) for row in everything.tolist()]
+
+
+def test_an_index_is_refused_under_the_name_of_another_k1_and_b(build: Build, passages: list[Passage]) -> None:
+    store = build(passages)
+    build_index("made", "bm25", store)
+    build_index("made", "bm25-1.2-0.75", store)
+    assert built_indexes("made") == ["bm25", "bm25-1.2-0.75"]
+    with pytest.raises(ArtifactMissing, match=r"run 'idx build made --index bm25-1\.2-0'"):
+        open_index("made", "bm25-1.2-0", store)
+    index_ref("made", "bm25-1.2-0.75").path.rename(index_ref("made", "bm25-1.2-0").path)
+    with pytest.raises(
+        ArtifactMismatch, match=r"'b': 0\.75}, its name means .*'b': 0\.0}: run 'idx build made --index bm25-1\.2-0 --force'"
+    ):
+        open_index("made", "bm25-1.2-0", store)
+    index_ref("made", "bm25-1.2-0").path.replace(index_ref("made", "bm25-1.2-0").path.with_name(".bm25-1.2-0.partial"))
+    assert built_indexes("made") == ["bm25"]
+    assert possible_indexes("made")[-1] == "bm25-1.2-0"  # a build of it may be running
 
 
 def test_equal_passages_tie_and_come_by_ascending_row(build: Build) -> None:
@@ -149,21 +194,21 @@ def test_a_corpus_without_any_term_finds_nothing(build: Build) -> None:
     assert built(build, [Passage("1", "", ""), Passage("2", "the", "of")]).search(["anything"], 3).rows.tolist() == [[-1, -1, -1]]
 
 
-def test_a_killed_build_resumes_from_its_pieces_to_the_same_bytes(
+def test_a_killed_build_resumes_from_its_files_to_the_same_bytes(
     build: Build, passages: list[Passage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = build(passages)
     undisturbed = build_index("made", "bm25", store)
-    write_piece = inversion._write_piece
+    write_piece = inversion._write_block
     written: list[int] = []
 
-    def interrupted(folder: Path, n: int, block: inversion.Block, dictionary: Dictionary) -> None:
+    def interrupted(folder: Path, n: int, block: inversion.InvertedBlock, dictionary: Dictionary) -> None:
         write_piece(folder, n, block, dictionary)
         written.append(n)
         if len(written) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(inversion, "_write_piece", interrupted)
+    monkeypatch.setattr(inversion, "_write_block", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build_index("made", "bm25", store, force=True)
     resumed = build_index("made", "bm25", store, force=True)
@@ -192,7 +237,7 @@ def test_a_truncated_postings_file_is_refused(build: Build, passages: list[Passa
     build_index("made", "bm25", store)
     file = index_ref("made", "bm25").path / "lengths"
     file.write_bytes(file.read_bytes()[:-4])
-    with pytest.raises(ArtifactDamaged, match=r"lengths has .* bytes instead of"):
+    with pytest.raises(ArtifactCorrupt, match=r"lengths has .* bytes instead of"):
         open_index("made", "bm25", store)
 
 
@@ -200,10 +245,10 @@ def test_a_truncated_postings_file_is_refused(build: Build, passages: list[Passa
 def test_a_manifest_that_says_something_else_is_refused(build: Build, passages: list[Passage], name: str) -> None:
     built(build, passages)
     manifest = index_ref("made", "bm25").path / "manifest.json"
-    undamaged = json.loads(manifest.read_text())
-    del undamaged["sha256"]
-    changed = re.sub(rf'("{name}": [\d.]*)(\d)', lambda found: found[1] + str(9 - int(found[2])), json.dumps(undamaged))
-    assert json.loads(changed) != undamaged
+    intact = json.loads(manifest.read_text())
+    del intact["sha256"]
+    changed = re.sub(rf'("{name}": [\d.]*)(\d)', lambda found: found[1] + str(9 - int(found[2])), json.dumps(intact))
+    assert json.loads(changed) != intact
     manifest.write_text(with_checksum(json.loads(changed)))
     with pytest.raises(ArtifactError, match=name):
         open_index("made", "bm25", open_store("made"))
@@ -221,11 +266,11 @@ def test_a_flipped_bit_anywhere_is_a_typed_error_or_changes_nothing(build: Build
     for name in files.DTYPES:
         path = index_ref("made", "bm25").path / name
         content = path.read_bytes()
-        for place in {0, len(content) // 2, len(content) - 1} if content else ():
-            path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        for position in {0, len(content) // 2, len(content) - 1} if content else ():
+            path.write_bytes(content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :])
             try:
                 hits = open_index("made", "bm25", store).search(QUERIES, 20)  # type: ignore[arg-type]
-            except ArtifactDamaged:
+            except ArtifactCorrupt:
                 n_errors += 1
             else:
                 assert hits.rows.tobytes() == expected.rows.tobytes()
@@ -251,16 +296,16 @@ def test_long_passages_are_analysed_a_few_at_a_time(build: Build, monkeypatch: p
 def test_blocks_of_long_passages_are_inverted_one_after_the_other_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inversion, "available_bytes", lambda: 16 << 30)
     monkeypatch.setattr(inversion, "n_threads", lambda: 16)
-    assert [inversion.blocks_at_once(65_536 * n_bytes) for n_bytes in (600, 5_000, 20_000, 100_000)] == [16, 16, 4, 1]
+    assert [inversion.max_parallel_blocks(65_536 * n_bytes) for n_bytes in (600, 5_000, 20_000, 100_000)] == [16, 16, 4, 1]
 
 
 @pytest.mark.parametrize(("n_rows", "passage_bytes"), [(65_536, 50_000), (262_144, 50_000), (1_000, 16 << 20)])
-def test_the_memory_that_long_passages_take_is_told(n_rows: int, passage_bytes: int) -> None:
+def test_the_memory_that_long_passages_take_is_reported(n_rows: int, passage_bytes: int) -> None:
     block_bytes = min(n_rows, BLOCK_ROWS) * passage_bytes
-    assert KIND.cost(Size(n_rows, 0, passage_bytes)).memory_bytes > 1.6 * block_bytes
+    assert KIND.estimate(Size(n_rows, 0, passage_bytes)).memory_bytes > 1.6 * block_bytes
 
 
-@pytest.mark.parametrize(("limit", "most"), [("_MOST_BYTES", 12), ("_MOST_TERMS", 3)])
+@pytest.mark.parametrize(("limit", "most"), [("_MAX_BYTES", 12), ("_MAX_TERMS", 3)])
 def test_more_terms_than_can_be_numbered_are_refused(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"wikidx.indexer.indexes.bm25.dictionary.{limit}", most)
     dictionary, terms = Dictionary(), np.frombuffer(b"fishboatsail", np.uint8)
@@ -275,13 +320,13 @@ def test_the_lengths_and_new_terms_of_a_piece_are_merged_once(
 ) -> None:
     store, opened = build(passages), list[int]()
     whole = build_index("made", "bm25", store)
-    marker = inversion._marker
+    marker = inversion._marker_path
 
     def counted(folder: Path, n: int) -> Path:
         opened.append(n)
         return marker(folder, n)
 
-    monkeypatch.setattr(inversion, "_marker", counted)
+    monkeypatch.setattr(inversion, "_marker_path", counted)
     monkeypatch.setattr("wikidx.indexer.indexes.bm25.merging.RANGE_POSTINGS", 100)
     assert build_index("made", "bm25", store, force=True).files == whole.files
     assert len(opened) <= 3  # whether it is there, to write it, and to read it
@@ -293,4 +338,4 @@ def test_an_estimate_of_time_goes_by_the_cores_that_can_be_used(
 ) -> None:
     monkeypatch.setattr(inversion, "available_bytes", lambda: 16 << 30)
     monkeypatch.setattr(inversion, "n_threads", lambda: n_threads)
-    assert KIND.cost(Size(n_rows, 0, 650)).time_s == pytest.approx(seconds, rel=0.01)
+    assert KIND.estimate(Size(n_rows, 0, 650)).time_s == pytest.approx(seconds, rel=0.01)

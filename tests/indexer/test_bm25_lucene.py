@@ -19,10 +19,15 @@ import numpy as np
 import pytest
 
 from tests.indexer.real_collections import COLLECTIONS, Pair, dpr_union, index_both, sampled
+from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.analysis import TermNumbers
 from wikidx.indexer.base import Hits
-from wikidx.indexer.indexes.lucene.jvm import in_java, java_class
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.indexes.bm25 import BM25Index
+from wikidx.indexer.indexes.lucene.jvm import call_in_java, java_class
+
+pytestmark = pytest.mark.slow  # Java
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
@@ -35,7 +40,7 @@ FOXES = (0, 3, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 2_999)  # rows of the sa
 LUCENE = "org.apache.lucene"
 
 
-class Asked(NamedTuple):
+class QuerySet(NamedTuple):
     """Both indexes over some passages, queries that belong to these, and all their words, those that most passages have first."""
 
     pair: Pair
@@ -43,20 +48,20 @@ class Asked(NamedTuple):
     words: list[str]
 
 
-def ask(passages: Sequence[Passage], queries: Mapping[str, str], home: Path) -> Asked:
+def ask(passages: Sequence[Passage], queries: Mapping[str, str], home: Path) -> QuerySet:
     n_passages_with = Counter(word for passage in passages for word in dict.fromkeys(passage.text.split()))
-    return Asked(index_both(passages, home), list(queries.values()), [word for word, _ in n_passages_with.most_common()])
+    return QuerySet(index_both(passages, home), list(queries.values()), [word for word, _ in n_passages_with.most_common()])
 
 
 @pytest.fixture(scope="module", params=[*(pytest.param(name, marks=SLOW) for name in ("dpr_union", "wiki_intro")), "cacm", "nfcorpus"])
-def asked(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def query_set(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> QuerySet:
     """Each of the collections; of the two that are larger, 5,000 passages."""
     collection = COLLECTIONS[request.param](shared_data)
     return ask(sampled(collection.passages, SAMPLE), collection.queries, tmp_path_factory.mktemp("both"))
 
 
 @pytest.fixture(scope="module", params=["dpr_union", pytest.param("wiki_intro", marks=pytest.mark.exhaustive)])
-def whole(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def whole(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> QuerySet:
     """All of the two larger collections."""
     collection = COLLECTIONS[request.param](shared_data)
     return ask(collection.passages, collection.queries, tmp_path_factory.mktemp("whole"))
@@ -65,7 +70,7 @@ def whole(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: p
 @pytest.fixture(
     scope="module", params=[pytest.param(2, marks=SLOW), pytest.param(4, marks=[SLOW, pytest.mark.exhaustive])], ids=lambda n: f"{n} blocks"
 )
-def scraps(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def scraps(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> QuerySet:
     """Ten words each, so that most tie with others; and foxes at the borders of blocks. The last block is not full."""
     collection = dpr_union(shared_data)
     words = itertools.chain.from_iterable(passage.text.split() for passage in collection.passages)
@@ -82,9 +87,16 @@ def assert_equal(pair: Pair, queries: Sequence[str], k: int) -> Hits:
     ours, lucenes = pair.bm25.search(queries, k), pair.lucene.search(queries, k)
     assert ours.rows.shape == ours.scores.shape == (len(queries), k)
     differing = [
-        (query[:80], place, ours.rows[line, place], ours.scores[line, place], lucenes.rows[line, place], lucenes.scores[line, place])
+        (
+            query[:80],
+            position,
+            ours.rows[line, position],
+            ours.scores[line, position],
+            lucenes.rows[line, position],
+            lucenes.scores[line, position],
+        )
         for line, query in enumerate(queries)
-        for place in np.flatnonzero((ours.rows[line] != lucenes.rows[line]) | (ours.scores[line] != lucenes.scores[line]))[:1]
+        for position in np.flatnonzero((ours.rows[line] != lucenes.rows[line]) | (ours.scores[line] != lucenes.scores[line]))[:1]
     ]
     assert not differing, f"{len(differing)} of {len(queries)} queries differ, first at these places: {differing[:3]}"
     return ours
@@ -110,13 +122,13 @@ def distinct_terms(words: Sequence[str], n: int) -> str:
     """Return a query of exactly ``n`` distinct terms."""
     terms, ends = TermNumbers().add(words)
     are_single = np.diff(ends, prepend=0) == 1
-    _, places = np.unique(terms[ends[are_single] - 1], return_index=True)
-    chosen = np.random.default_rng(n).choice(np.flatnonzero(are_single)[places], size=n, replace=False)
-    return " ".join(words[place] for place in chosen)
+    _, positions = np.unique(terms[ends[are_single] - 1], return_index=True)
+    chosen = np.random.default_rng(n).choice(np.flatnonzero(are_single)[positions], size=n, replace=False)
+    return " ".join(words[position] for position in chosen)
 
 
 def raw_hits(reader: Any, query: str, k: int) -> list[tuple[float, str]]:  # noqa: ANN401 - an IndexReader
-    """Return (score, id) of what Lucene finds, best first, with all that tie at rank k; within ``in_java``."""
+    """Return (score, id) of what Lucene finds, best first, with all that tie at rank k; within ``call_in_java``."""
     searcher = java_class(f"{LUCENE}.search.IndexSearcher")(reader.getContext())
     searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(0.9, 0.4))
     analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
@@ -130,10 +142,10 @@ def raw_hits(reader: Any, query: str, k: int) -> list[tuple[float, str]]:  # noq
     return [(hit.score, stored.document(hit.doc).get("id")) for hit in hits]
 
 
-def test_rows_and_scores_are_those_of_the_raw_index_searcher(asked: Asked) -> None:
-    pair, k = asked.pair, 50
+def test_rows_and_scores_are_those_of_the_raw_index_searcher(query_set: QuerySet) -> None:
+    pair, k = query_set.pair, 50
     rows = {passage.id: row for row, passage in enumerate(pair.passages)}
-    queries = [*asked.queries[::200], *mixed_queries(asked.words, 20)]
+    queries = [*query_set.queries[::200], *mixed_queries(query_set.words, 20)]
     hits = pair.bm25.search(queries, k)
 
     def search() -> list[list[tuple[float, str]]]:
@@ -144,94 +156,117 @@ def test_rows_and_scores_are_those_of_the_raw_index_searcher(asked: Asked) -> No
         finally:
             reader.close()
 
-    for query, our_rows, our_scores, raw in zip(queries, *hits, in_java(search), strict=True):
+    for query, our_rows, our_scores, raw in zip(queries, *hits, call_in_java(search), strict=True):
         best = sorted((-score, rows[id_]) for score, id_ in raw)[:k]
         assert our_rows[: len(best)].tolist() == [row for _, row in best], query
         assert our_scores[: len(best)].tolist() == [-score for score, _ in best], query
         assert (our_rows[len(best) :] == -1).all(), query
 
 
+@pytest.mark.parametrize("numbers", ["1.2-0.75", "1.5-0.75", "2-1", "0.7-0", "0-0.4", "0.001-1", "3.7-0.123", "1000-0.5"])
+def test_any_k1_and_b(query_set: QuerySet, numbers: str) -> None:
+    pair, (k1, b) = query_set.pair, map(float, numbers.split("-"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(pair.home))
+        store = open_store("made")
+        build_index("made", f"bm25-{numbers}", store)
+        index = open_index("made", f"bm25-{numbers}", store)
+    assert isinstance(index, BM25Index)
+    lucenes: Any = pair.lucene._reader
+    set_similarity(lucenes, k1, b)
+    try:
+        texts = [passage.text for passage in sampled(pair.passages, 20)]
+        for k in (10, 1000):
+            assert_equal(pair._replace(bm25=index), [*query_set.queries[::7], *mixed_queries(query_set.words, 100), *texts], k)
+    finally:
+        set_similarity(lucenes, 0.9, 0.4)
+
+
+def set_similarity(reader: Any, k1: float, b: float) -> None:  # noqa: ANN401 - a LuceneReader
+    call_in_java(lambda: reader._searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(k1, b)))
+
+
 @pytest.mark.parametrize("k", [1, 10, 100, 1000])
-def test_own_queries(asked: Asked, k: int) -> None:
-    queries = asked.queries[:: 1 + len(asked.queries) // 1000]
-    assert n_found(assert_equal(asked.pair, queries, k)) > 0.2 * k * len(queries)
+def test_own_queries(query_set: QuerySet, k: int) -> None:
+    queries = query_set.queries[:: 1 + len(query_set.queries) // 1000]
+    assert n_found(assert_equal(query_set.pair, queries, k)) > 0.2 * k * len(queries)
 
 
 @pytest.mark.parametrize("k", [10, 1000])
-def test_mixtures_of_common_and_rare_words(asked: Asked, k: int) -> None:
-    assert_equal(asked.pair, mixed_queries(asked.words, 300), k)
+def test_mixtures_of_common_and_rare_words(query_set: QuerySet, k: int) -> None:
+    assert_equal(query_set.pair, mixed_queries(query_set.words, 300), k)
 
 
 @pytest.mark.parametrize("k", [10, 1000])
-def test_common_words_alone(asked: Asked, k: int) -> None:
-    assert_equal(asked.pair, asked.words[:300], k)
+def test_common_words_alone(query_set: QuerySet, k: int) -> None:
+    assert_equal(query_set.pair, query_set.words[:300], k)
 
 
 @pytest.mark.parametrize("k", [10, 1000])
-def test_whole_passages_as_queries(asked: Asked, k: int) -> None:
-    passages = sampled(asked.pair.passages, 100)
-    hits = assert_equal(asked.pair, [f"{passage.title}\n{passage.text}" for passage in passages], k)
-    itself = [asked.pair.passages[row].text == passage.text for row, passage in zip(hits.rows[:, 0], passages, strict=True)]
+def test_whole_passages_as_queries(query_set: QuerySet, k: int) -> None:
+    passages = sampled(query_set.pair.passages, 100)
+    hits = assert_equal(query_set.pair, [f"{passage.title}\n{passage.text}" for passage in passages], k)
+    itself = [query_set.pair.passages[row].text == passage.text for row, passage in zip(hits.rows[:, 0], passages, strict=True)]
     assert sum(itself) > 90
 
 
 @pytest.mark.parametrize("k", [10, 1000])
-def test_repeated_terms(asked: Asked, k: int) -> None:
-    repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in asked.queries[::50]]
-    assert_equal(asked.pair, repeated, k)
+def test_repeated_terms(query_set: QuerySet, k: int) -> None:
+    repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in query_set.queries[::50]]
+    assert_equal(query_set.pair, repeated, k)
 
 
 @pytest.mark.parametrize("k", [1, 5, 10, 100, 1000, 5000])
-def test_terms_that_weigh_next_to_nothing_beside_others(asked: Asked, k: int) -> None:
+def test_terms_that_weigh_next_to_nothing_beside_others(query_set: QuerySet, k: int) -> None:
     """However often a term is repeated, rows with only the other terms follow, in their own order, those that have it."""
     for trio in ((40, 400, -1), (60, 90, -7), (70, 1500, 3000)):
         queries = [
-            " ".join(itertools.chain.from_iterable([asked.words[place]] * n for place, n in zip(trio, counts, strict=True)))
+            " ".join(itertools.chain.from_iterable([query_set.words[position]] * n for position, n in zip(trio, counts, strict=True)))
             for counts in itertools.permutations([70_000, 20, 1])
         ]
-        assert_equal(asked.pair, queries, k)
+        assert_equal(query_set.pair, queries, k)
 
 
 @pytest.mark.parametrize("n_terms", [255, 256, 257, 999, 1000, 1001, 1023, 1024, 1025, 4000])
-def test_thousands_of_distinct_terms(asked: Asked, n_terms: int) -> None:
-    query = distinct_terms(asked.words, n_terms)
+def test_thousands_of_distinct_terms(query_set: QuerySet, n_terms: int) -> None:
+    query = distinct_terms(query_set.words, n_terms)
     for k in (10, 1000):
-        assert n_found(assert_equal(asked.pair, [query, asked.queries[0], query], k)) > 2 * k
+        assert n_found(assert_equal(query_set.pair, [query, query_set.queries[0], query], k)) > 2 * k
 
 
-def test_a_query_of_a_megabyte(asked: Asked) -> None:
-    texts = itertools.cycle(passage.text for passage in asked.pair.passages)
+def test_a_query_of_a_megabyte(query_set: QuerySet) -> None:
+    texts = itertools.cycle(passage.text for passage in query_set.pair.passages)
     query = "\n".join(itertools.islice(texts, SAMPLE))[: 1 << 20]
     assert len(query) == 1 << 20
     for k in (10, 1000):
-        assert n_found(assert_equal(asked.pair, [query], k)) == k
+        assert n_found(assert_equal(query_set.pair, [query], k)) == k
 
 
-def test_queries_without_a_known_term(asked: Asked) -> None:
+def test_queries_without_a_known_term(query_set: QuerySet) -> None:
     queries = ["", " \t\n", "the of and", "\0", "\0\0 \0", "!?", "qqxzzq", "qqxzzq zqzqz", "\ud800", "😀\u200d"]
-    hits = assert_equal(asked.pair, queries, 10)
+    hits = assert_equal(query_set.pair, queries, 10)
     assert (hits.rows == -1).all()
     assert (hits.scores == -np.inf).all()
 
 
-def test_unknown_terms_and_control_characters_change_nothing(asked: Asked) -> None:
-    for query in asked.queries[::100]:
+def test_unknown_terms_and_control_characters_change_nothing(query_set: QuerySet) -> None:
+    for query in query_set.queries[::100]:
         words = query.split()
         variants = [query, f"qqxzzq {query} zqzqz", "\0".join(words), "\0 \0".join(words), "\ud800".join(words), f"\0{query}\0"]
-        hits = assert_equal(asked.pair, variants, 10)
+        hits = assert_equal(query_set.pair, variants, 10)
         assert hits.rows[:2].tolist() == [hits.rows[0].tolist()] * 2
         assert hits.scores[0].tobytes() == hits.scores[1].tobytes()
 
 
-def test_k_beyond_the_corpus_finds_all_that_match(asked: Asked) -> None:
-    n = len(asked.pair.passages)
-    hits = assert_equal(asked.pair, [*asked.queries[:20], distinct_terms(asked.words, 4000)], n + 1000)
+def test_k_beyond_the_corpus_finds_all_that_match(query_set: QuerySet) -> None:
+    n = len(query_set.pair.passages)
+    hits = assert_equal(query_set.pair, [*query_set.queries[:20], distinct_terms(query_set.words, 4000)], n + 1000)
     assert n_found(hits) > n
     assert (hits.rows[:, n:] == -1).all()
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, 1000])
-def test_ties_over_many_blocks(scraps: Asked, k: int) -> None:
+def test_ties_over_many_blocks(scraps: QuerySet, k: int) -> None:
     pair, queries = scraps.pair, [*scraps.queries[::5], *mixed_queries(scraps.words, 200)]
     hits = assert_equal(pair, queries, k)
     assert np.unique(hits.rows[hits.rows >= 0] // BLOCK_ROWS).tolist() == list(range(len(pair.passages) // BLOCK_ROWS + 1))
@@ -241,27 +276,27 @@ def test_ties_over_many_blocks(scraps: Asked, k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 5, 6, 7, 10])
-def test_equal_passages_of_several_blocks(scraps: Asked, k: int) -> None:
+def test_equal_passages_of_several_blocks(scraps: QuerySet, k: int) -> None:
     hits = assert_equal(scraps.pair, ["qxqx", "fox qxqx", "qxqx year"], k)
     assert hits.rows[0].tolist() == [40_000, *FOXES, BLOCK_ROWS + 7, -1, -1, -1][:k]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 10, 100, 1000])
-def test_own_queries_over_all_passages(whole: Asked, k: int) -> None:
+def test_own_queries_over_all_passages(whole: QuerySet, k: int) -> None:
     assert n_found(assert_equal(whole.pair, whole.queries, k)) > 0.9 * k * len(whole.queries)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [10, 100, 1000])
-def test_mixtures_and_whole_passages_over_all_passages(whole: Asked, k: int) -> None:
+def test_mixtures_and_whole_passages_over_all_passages(whole: QuerySet, k: int) -> None:
     passages = whole.pair.passages
     texts = [f"{passage.title}\n{passage.text}" for passage in sampled(passages, 500)]
     assert_equal(whole.pair, [*mixed_queries(whole.words, 1000), *whole.words[:500], *texts], k)
 
 
 @pytest.mark.slow
-def test_long_queries_over_all_passages(whole: Asked) -> None:
+def test_long_queries_over_all_passages(whole: QuerySet) -> None:
     passages = whole.pair.passages
     queries = [distinct_terms(whole.words, n_terms) for n_terms in (999, 1000, 1001, 1024, 1025, 4000, 30_000)]
     megabyte = "\n".join(passage.text for passage in passages[:SAMPLE])[: 1 << 20]
@@ -272,10 +307,10 @@ def test_long_queries_over_all_passages(whole: Asked) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [10, 100, 1000])
-def test_all_own_queries(asked: Asked, k: int) -> None:
-    assert_equal(asked.pair, asked.queries, k)
+def test_all_own_queries(query_set: QuerySet, k: int) -> None:
+    assert_equal(query_set.pair, query_set.queries, k)
 
 
 @pytest.mark.slow
-def test_every_passage_as_a_query(asked: Asked) -> None:
-    assert_equal(asked.pair, [f"{passage.title}\n{passage.text}" for passage in asked.pair.passages], 100)
+def test_every_passage_as_a_query(query_set: QuerySet) -> None:
+    assert_equal(query_set.pair, [f"{passage.title}\n{passage.text}" for passage in query_set.pair.passages], 100)

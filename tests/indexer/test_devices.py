@@ -7,7 +7,7 @@ import os
 import pytest
 
 from wikidx.corpora.errors import InputError
-from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
@@ -37,7 +37,7 @@ CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")
 )
 def test_what_is_computed_and_what_is_stored(encoder: str, device: str, dtype: str | None, computed: str, stored: str) -> None:
     spec = {"contriever": CONTRIEVER, "gtr": GTR}[encoder]
-    assert resources(EmbedOptions(device=device, dtype=dtype), spec).precision == Precision(computed, stored)  # type: ignore[arg-type]
+    assert resolve_resources(EmbedOptions(device=device, dtype=dtype), spec).precision == Precision(computed, stored)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_what_is_computed_and_what_is_stored(encoder: str, device: str, dtype: s
 def test_devices_are_named_as_torch_names_them(
     device: str, n_gpus: int, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EMBED + ".n_gpus_seen", lambda: n_gpus)
-    assert resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
+    monkeypatch.setattr(EMBED + ".count_gpus", lambda: n_gpus)
+    assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
 
 
 def test_all_gpus_of_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EMBED + ".n_gpus_seen", lambda: 0)
+    monkeypatch.setattr(EMBED + ".count_gpus", lambda: 0)
     with pytest.raises(InputError, match="--device all: there is no GPU that torch can use"):
-        resources(EmbedOptions(device="all"), CONTRIEVER)
+        resolve_resources(EmbedOptions(device="all"), CONTRIEVER)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_threads_that_the_devices_leave_tokenise(
     device: str, n_threads: int, n_tokenizing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EMBED + ".n_threads", lambda: n_threads)
-    assert resources(EmbedOptions(device=device), CONTRIEVER).n_tokenizing == n_tokenizing
+    assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).n_tokenizing == n_tokenizing
 
 
 def test_threads_are_those_that_this_process_may_use() -> None:
@@ -83,9 +83,9 @@ def test_threads_are_those_that_this_process_may_use() -> None:
 
 
 def test_batches_are_of_the_size_that_is_asked_for_or_suits_the_device() -> None:
-    assert resources(EmbedOptions(device="cpu"), CONTRIEVER).batch_tokens == 1_024
-    assert resources(EmbedOptions(device="cuda"), CONTRIEVER).batch_tokens == 32_768
-    assert resources(EmbedOptions(device="cuda", batch_tokens=7), CONTRIEVER).batch_tokens == 7
+    assert resolve_resources(EmbedOptions(device="cpu"), CONTRIEVER).batch_tokens == 1_024
+    assert resolve_resources(EmbedOptions(device="cuda"), CONTRIEVER).batch_tokens == 32_768
+    assert resolve_resources(EmbedOptions(device="cuda", batch_tokens=7), CONTRIEVER).batch_tokens == 7
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_batches_are_of_the_size_that_is_asked_for_or_suits_the_device() -> None
         ({"device": "gpu"}, "the device 'gpu' is none of auto, cpu, cuda"),
         ({"device": "cuda:"}, "the device 'cuda:' is none of"),
         ({"device": "cuda:0,"}, "the device 'cuda:0,' is none of"),
-        ({"dtype": "int8"}, "--dtype int8: say one of float32, float16, bfloat16"),
+        ({"dtype": "int8"}, "--dtype int8: use one of float32, float16, bfloat16"),
         ({"batch_tokens": 0}, "--batch-tokens 0: at least one token is needed"),
     ],
     ids=str,

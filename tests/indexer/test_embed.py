@@ -86,7 +86,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "Model", FakeModel)
     monkeypatch.setattr(FakeTokenizer, "n_passages", 0)
     monkeypatch.setattr(FakeModel, "batches", [])
-    monkeypatch.setattr(batching, "PIECE_ROWS", 100)
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 100)
 
 
 @pytest.fixture
@@ -96,17 +96,17 @@ def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> P
 
 RANGE_ROWS = 1000
 
-Work = tuple[Job, VectorFile]
+ArtifactSpec = tuple[Job, VectorFile]
 
 
-def job(folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32") -> Work:
+def job(folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32") -> ArtifactSpec:
     folder.mkdir(exist_ok=True)
     resources = Resources(("cpu",), Precision("float32", stored), batch_tokens, 0)
     file = VectorFile(folder, n_rows, stored, RANGE_ROWS)
     return Job(encoder_spec("minilm"), partial(open_store, "made"), file.write, resources), file
 
 
-def run(made: Work, *, passages: Progress = silent, tokens: Progress = silent) -> None:
+def run(made: ArtifactSpec, *, passages: Progress = silent, tokens: Progress = silent) -> None:
     embed(*made, EmbedProgress(passages, tokens))
 
 
@@ -213,7 +213,7 @@ def test_a_full_disk_stops_the_build_before_anything_is_lost(
     assert (tmp_path / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
 
 
-def test_no_range_is_begun_before_the_one_before_it_is_on_the_disk(
+def test_no_range_starts_before_the_one_before_it_is_on_the_disk(
     store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that an interruption costs one range, however slow the disk is."""
@@ -251,11 +251,11 @@ def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: li
     [
         (
             torch.OutOfMemoryError("CUDA out of memory"),
-            "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller",
+            "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens",
         ),
-        (torch.OutOfMemoryError(), "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
-        (MemoryError(), "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
-        (None, "cpu has too little memory for batches of 1,000 tokens: say --batch-tokens with a smaller"),
+        (torch.OutOfMemoryError(), "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"),
+        (MemoryError(), "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"),
+        (None, "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"),
         (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished vectors are kept"),
         (RuntimeError(), "cpu failed: RuntimeError; the finished vectors are kept"),
     ],
@@ -286,7 +286,7 @@ def test_a_device_that_is_too_small_for_a_sample_is_named(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.00 GiB\nmore")
 
     found = Resources(("cuda:1",), Precision("float16", "float16"), 9_999_999, 0)
-    message = "^cuda:1 has too little memory for batches of 9,999,999 tokens: say --batch-tokens with a smaller number$"
+    message = "^cuda:1 has too little memory for batches of 9,999,999 tokens: use a smaller --batch-tokens$"
     if fails_on == "loading":
         monkeypatch.setattr(FakeModel, "__init__", fail)
         with pytest.raises(IdxError, match=message):

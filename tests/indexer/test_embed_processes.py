@@ -25,7 +25,7 @@ from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, Storag
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import silent
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.build import build_vectors, refuse_other_weights
+from wikidx.indexer.build import build_vectors, check_query_weights
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
@@ -59,12 +59,12 @@ def run(spec: EncoderSpec, folder: Path, devices: tuple[str, ...], n_tokenizing:
     embed(Job(spec, partial(open_store, "made"), file.write, resources), file, progress)
 
 
-def kept(staging: Path) -> dict[int, bytes]:
+def finished_vectors(staging: Path) -> dict[int, bytes]:
     """Return the vectors of the ranges that are finished, by their first rows."""
     return {rows.start: np.load(staging / VECTORS)[rows.start : rows.stop].tobytes() for rows in finished_ranges(staging)}
 
 
-def is_kept(finished: dict[int, bytes]) -> bool:
+def is_finished(finished: dict[int, bytes]) -> bool:
     """Return whether the built vectors are those that were finished before."""
     built = np.load(index_ref("made", "contriever").path / VECTORS)
     return all(built[first : first + RANGE_ROWS].tobytes() == content for first, content in finished.items())
@@ -157,18 +157,18 @@ def test_a_full_disk_keeps_what_is_finished(spec: EncoderSpec, store: PassageSto
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
     staging = staging_path(index_ref("made", "contriever").path)
-    finished = kept(staging)
+    finished = finished_vectors(staging)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # all vectors have 384,128 bytes
     try:
-        with pytest.raises(StorageError, match="work on .*contriever has stopped: File too large; what is finished is kept"):
+        with pytest.raises(StorageError, match="work on .*contriever has stopped: File too large; finished parts are kept"):
             build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert kept(staging) == finished
+    assert finished_vectors(staging) == finished
     build_vectors("made", spec, store, EmbedOptions(device="cpu"))
     assert finished
-    assert is_kept(finished)
+    assert is_finished(finished)
 
 
 def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., PassageStore]) -> None:
@@ -187,16 +187,16 @@ def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., Passa
     assert len({vector.tobytes() for vector in found.round(3)}) >= 3
 
 
-def test_pieces_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore) -> None:
+def test_finished_files_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore) -> None:
     half, whole = (EmbedOptions(device="cpu", dtype=dtype) for dtype in ("float16", "float32"))
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, half, progress=EmbedProgress(stop, silent))
-    message = r"has left [\d,]+ vectors with dtype float16: .* it goes on; --force begins again with dtype float32"
+    message = r"has left [\d,]+ vectors with dtype float16: .* it resumes; --force starts again with dtype float32"
     with pytest.raises(ArtifactMismatch, match=message):
         build_vectors("made", spec, store, whole)
-    finished = kept(staging_path(index_ref("made", "contriever").path))
+    finished = finished_vectors(staging_path(index_ref("made", "contriever").path))
     assert build_vectors("made", spec, store, half).recipe.parameters["dtype"] == "float16"
-    assert is_kept(finished)
+    assert is_finished(finished)
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, half, force=True, progress=EmbedProgress(stop, silent))
     assert build_vectors("made", spec, store, whole, force=True).recipe.parameters["dtype"] == "float32"
@@ -220,23 +220,23 @@ def test_a_device_that_cannot_be_used_costs_no_finished_vector(
     with pytest.raises(KeyboardInterrupt):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
     staging = staging_path(index_ref("made", "contriever").path)
-    finished = kept(staging)
+    finished = finished_vectors(staging)
     assert finished
     monkeypatch.setattr("wikidx.indexer.embedding.embed._devices", lambda device: ("cpu", "cuda:9"))
     with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
         build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    assert finished.items() <= kept(staging).items()
+    assert finished.items() <= finished_vectors(staging).items()
 
 
 def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
     build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    refuse_other_weights("made", spec)
+    check_query_weights("made", spec)
     assert isinstance(spec.passage_checkpoint, Path)
     folder = shutil.copytree(spec.passage_checkpoint, tmp_path / "other")
     weights = next(file for file in folder.iterdir() if file.name in ("model.safetensors", "pytorch_model.bin"))
     weights.write_bytes(weights.read_bytes() + b" ")
-    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than the one in {folder} \(passage {weights.name}\): put that one"):
-        refuse_other_weights("made", with_checkpoint(spec, folder))
+    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than in {folder} \(passage {weights.name}\): restore that"):
+        check_query_weights("made", with_checkpoint(spec, folder))
 
 
 @pytest.mark.parametrize("n_finished", [0, 2])
@@ -245,11 +245,11 @@ def test_a_killed_build_loses_at_most_a_range(spec: EncoderSpec, store: PassageS
     with started("build", spec) as process:
         wait_for(lambda: len(finished_ranges(staging)) >= n_finished and staging.exists())
         process.send_signal(signal.SIGKILL)
-    finished = kept(staging)
+    finished = finished_vectors(staging)
     assert n_finished <= len(finished) < 12
     options = EmbedOptions(device="cpu")
     resumed = build_vectors("made", spec, store, options)
-    assert is_kept(finished)
+    assert is_finished(finished)
     undisturbed = build_vectors("made", spec, store, options, force=True)
     assert resumed.files == undisturbed.files
 

@@ -14,7 +14,7 @@ import pytest
 from wikidx.corpora.errors import InputError, StorageError
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.published import formats as embedding_formats
-from wikidx.indexer.published.formats import Embeddings, find_embeddings, hashed
+from wikidx.indexer.published.formats import Embeddings, add_checksums, find_embeddings
 
 IDS = [f"id {n}" for n in range(1, 1201)]
 VECTORS: Vectors = np.random.default_rng(3).normal(size=(1200, 8)).astype(np.float32)
@@ -150,12 +150,12 @@ def test_a_file_that_is_cut_off_is_refused(make: Callable[[Path], Path], tmp_pat
     content = file.read_bytes()
     for n_bytes in (len(content) * 3 // 4, len(content) // 2, 700):
         file.write_bytes(content[:n_bytes])
-        with pytest.raises(InputError, match=r"cut off|damaged|no member"):
+        with pytest.raises(InputError, match=r"cut off|corrupt|no member"):
             list(find_embeddings(path).blocks())
 
 
 @pytest.mark.parametrize("compression", ["gz", "bz2", "xz"])
-def test_a_compressed_tar_that_is_damaged_is_refused(compression: str, tmp_path: Path) -> None:
+def test_a_compressed_tar_that_is_corrupt_is_refused(compression: str, tmp_path: Path) -> None:
     path = tmp_path / f"some.tar.{compression}"
     with tarfile.open(path, f"w:{compression}") as tar:  # type: ignore[call-overload]
         vectors = np.random.default_rng(5).normal(size=(40_000, 16)).astype(np.float16)  # bzip2 has several blocks of them
@@ -164,7 +164,7 @@ def test_a_compressed_tar_that_is_damaged_is_refused(compression: str, tmp_path:
     assert sum(len(block.vectors) for block in find_embeddings(path).blocks()) == 40_000
     for place in (20, len(sound) // 2, len(sound) - 100, len(sound) - 6):
         path.write_bytes(sound[:place] + bytes([sound[place] ^ 0x55]) + sound[place + 1 :])
-        with pytest.raises(InputError, match=f"{path} .*(cut off|damaged|no pickle of embeddings)"):
+        with pytest.raises(InputError, match=f"{path} .*(cut off|corrupt|no pickle of embeddings)"):
             list(find_embeddings(path).blocks())
 
 
@@ -172,11 +172,11 @@ def test_a_compressed_index_is_read_to_its_checksum(tmp_path: Path) -> None:
     path = pyserini_tar(tmp_path)
     sound = path.read_bytes()
     path.write_bytes(sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:])
-    with pytest.raises(InputError, match="is cut off or damaged: CRC check failed"):
+    with pytest.raises(InputError, match="is cut off or corrupt: CRC check failed"):
         list(find_embeddings(path).blocks())
 
 
-def test_a_disk_that_cannot_be_read_is_named_and_not_taken_for_damage(tmp_path: Path) -> None:
+def test_a_disk_that_cannot_be_read_is_named_and_not_taken_for_corruption(tmp_path: Path) -> None:
     unreadable = Path("/proc/self/mem")  # reading its first bytes is an error of input
     if not unreadable.exists():
         pytest.skip("needs /proc/self/mem")
@@ -184,7 +184,7 @@ def test_a_disk_that_cannot_be_read_is_named_and_not_taken_for_damage(tmp_path: 
     with pytest.raises(StorageError, match="^what is published cannot be read: Input/output error$"):
         list(source.blocks())
     with pytest.raises(StorageError, match="^what is published cannot be read: Input/output error$"):
-        hashed(source)
+        add_checksums(source)
     with pytest.raises(StorageError, match="^/proc/self/mem cannot be read: Input/output error$"):
         find_embeddings(unreadable)
 
@@ -194,7 +194,7 @@ def test_a_member_that_climbs_out_is_refused(name: str, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "some.tar", "w") as tar:
         add(tar, "passages_00", contriever_pickles()[0])
         add(tar, name, contriever_pickles()[1])
-    with pytest.raises(InputError, match=rf"has the member '{name}', which is no plain file of its own: it is refused"):
+    with pytest.raises(InputError, match=rf"has the member '{name}', which is not a plain file: it is refused"):
         list(find_embeddings(tmp_path / "some.tar").blocks())
     assert [path.name for path in tmp_path.iterdir()] == ["some.tar"]
 
@@ -206,7 +206,7 @@ def test_a_member_that_is_no_plain_file_is_refused(kind: bytes, tmp_path: Path) 
         member = tarfile.TarInfo("passages_01")
         member.type, member.linkname = kind, "/etc/passwd"
         tar.addfile(member)
-    with pytest.raises(InputError, match="has the member 'passages_01', which is no plain file"):
+    with pytest.raises(InputError, match="has the member 'passages_01', which is not a plain file"):
         list(find_embeddings(tmp_path / "some.tar").blocks())
 
 
@@ -238,7 +238,7 @@ def test_what_is_no_embeddings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(InputError, match=r"begins with b'hell', which is none of the formats contriever, dpr"):
         find_embeddings(tmp_path)
-    with pytest.raises(InputError, match="--format npy: say one of contriever, dpr, array, pyserini, flat"):
+    with pytest.raises(InputError, match="--format npy: use one of contriever, dpr, array, pyserini, flat"):
         find_embeddings(tmp_path / "text", "npy")
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(InputError, match="begins with b''"):
@@ -266,7 +266,7 @@ def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "index").read_bytes())
     content[8:16] = (1201).to_bytes(8, "little")
     (tmp_path / "index").write_bytes(content)
-    with pytest.raises(InputError, match="is damaged: it says 1,201 vectors of dimension 8 and 9,600 numbers"):
+    with pytest.raises(InputError, match="is corrupt: it says 1,201 vectors of dimension 8 and 9,600 numbers"):
         list(find_embeddings(tmp_path).blocks())
     (tmp_path / "docid").write_text("x" * 100_000)
     with pytest.raises(InputError, match="line 1 of docid is no id"):

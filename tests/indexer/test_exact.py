@@ -216,7 +216,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_searches_of_several_processes_and_without_torch(start: str, tmp_path: Path) -> None:
     script = tmp_path / "in_processes.py"
     script.write_text(IN_PROCESSES)

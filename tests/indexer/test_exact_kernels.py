@@ -15,10 +15,18 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from wikidx.indexer.indexes.exact import best_keys, products
-from wikidx.indexer.indexes.exact.best_keys import Scored, best_hits, collect, keep_largest, no_candidates, no_thresholds, taken
-from wikidx.indexer.indexes.exact.products import PANEL, ROWS, SMALL_PANEL, Ahead, panels_of, score_rows, widen
+from wikidx.indexer.indexes.exact.best_keys import (
+    ScoredRows,
+    best_hits,
+    collect,
+    empty_candidates,
+    finalize,
+    initial_thresholds,
+    keep_largest,
+)
+from wikidx.indexer.indexes.exact.products import PANEL, ROWS, SMALL_PANEL, Prefetch, pack_panels, score_rows, widen
 
-NOWHERE = Ahead(np.int64(0), 64)
+NOWHERE = Prefetch(np.int64(0), 64)
 floats = st.floats(width=32, allow_nan=False, allow_infinity=True) | st.sampled_from([0.0, -0.0, 1.0, -1.0])
 
 
@@ -27,12 +35,12 @@ floats = st.floats(width=32, allow_nan=False, allow_infinity=True) | st.sampled_
 def test_score_rows_is_the_product_and_says_what_reaches_the_thresholds(n_queries: int, dim: int) -> None:
     generator = np.random.default_rng(dim)
     rows, queries = (generator.integers(-9, 10, (n, dim)).astype(np.float32) for n in (ROWS + 3, n_queries))
-    (panel,) = panels_of(queries)
+    (panel,) = pack_panels(queries)
     width = panel.shape[1]
     assert width == (SMALL_PANEL if n_queries <= SMALL_PANEL else PANEL)
     thresholds = np.full(width, np.inf, dtype=np.float32)
     thresholds[:n_queries] = generator.integers(-20, 20, n_queries)
-    scored = Scored(np.empty((ROWS, width), dtype=np.float32), np.empty(ROWS, dtype=np.uint16))
+    scored = ScoredRows(np.empty((ROWS, width), dtype=np.float32), np.empty(ROWS, dtype=np.uint16))
     score_rows(rows, panel, thresholds, scored, NOWHERE)
     expected = rows[:ROWS] @ queries.T
     np.testing.assert_array_equal(scored.scores[:, :n_queries], expected)
@@ -43,7 +51,7 @@ def test_score_rows_is_the_product_and_says_what_reaches_the_thresholds(n_querie
 
 def test_panels_hold_the_queries_side_by_side() -> None:
     queries = np.arange(20 * 3, dtype=np.float32).reshape(20, 3)
-    panels = panels_of(queries)
+    panels = pack_panels(queries)
     assert panels.shape == (2, 3, PANEL)
     np.testing.assert_array_equal(panels.transpose(0, 2, 1).reshape(-1, 3)[:20], queries)
     assert not panels[1, :, 4:].any()
@@ -113,15 +121,15 @@ def test_collect_keeps_the_best(
     scores = np.array(lines, dtype=np.float32)
     n_queries, n_rows = scores.shape
     k = min(k, n_rows)
-    candidates = no_candidates(n_queries, k, min(k + 1 + n_spare, n_rows), no_thresholds(n_queries, SMALL_PANEL))
+    candidates = empty_candidates(n_queries, k, min(k + 1 + n_spare, n_rows), initial_thresholds(n_queries, SMALL_PANEL))
     missing = np.array(sorted(missing_rows), dtype=np.int64)
     for first in range(0, n_rows, 7):
         some = np.full((7, SMALL_PANEL), np.nan, dtype=np.float32)
         n_some = min(7, n_rows - first)
         some[:n_some, :n_queries] = scores[:, first : first + 7].T
         reached = ((some >= candidates.thresholds) @ (1 << np.arange(SMALL_PANEL))).astype(np.uint16)
-        function(Scored(some, reached), n_some, first, missing, 0, candidates)
-    hits = best_hits(taken(candidates), k)
+        function(ScoredRows(some, reached), n_some, first, missing, 0, candidates)
+    hits = best_hits(finalize(candidates), k)
     for line, expected in enumerate(slow_collect(scores.tolist(), k, missing_rows)):
         assert list(zip(hits.scores[line].tolist(), hits.rows[line].tolist(), strict=True))[: len(expected)] == expected
         assert (hits.rows[line, len(expected) :] == -1).all()
@@ -136,8 +144,8 @@ def test_rows_at_once_go_by_what_numba_compiles_for(cpu: str, features: str, exp
 
 
 def test_the_prefetched_address_need_not_be_valid() -> None:
-    scored = Scored(np.empty((ROWS, SMALL_PANEL), dtype=np.float32), np.empty(ROWS, dtype=np.uint16))
-    rows, (panel,) = np.ones((ROWS, 4), dtype=np.float32), panels_of(np.ones((1, 4), dtype=np.float32))
+    scored = ScoredRows(np.empty((ROWS, SMALL_PANEL), dtype=np.float32), np.empty(ROWS, dtype=np.uint16))
+    rows, (panel,) = np.ones((ROWS, 4), dtype=np.float32), pack_panels(np.ones((1, 4), dtype=np.float32))
     for address in (-1, 1, 2**62):
-        products.score_rows(rows, panel, np.zeros(SMALL_PANEL, dtype=np.float32), scored, Ahead(np.int64(address), 96))
+        products.score_rows(rows, panel, np.zeros(SMALL_PANEL, dtype=np.float32), scored, Prefetch(np.int64(address), 96))
         assert (scored.scores[:, 0] == 4).all()

@@ -10,49 +10,49 @@ torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 from wikidx.corpora.errors import IdxError  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact.best_keys import best_hits  # noqa: E402
-from wikidx.indexer.indexes.exact.gpu import Part, TorchEngine, load_parts  # noqa: E402
-from wikidx.indexer.indexes.exact.gpu_best import BLOCK, Best  # noqa: E402
+from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
+from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK  # noqa: E402
 
 NONE = np.empty(0, dtype=np.int64)
 
 
-def part_of(stored: str) -> Part:
-    (part,) = load_parts(np.random.default_rng(0).normal(size=(300, 24)).astype(stored), NONE, ["cpu"])
-    return part
+def shard_of(stored: str) -> DeviceShard:
+    (shard,) = load_shards(np.random.default_rng(0).normal(size=(300, 24)).astype(stored), NONE, ["cpu"])
+    return shard
 
 
 def test_queries_of_float16_are_not_split_and_others_add_up_to_22_bits() -> None:
     queries = np.random.default_rng(1).normal(size=(5, 24)).astype(np.float32)
-    part = part_of("float16")
-    factors, scales = part.factors(queries)
+    shard = shard_of("float16")
+    factors, scales = shard.factors(queries)
     assert factors.shape == (10, 24)
     halves = factors.double() * scales.double().repeat(2)[:, None]
     largest = np.abs(queries).max(axis=1, keepdims=True)
     assert (np.abs((halves[:5] + halves[5:]).numpy() - queries) <= largest * 2.0**-22).all()
-    short, _ = part.factors(queries.astype(np.float16).astype(np.float32))
+    short, _ = shard.factors(queries.astype(np.float16).astype(np.float32))
     assert short.shape == (5, 24)
-    whole, scales = part_of("float32").factors(queries)
+    whole, scales = shard_of("float32").factors(queries)
     np.testing.assert_array_equal(whole.numpy(), queries)
     assert (scales == 1).all()
 
 
 def test_zero_queries_have_factors() -> None:
-    factors, scales = part_of("float16").factors(np.zeros((2, 24), dtype=np.float32))
+    factors, scales = shard_of("float16").factors(np.zeros((2, 24), dtype=np.float32))
     assert not factors.any()
     assert torch.isfinite(scales).all()
 
 
 def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
     vectors = np.arange(700, dtype=np.float16).reshape(100, 7)
-    parts = load_parts(vectors, NONE, ["cpu"] * 3)
-    assert [part.vectors.dtype for part in parts] == [torch.float16] * 3
-    assert [len(part.vectors) for part in parts] == [33, 33, 34]
-    np.testing.assert_array_equal(np.concatenate([part.vectors.numpy() for part in parts]), vectors)
+    shards = load_shards(vectors, NONE, ["cpu"] * 3)
+    assert [shard.vectors.dtype for shard in shards] == [torch.float16] * 3
+    assert [len(shard.vectors) for shard in shards] == [33, 33, 34]
+    np.testing.assert_array_equal(np.concatenate([shard.vectors.numpy() for shard in shards]), vectors)
 
 
 def test_more_devices_than_rows() -> None:
     ones = np.ones((2, 3), dtype=np.float32)
-    hits = TorchEngine(load_parts(ones, NONE, ["cpu"] * 5)).search(ones[:1], 2)
+    hits = TorchEngine(load_shards(ones, NONE, ["cpu"] * 5)).search(ones[:1], 2)
     assert hits.rows.tolist() == [[0, 1]]
 
 
@@ -62,7 +62,7 @@ def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
     scores[0, 5], scores[1, 7], scores[2] = torch.nan, -torch.inf, 0.0
     scores[2, ::2] = -0.0
     scales = torch.tensor([1.0, 0.5, 2.0])
-    best = Best(k, scales)
+    best = TopK(k, scales)
     for start in range(0, 8 * BLOCK, 2 * BLOCK):
         best.offer(scores[:, start : start + 2 * BLOCK].contiguous(), start)
     hits = best_hits(best.keys(), k)
@@ -85,7 +85,7 @@ def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
     ids=["memory", "gone", "fork"],
 )
 def test_failures_of_a_device_become_one_line(error: RuntimeError, message: str) -> None:
-    with pytest.raises(IdxError, match=message) as raised, exact_torch._errors_of("cuda:1"):
+    with pytest.raises(IdxError, match=message) as raised, exact_torch._gpu_errors("cuda:1"):
         raise error
     assert "\n" not in str(raised.value)
 
@@ -97,6 +97,6 @@ def test_on_a_gpu_as_on_the_cpu(stored: str) -> None:
     vectors, queries = generator.normal(size=(50_000, 96)).astype(stored), generator.normal(size=(40, 96)).astype(np.float32)
     missing = np.array([0, 12_500, 49_999])
     for k in (1, 100, 5000):
-        expected, found = (TorchEngine(load_parts(vectors, missing, [device])).search(queries, k) for device in ("cpu", "cuda:0"))
+        expected, found = (TorchEngine(load_shards(vectors, missing, [device])).search(queries, k) for device in ("cpu", "cuda:0"))
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-5)
         assert (found.rows == expected.rows).mean() > 0.99

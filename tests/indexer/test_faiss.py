@@ -14,9 +14,9 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors, sealed
-from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
-from wikidx.corpora.errors import ArtifactDamaged, InputError, PiecesDamaged
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import load
 from wikidx.corpora.store import PassageStore
@@ -25,13 +25,13 @@ from wikidx.indexer.base import SearchParams, Stored, Vectors
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.faiss.index import FaissIndex
-from wikidx.indexer.indexes.faiss.inverted_lists import Piece
+from wikidx.indexer.indexes.faiss.inverted_lists import ListShard
 from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
-from wikidx.indexer.indexes.faiss.library import INDEX_FILE, damage_named, load_faiss
+from wikidx.indexer.indexes.faiss.library import INDEX_FILE, faiss_errors, load_faiss
 from wikidx.indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
 from wikidx.indexer.page_checks import CheckedFiles
 from wikidx.indexer.recall.measuring import recall
-from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, rows_at
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
 from wikidx.indexer.vectors.file import VECTORS, VectorFile
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
@@ -70,7 +70,7 @@ def kind_of(name: str) -> IndexKind[CorpusVectors, FaissIndex]:
 def write(name: str, vectors: CorpusVectors, folder: Path) -> Manifest:
     """Write an index and return a manifest for it."""
     kind = kind_of(name)
-    (folder / PIECES).mkdir(parents=True, exist_ok=True)
+    (folder / INTERMEDIATE).mkdir(parents=True, exist_ok=True)
     parameters = kind.parameters(Size(len(vectors), vectors.dim))
     counts = kind.write(IndexBuild(vectors, parameters, folder, lambda done, total: None))
     recipe = Recipe(kind=name, format_version=1, parameters=parameters, inputs={})
@@ -110,13 +110,13 @@ def test_a_flat_file_is_the_one_faiss_writes(name: str, make: Callable[[Vectors]
 @pytest.mark.parametrize("n", [N, 60, 16])  # so few rows leave most lists empty
 @pytest.mark.parametrize("name", ["ivf", "ivfpq"])
 def test_a_file_of_lists_is_the_one_faiss_writes(name: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.inverted_lists._STRETCH_BYTES", 5_000)
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._PIECE_BATCHES", 2)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.inverted_lists._RANGE_BYTES", 5_000)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._SHARD_BATCHES", 2)
     vectors = clustered(N, DIM, 0)
     write(name, corpus_vectors(tmp_path / "all", vectors), tmp_path / "index")
-    trained = tmp_path / "index" / PIECES / "trained.faiss"
-    (tmp_path / "some" / PIECES).mkdir(parents=True)
-    (tmp_path / "some" / PIECES / trained.name).write_bytes(trained.read_bytes())
+    trained = tmp_path / "index" / INTERMEDIATE / "trained.faiss"
+    (tmp_path / "some" / INTERMEDIATE).mkdir(parents=True)
+    (tmp_path / "some" / INTERMEDIATE / trained.name).write_bytes(trained.read_bytes())
     write(name, corpus_vectors(tmp_path / "few", vectors[:n]), tmp_path / "some")
     reference = faiss.read_index(str(trained))
     reference.add(vectors[:n])
@@ -170,24 +170,24 @@ def test_an_index_that_was_never_trained_is_refused(tmp_path: Path) -> None:
     quantizer = faiss.IndexFlatIP(DIM)
     untrained = faiss.IndexIVFScalarQuantizer(quantizer, DIM, 32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
     faiss.write_index(untrained, str(tmp_path / "index" / INDEX_FILE))
-    with pytest.raises(ArtifactDamaged, match=r"index.faiss holds an index that was never trained: build it again with --force"):
+    with pytest.raises(ArtifactCorrupt, match=r"index.faiss holds an index that was never trained: build it again with --force"):
         opened("ivf", tmp_path / "index", sealed(tmp_path / "index", manifest))
 
 
 def test_an_index_of_another_number_of_vectors_is_refused(tmp_path: Path) -> None:
     manifest = write("flat", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     write("flat", corpus_vectors(tmp_path / "fewer", clustered(N - 1, DIM, 0)), tmp_path / "index")
-    with pytest.raises(ArtifactDamaged, match=r"holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"):
+    with pytest.raises(ArtifactCorrupt, match=r"holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"):
         opened("flat", tmp_path / "index", sealed(tmp_path / "index", manifest))
 
 
-def test_a_damaged_length_that_asks_for_any_memory_is_damage() -> None:
+def test_a_corrupt_length_that_asks_for_any_memory_is_corruption() -> None:
     path = Path("index.faiss")
-    with pytest.raises(ArtifactDamaged, match="index.faiss is no index that FAISS can read"), damage_named(path):
+    with pytest.raises(ArtifactCorrupt, match="index.faiss is no index that FAISS can read"), faiss_errors(path):
         raise MemoryError("std::bad_alloc")
 
 
-def test_an_index_that_was_written_in_part_is_told(tmp_path: Path) -> None:
+def test_an_index_that_was_written_in_part_is_reported(tmp_path: Path) -> None:
     command = (  # so few bytes are written when the file is closed, whose error FAISS passes over
         "import faiss, numpy, resource, sys; from pathlib import Path; from wikidx.indexer.indexes.faiss.library import write_index; "
         "index = faiss.IndexFlatIP(16); index.add(numpy.ones((10, 16), dtype='f')); "
@@ -198,35 +198,35 @@ def test_an_index_that_was_written_in_part_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_size == 100
 
 
-@pytest.mark.parametrize("piece", ["trained.faiss", "piece-00000.bin"])
-def test_damaged_pieces_are_begun_again(piece: str, build: Callable[..., PassageStore]) -> None:
+@pytest.mark.parametrize("file", ["trained.faiss", "shard-00000.bin"])
+def test_corrupt_files_of_an_interrupted_build_are_built_again(file: str, build: Callable[..., PassageStore]) -> None:
     store = build([Passage(str(n), "", str(n)) for n in range(600)])
     put_vectors(store, clustered(600, 8, 0))
 
     def stop(done: int, total: int | None) -> None:
-        if (index_ref("made", "minilm-ivf").path.with_name(".minilm-ivf.partial") / PIECES / "piece-00000.bin").exists():
+        if (index_ref("made", "minilm-ivf").path.with_name(".minilm-ivf.partial") / INTERMEDIATE / "shard-00000.bin").exists():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build_index("made", "minilm-ivf", store, progress=stop)
-    (path,) = index_ref("made", "minilm-ivf").path.parent.rglob(piece)
+    (path,) = index_ref("made", "minilm-ivf").path.parent.rglob(file)
     path.write_bytes(path.read_bytes()[:-30])
     assert build_index("made", "minilm-ivf", store).counts["vectors"] == 600
 
 
-def test_a_piece_that_was_cut_is_told_from_a_whole_one(tmp_path: Path) -> None:
-    piece = Piece(tmp_path / "piece", 3, 2)
+def test_a_shard_that_was_cut_is_distinguished_from_a_whole_one(tmp_path: Path) -> None:
+    shard = ListShard(tmp_path / "shard", 3, 2)
     lists = np.array([2, 0, 2, 0])
-    piece.write(lists, np.array([10, 11, 12, 13]), np.arange(8, dtype=np.uint8).reshape(4, 2))
-    ends = piece.ends()
+    shard.write(lists, np.array([10, 11, 12, 13]), np.arange(8, dtype=np.uint8).reshape(4, 2))
+    ends = shard.ends()
     assert ends.tolist() == [2, 2, 4]
-    assert [part.tolist() for part in piece.entries(ends, 0, 3)] == [[0, 0, 2, 2], [11, 13, 10, 12], [[2, 3], [6, 7], [0, 1], [4, 5]]]
-    assert [part.tolist() for part in piece.entries(ends, 1, 3)] == [[2, 2], [10, 12], [[0, 1], [4, 5]]]
-    content = piece.path.read_bytes()
+    assert [part.tolist() for part in shard.entries(ends, 0, 3)] == [[0, 0, 2, 2], [11, 13, 10, 12], [[2, 3], [6, 7], [0, 1], [4, 5]]]
+    assert [part.tolist() for part in shard.entries(ends, 1, 3)] == [[2, 2], [10, 12], [[0, 1], [4, 5]]]
+    content = shard.path.read_bytes()
     for n_bytes in (len(content) - 1, 10, 0):
-        piece.path.write_bytes(content[:n_bytes])
-        with pytest.raises(PiecesDamaged, match=f"has {n_bytes} bytes, which is no piece"):
-            piece.ends()
+        shard.path.write_bytes(content[:n_bytes])
+        with pytest.raises(StagingCorrupt, match=f"has {n_bytes} bytes, which is no shard"):
+            shard.ends()
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 1), (77, 1), (78, 2), (784, 16), (100_000, 1024), (284_295, 2048), (21_015_324, 16_384)])
@@ -243,9 +243,9 @@ def test_the_sample_is_bounded_whatever_the_size() -> None:
     for name in ("ivf", "ivfpq"):
         parameters = kind_of(name).parameters(Size(10**9, 768))
         assert int(parameters["sample"] or 0) * 768 * 4 <= 2 << 30
-        assert kind_of(name).cost(Size(10**9, 768)).memory_bytes < 4e9
+        assert kind_of(name).estimate(Size(10**9, 768)).memory_bytes < 4e9
     for name in ("flat", "flat-fp16", "sq8"):
-        assert kind_of(name).cost(Size(10**9, 768)).memory_bytes < 4e9
+        assert kind_of(name).estimate(Size(10**9, 768)).memory_bytes < 4e9
 
 
 def test_a_sample_is_drawn_from_the_rows_that_have_a_vector(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_sample_is_drawn_from_the_rows_that_have_a_vector(tmp_path: Path) -> N
     np.testing.assert_array_equal(vectors.sample(900, seed=1)[:, 0], rows)
     assert (vectors.sample(900, seed=2)[:, 0] != rows).any()
     np.testing.assert_array_equal(vectors.sample(10**6, seed=1)[:, 0], np.setdiff1d(np.arange(N), missing))
-    np.testing.assert_array_equal(rows_at(np.array([[-1, 0, 1, 2]]), vectors.missing), [[-1, 1, 2, 5]])
+    np.testing.assert_array_equal(positions_to_rows(np.array([[-1, 0, 1, 2]]), vectors.missing), [[-1, 1, 2, 5]])
 
 
 def test_recall_grows_with_the_parameters_to_that_of_exact_search(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_recall_grows_with_the_parameters_to_that_of_exact_search(tmp_path: Path
 
 @pytest.mark.parametrize("params", [SearchParams(nprobe=33), SearchParams(refine=1001), SearchParams(ef_search=65_537)])
 def test_parameters_beyond_the_index_are_refused(params: SearchParams, tmp_path: Path) -> None:
-    (param,) = params.given()
+    (param,) = params.overrides()
     name = "hnsw" if param == "ef_search" else "ivfpq"
     vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
     index = opened(name, tmp_path / "index", write(name, vectors, tmp_path / "index"), vectors)
@@ -300,7 +300,7 @@ def test_parameters_are_whole_numbers(value: Any) -> None:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("name", ["flat", "ivf"])
-def test_rows_that_are_not_there_are_damage(name: str, tmp_path: Path) -> None:
+def test_rows_that_are_not_there_are_corruption(name: str, tmp_path: Path) -> None:
     manifest = write(name, corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     if name == "flat":
         manifest = dataclasses.replace(manifest, counts={**manifest.counts, "rows": N - 1, "vectors": N})
@@ -312,7 +312,7 @@ def test_rows_that_are_not_there_are_damage(name: str, tmp_path: Path) -> None:
         assert content.count(row) == 1
         (tmp_path / "index" / INDEX_FILE).write_bytes(content.replace(row, np.int64(N + 7).tobytes()))
     manifest = sealed(tmp_path / "index", manifest)
-    with pytest.raises(ArtifactDamaged, match=r"found rows outside of the [\d,]+ there are|no int64"):
+    with pytest.raises(ArtifactCorrupt, match=r"has rows outside of the [\d,]+ there are|no int64"):
         opened(name, tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
 
 
@@ -358,7 +358,7 @@ def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypa
     index = opened("ivfpq", tmp_path / "index", write("ivfpq", vectors, tmp_path / "index"), vectors)
     queries, params = clustered(40, DIM, 1), SearchParams(nprobe=32, refine=20)
     expected = index.search(queries, 10, params)
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.index._PLACES_AT_ONCE", 7 * 200)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.index._RESULTS_AT_ONCE", 7 * 200)
     monkeypatch.setattr("wikidx.indexer.vectors.corpus_vectors._CANDIDATES_AT_ONCE", 90)  # not even those of one query
     found = index.search(queries, 10, params)
     np.testing.assert_array_equal(found.rows, expected.rows)

@@ -16,16 +16,16 @@ from wikidx.indexer.indexes.faiss.cpu import ONLY_CPU
 from wikidx.indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
     LARGEST_K,
-    _failures_named,
-    _list_shares,
-    _placed,
-    only_lists,
+    _choose_gpus,
+    _divide_lists,
+    _gpu_errors,
     open_flat_anywhere,
+    select_lists,
 )
 from wikidx.indexer.indexes.faiss.index import Contents, FaissIndex
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import gpus_of
+from wikidx.indexer.machine.devices import resolve_gpus
 from wikidx.indexer.machine.threads import equal_ranges
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
@@ -45,7 +45,7 @@ faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
     ],
 )
 def test_devices_are_gpus_by_number(device: str, n_gpus: int, expected: tuple[int, ...]) -> None:
-    assert gpus_of(device, n_gpus, "this FAISS", _WITHOUT_GPUS) == expected
+    assert resolve_gpus(device, n_gpus, "this FAISS", _WITHOUT_GPUS) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_devices_are_gpus_by_number(device: str, n_gpus: int, expected: tuple[in
 )
 def test_gpus_that_are_not_there_are_refused(device: str, n_gpus: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        gpus_of(device, n_gpus, "this FAISS", _WITHOUT_GPUS)
+        resolve_gpus(device, n_gpus, "this FAISS", _WITHOUT_GPUS)
 
 
 @pytest.mark.skipif(faiss.get_num_gpus() > 0, reason="this FAISS has GPUs")
@@ -73,21 +73,21 @@ def test_a_faiss_without_gpus_says_so_when_one_is_named(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    def placed(device: str, *free: int) -> tuple[int, ...]:
-        monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_on_gpus", lambda *_: list(free))
+    def placement_of(device: str, *free: int) -> tuple[int, ...]:
+        monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_memory_of_gpus", lambda *_: list(free))
         monkeypatch.setattr(faiss, "get_num_gpus", lambda: len(free))
         options = OpenOptions(name="contriever-flat-fp16", device=device)
-        return _placed(options, 21_015_324 * (768 * 2 + 4))[0]
+        return _choose_gpus(options, 21_015_324 * (768 * 2 + 4))[0]
 
-    assert placed("cuda", 80_000_000_000) == (0,)
-    assert placed("cuda:1,0", 24_000_000_000, 24_000_000_000) == (1, 0)
-    assert placed("auto", 24_000_000_000, 40_000_000_000) == (1,)
-    assert placed("auto", 24_000_000_000) == ()
-    assert placed("cpu", 80_000_000_000) == ()
+    assert placement_of("cuda", 80_000_000_000) == (0,)
+    assert placement_of("cuda:1,0", 24_000_000_000, 24_000_000_000) == (1, 0)
+    assert placement_of("auto", 24_000_000_000, 40_000_000_000) == (1,)
+    assert placement_of("auto", 24_000_000_000) == ()
+    assert placement_of("cpu", 80_000_000_000) == ()
     with pytest.raises(InputError, match="where 80.0 and 10.0 GB are free: name 5 such GPUs"):
-        placed("all", 80_000_000_000, 10_000_000_000)
+        placement_of("all", 80_000_000_000, 10_000_000_000)
     with pytest.raises(InputError) as raised:
-        placed("cuda", 24_000_000_000)
+        placement_of("cuda", 24_000_000_000)
     assert str(raised.value) == (
         "32.4 GB of 'contriever-flat-fp16' do not fit on cuda:0, which would have to hold 32.4 GB of vectors and 3.3 GB to work in each, "
         "35.6 GB, where 24.0 GB are free: name 2 such GPUs (--device cuda:0,1,…), or --device cpu"
@@ -99,9 +99,9 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
 def test_shares_of_the_lists_together_find_what_the_whole_finds(name: str, n_gpus: int, tmp_path: Path) -> None:
     write(name, corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     whole = faiss.read_index(str(tmp_path / "index" / INDEX_FILE), faiss.IO_FLAG_MMAP)
-    shares = _list_shares(whole, n_gpus)
+    shares = _divide_lists(whole, n_gpus)
     assert [number for lists in shares for number in lists] == list(range(whole.nlist))
-    parts = [only_lists(whole, lists) for lists in shares]
+    parts = [select_lists(whole, lists) for lists in shares]
     assert sum(part.ntotal for part in parts) == N
     if n_gpus < 4:
         assert max(part.ntotal for part in parts) < 1.3 * N / n_gpus
@@ -117,8 +117,8 @@ def test_shares_of_the_lists_together_find_what_the_whole_finds(name: str, n_gpu
 def test_lists_are_merged_by_score_then_place() -> None:
     one = Hits(np.array([[7, 8, -1]]), np.array([[3.0, 1.0, -np.inf]], dtype=np.float32))
     two = Hits(np.array([[4, 5, 6]]), np.array([[3.0, 2.0, 0.0]], dtype=np.float32))
-    places, scores = merge_hits([one, two], 1, 5)
-    assert places.tolist() == [[4, 7, 5, 8, 6]]
+    positions, scores = merge_hits([one, two], 1, 5)
+    assert positions.tolist() == [[4, 7, 5, 8, 6]]
     assert scores.tolist() == [[3, 3, 2, 1, 0]]
 
 
@@ -148,6 +148,6 @@ def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked
 def test_a_gpu_that_fails_is_one_error(error: Exception) -> None:
     with (
         pytest.raises(IdxError, match=r"^'e-ivf' failed on the GPU \((CUDA out of memory|no more)\): start again"),
-        _failures_named("e-ivf"),
+        _gpu_errors("e-ivf"),
     ):
         raise error

@@ -15,7 +15,9 @@ import pytest
 from tests.conftest import ROOT
 from wikidx.corpora.errors import MissingExtraError
 from wikidx.indexer.indexes.lucene.java_functions import as_interface, bind, call, chain, method
-from wikidx.indexer.indexes.lucene.jvm import JavaError, in_java, java_class, java_home, run_java
+from wikidx.indexer.indexes.lucene.jvm import JavaError, call_in_java, java_class, java_home, run_java
+
+pytestmark = pytest.mark.slow  # Java
 
 if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
     pytest.skip("needs the extra 'lucene'", allow_module_level=True)
@@ -58,7 +60,7 @@ def only_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str]
 
 
 def test_a_java_class_computes() -> None:
-    assert in_java(lambda: java_class("java.lang.Integer").parseInt("2a", 16)) == 42
+    assert call_in_java(lambda: java_class("java.lang.Integer").parseInt("2a", 16)) == 42
 
 
 def test_the_start_is_silent_loads_little_and_leaves_the_environment_as_it_was() -> None:
@@ -87,7 +89,7 @@ def test_ctrl_c_stays_pythons() -> None:
     assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
 
 
-def test_after_a_fork_the_child_is_told_and_does_not_wait_for_ever() -> None:
+def test_after_a_fork_the_child_is_informed_and_does_not_wait_for_ever() -> None:
     ran = python(
         "import os, warnings\n"
         "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
@@ -166,7 +168,7 @@ def test_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.Mon
 
 def test_a_java_exception_becomes_one_line_with_its_root() -> None:
     with pytest.raises(JavaError, match=r'^java\.lang\.NumberFormatException: For input string: "x"$') as caught:
-        in_java(lambda: java_class("java.lang.Integer").parseInt("x"))
+        call_in_java(lambda: java_class("java.lang.Integer").parseInt("x"))
     assert caught.value.kind == "java.lang.NumberFormatException"
     with pytest.raises(JavaError, match=r"no/such/Class|no\.such\.Class"):
         java_class("no.such.Class")
@@ -174,22 +176,22 @@ def test_a_java_exception_becomes_one_line_with_its_root() -> None:
 
 def test_work_from_many_threads_is_not_mixed_up() -> None:
     make = java_class("java.lang.Integer")
-    objects = in_java(lambda: [make(n) for n in range(50)])
+    objects = call_in_java(lambda: [make(n) for n in range(50)])
 
     def off(n: int) -> int:
-        return in_java(lambda: sum(int(objects[n].intValue()) - n for _ in range(20)))
+        return call_in_java(lambda: sum(int(objects[n].intValue()) - n for _ in range(20)))
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(off, list(range(50)) * 4)) == {0}
 
 
 def test_work_within_work_is_done_on_the_same_thread() -> None:
-    assert in_java(lambda: in_java(threading.get_ident)) == in_java(threading.get_ident)
+    assert call_in_java(lambda: call_in_java(threading.get_ident)) == call_in_java(threading.get_ident)
 
 
 def test_python_errors_come_out_as_they_are() -> None:
     with pytest.raises(ZeroDivisionError):
-        in_java(lambda: 1 // 0)
+        call_in_java(lambda: 1 // 0)
 
 
 def test_a_failing_program_is_an_error_with_its_status() -> None:
@@ -224,9 +226,9 @@ def test_joined_handles_are_a_java_function() -> None:
         found: list[int] = stream.mapToInt(as_interface("java.util.function.ToIntFunction", length)).toArray()
         return found
 
-    assert in_java(lengths) == [3, 3, 4]
+    assert call_in_java(lengths) == [3, 3, 4]
 
 
 def test_a_handle_is_called() -> None:
     string = "java.lang.String"
-    assert in_java(lambda: call(method(string, "concat", string, string), "ab", "cd")) == "abcd"
+    assert call_in_java(lambda: call(method(string, "concat", string, string), "ab", "cd")) == "abcd"

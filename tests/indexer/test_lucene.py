@@ -19,14 +19,14 @@ import pytest
 from tests.conftest import corpus_of, with_checksum
 from wikidx.corpora.artifacts.manifest import Manifest, read_manifest
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.lucene import build as lucene_build
-from wikidx.indexer.indexes.lucene.index import LuceneIndex, damage_named
-from wikidx.indexer.indexes.lucene.jvm import JavaError, in_java, java_class
+from wikidx.indexer.indexes.lucene.index import LuceneIndex, lucene_errors
+from wikidx.indexer.indexes.lucene.jvm import JavaError, call_in_java, java_class
 
 pytestmark = pytest.mark.slow  # Java: twenty seconds
 
@@ -37,7 +37,7 @@ Build = Callable[..., PassageStore]
 
 
 class Built(NamedTuple):
-    """An index over real passages, and a copy of its home to damage."""
+    """An index over real passages, and a copy of its home to corrupt."""
 
     passages: list[Passage]
     lucene: LuceneIndex
@@ -96,7 +96,7 @@ def analyzed(texts: Sequence[str]) -> list[list[str]]:
             terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, text).toString()
             yield [term for term in terms[1:-1].split(", ") if term]
 
-    return in_java(lambda: list(analyze()))
+    return call_in_java(lambda: list(analyze()))
 
 
 def float_like_code(n: int) -> int:
@@ -242,11 +242,11 @@ def test_equal_passages_tie_and_come_by_ascending_row(build: Build, monkeypatch:
 def test_a_truncated_file_is_refused(copied: PassageStore, file: str) -> None:
     path = index_ref("made", "lucene").path / file
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(ArtifactDamaged, match=r"has [\d,]+ bytes instead of"):
+    with pytest.raises(ArtifactCorrupt, match=r"has [\d,]+ bytes instead of"):
         opened(copied)
 
 
-def test_flipped_bits_are_damage_or_do_not_matter_here(copied: PassageStore, union: Built, questions: list[str]) -> None:
+def test_flipped_bits_are_corruption_or_do_not_matter_here(copied: PassageStore, union: Built, questions: list[str]) -> None:
     folder = index_ref("made", "lucene").path / "index"
     expected = union.lucene.search(questions[:20], 10)
     rng = np.random.default_rng(11)
@@ -257,7 +257,7 @@ def test_flipped_bits_are_damage_or_do_not_matter_here(copied: PassageStore, uni
             file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
             try:
                 hits = opened(copied).search(questions[:20], 10)
-            except ArtifactDamaged as error:
+            except ArtifactCorrupt as error:
                 assert "idx check" in str(error)  # noqa: PT017 - which of the places are read is Lucene's affair
                 n_refused += 1
             else:
@@ -267,37 +267,37 @@ def test_flipped_bits_are_damage_or_do_not_matter_here(copied: PassageStore, uni
     assert opened(copied).search(questions[:20], 10).scores.tobytes() == expected.scores.tobytes()
 
 
-def test_postings_that_turn_out_to_be_damaged_in_a_search_are_named(copied: PassageStore, questions: list[str]) -> None:
+def test_postings_that_turn_out_to_be_corrupt_in_a_search_are_named(copied: PassageStore, questions: list[str]) -> None:
     (file,) = (index_ref("made", "lucene").path / "index").glob("*.tim")
     whole = file.read_bytes()
     file.write_bytes(whole[:200] + b"\xff" * (len(whole) - 400) + whole[-200:])
-    with pytest.raises(ArtifactDamaged, match="Lucene cannot read .*'idx check' says which files are damaged"):
+    with pytest.raises(ArtifactCorrupt, match="Lucene cannot read .*'idx check' says which files are corrupt"):
         opened(copied).search(questions[:100], 10)
 
 
-def test_memory_that_runs_out_is_not_called_damage(tmp_path: Path) -> None:
-    with pytest.raises(JavaError, match="Java heap space"), damage_named(tmp_path):
-        in_java(lambda: java_class("java.util.ArrayList")(2_000_000_000))
+def test_memory_that_runs_out_is_not_called_corruption(tmp_path: Path) -> None:
+    with pytest.raises(JavaError, match="Java heap space"), lucene_errors(tmp_path):
+        call_in_java(lambda: java_class("java.util.ArrayList")(2_000_000_000))
 
 
-def test_rows_outside_the_corpus_are_damage(copied: PassageStore) -> None:
+def test_rows_outside_the_corpus_are_corruption(copied: PassageStore) -> None:
     path = index_ref("made", "lucene").path / "rows.i32"
     rows = np.fromfile(path, dtype="<i4")
     for wrong in (-2, 2000):
         rows[7] = wrong
         rows.tofile(path)
-        with pytest.raises(ArtifactDamaged, match="has rows outside the corpus"):
+        with pytest.raises(ArtifactCorrupt, match="has rows outside the corpus"):
             opened(copied)
 
 
-def test_counts_that_are_not_the_manifests_are_damage(copied: PassageStore) -> None:
+def test_counts_that_are_not_the_manifests_are_corruption(copied: PassageStore) -> None:
     path = index_ref("made", "lucene").path / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["sha256"]
     assert manifest["counts"]["documents"] == 2000
     manifest["counts"]["documents"] = 1999
     path.write_text(with_checksum(manifest))
-    with pytest.raises(ArtifactDamaged, match="holds .*'documents': 2000.* its manifest says .*'documents': 1999"):
+    with pytest.raises(ArtifactCorrupt, match="holds .*'documents': 2000.* its manifest says .*'documents': 1999"):
         opened(copied)
 
 

@@ -17,7 +17,7 @@ from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.kinds import Size
 from wikidx.indexer.indexes.lucene import build as lucene_build
-from wikidx.indexer.indexes.lucene.build import cost
+from wikidx.indexer.indexes.lucene.build import estimate
 from wikidx.indexer.indexes.lucene.index import LuceneIndex
 
 pytestmark = pytest.mark.slow  # Java: half a minute
@@ -58,7 +58,7 @@ def test_a_corpus_without_any_document_finds_nothing(build: Build) -> None:
     assert index.search(["anything", ""], 3).rows.tolist() == [[-1, -1, -1]] * 2
 
 
-def test_a_killed_build_goes_on_after_its_finished_pieces(
+def test_a_killed_build_resumes_after_its_finished_files(
     build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lucene_build, "PIECE_ROWS", 100)
@@ -83,21 +83,21 @@ def test_a_killed_build_goes_on_after_its_finished_pieces(
     assert hits.scores.tobytes() == undisturbed.scores.tobytes()
 
 
-def test_damaged_pieces_are_made_again(build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corrupt_files_are_made_again(build: Build, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lucene_build, "PIECE_ROWS", 100)
     store = build(made_passages[:150])
     merge = lucene_build._merge
-    damaged: list[Path] = []
+    corrupt: list[Path] = []
 
-    def damage_and_merge(pieces: Sequence[Path], target: Path) -> None:
-        if not damaged:
-            damaged.extend(pieces[1].glob("*.doc"))
-            damaged[0].write_bytes(damaged[0].read_bytes()[:-20] + bytes(20))
+    def corrupt_and_merge(pieces: Sequence[Path], target: Path) -> None:
+        if not corrupt:
+            corrupt.extend(pieces[1].glob("*.doc"))
+            corrupt[0].write_bytes(corrupt[0].read_bytes()[:-20] + bytes(20))
         merge(pieces, target)
 
-    monkeypatch.setattr(lucene_build, "_merge", damage_and_merge)
+    monkeypatch.setattr(lucene_build, "_merge", corrupt_and_merge)
     assert len(built(store)) == 150
-    assert len(damaged) == 1
+    assert len(corrupt) == 1
 
 
 def test_a_passage_too_long_for_the_indexer_is_named(build: Build) -> None:
@@ -117,7 +117,7 @@ def test_a_full_disk_says_so(build: Build, made_passages: list[Passage], monkeyp
         on_line("java.io.IOException: No space left on device")  # what Anserini does with it: one line, and exit status 0
 
     monkeypatch.setattr(lucene_build, "run_java", swallowing)
-    with pytest.raises(StorageError, match="No space left on device; what is finished is kept"):
+    with pytest.raises(StorageError, match="No space left on device; finished parts are kept"):
         build_index("made", "lucene", build(made_passages[:10]))
 
 
@@ -130,13 +130,13 @@ def test_documents_that_get_lost_are_noticed(build: Build, made_passages: list[P
 def test_without_the_extra_the_need_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyserini", None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[lucene\]'"):
-        cost(Size(1000, passage_bytes=600))
+        estimate(Size(1000, passage_bytes=600))
 
 
 def test_the_need_covers_what_a_build_takes(build: Build, made_passages: list[Passage]) -> None:
     n_bytes = sum(len(field.encode()) for passage in made_passages for field in passage)
     built(build(made_passages))
-    need = cost(Size(3000, passage_bytes=n_bytes / 3000))
+    need = estimate(Size(3000, passage_bytes=n_bytes / 3000))
     assert 1.5 * manifest().n_bytes < need.disk_bytes < 20 * manifest().n_bytes
 
 

@@ -25,7 +25,7 @@ def test_memory_is_that_of_the_machine_or_less() -> None:
     assert 0 < available_bytes() <= memory_bytes()
 
 
-def test_where_nothing_is_told_all_memory_is_there(container: Path) -> None:
+def test_where_nothing_is_known_all_memory_is_there(container: Path) -> None:
     assert available_bytes() == memory_bytes() == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

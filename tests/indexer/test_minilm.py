@@ -106,6 +106,7 @@ print(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+@pytest.mark.slow  # eight seconds
 def test_a_forked_process_encodes() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     ran = subprocess.run([sys.executable, "-c", _FORK], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)

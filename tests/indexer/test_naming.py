@@ -11,7 +11,7 @@ from wikidx.indexer.naming import encoder_spec, index_names, parse_index_name
 def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:
     for encoder in ENCODERS:
         for kind in VECTOR_INDEXES:
-            assert parse_index_name(f"{encoder}-{kind}") == (encoder_spec(encoder).name, kind)
+            assert parse_index_name(f"{encoder}-{kind}") == (encoder_spec(encoder).name, kind, ())
             assert f"{encoder}-{kind}" not in (*ENCODERS, *INDEXES)
     names = index_names()
     assert len(set(names)) == len(names)
@@ -19,9 +19,17 @@ def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("contriever", ("contriever", "")), ("gtr-base", ("gtr", "")), ("bm25", ("", "bm25")), ("gtr-base-ivf", ("gtr", "ivf"))],
+    [
+        ("contriever", ("contriever", "", ())),
+        ("gtr-base", ("gtr", "", ())),
+        ("bm25", ("", "bm25", ())),
+        ("gtr-base-ivf", ("gtr", "ivf", ())),
+        ("bm25-1.2-0.75", ("", "bm25", ("1.2", "0.75"))),
+        ("bm25-2-0", ("", "bm25", ("2", "0"))),
+        ("bm25-0.00001-1", ("", "bm25", ("0.00001", "1"))),
+    ],
 )
-def test_names_resolve_to_encoder_and_kind(name: str, found: tuple[str, str]) -> None:
+def test_names_resolve_to_encoder_kind_and_numbers(name: str, found: tuple[str, str, tuple[str, ...]]) -> None:
     assert parse_index_name(name) == found
     assert parse_index_name(str(parse_index_name(name))) == found
 
@@ -30,6 +38,35 @@ def test_names_resolve_to_encoder_and_kind(name: str, found: tuple[str, str]) ->
 def test_other_names_are_unknown(name: str) -> None:
     with pytest.raises(UnknownNameError):
         parse_index_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("bm25-1.20-.75", "bm25-1.2-0.75"),
+        ("bm25-2.0-0.0", "bm25-2-0"),
+        ("bm25-1.2-0.7500000001", "bm25-1.2-0.75"),  # the same float32
+        ("bm25-1e2-0", "bm25-100-0"),
+        ("bm25- 1.2-٠.75", "bm25-1.2-0.75"),
+        ("bm25-0.9-0.4", "bm25"),
+        ("bm25-0.90000000001-0.40", "bm25"),
+    ],
+)
+def test_numbers_in_another_spelling_are_refused_with_the_canonical_name(name: str, canonical: str) -> None:
+    with pytest.raises(UnknownNameError, match=f": it is named '{canonical}'$"):
+        parse_index_name(name)
+    assert str(parse_index_name(canonical)) == canonical
+
+
+@pytest.mark.parametrize(
+    "numbers", ["", "1.2", "1.2-", "1.2-0.75-1", "-1-0.5", "1001-0.5", "1.2-1.01", "nan-0.5", "inf-0.5", "b-k1", "9" * 9999]
+)
+def test_numbers_that_cannot_be_are_refused_with_those_that_can(numbers: str) -> None:
+    with pytest.raises(UnknownNameError, match="known: bm25, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1$") as caught:
+        parse_index_name(f"bm25-{numbers}")
+    assert len(str(caught.value)) < 300
+    with pytest.raises(UnknownNameError, match="known: lucene$"):
+        parse_index_name(f"lucene-{numbers}")
 
 
 def test_two_names_of_an_encoder_have_the_same_index() -> None:

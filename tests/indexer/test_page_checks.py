@@ -1,4 +1,4 @@
-"""Page checksums: they detect damage, only pages that are read are checked, and vectors and indexes check before they read."""
+"""Page checksums: they detect corruption, only pages that are read are checked, and vectors and indexes check before they read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
-from wikidx.corpora.errors import ArtifactDamaged
+from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import SearchParams
@@ -43,7 +43,7 @@ def flip(path: Path, place: int, bit: int = 3) -> None:
         file.write(bytes([byte ^ 1 << bit]))
 
 
-def place_of_row(row: int) -> tuple[Path, int]:
+def offset_of_row(row: int) -> tuple[Path, int]:
     """Return the offset of a row's vector in the file."""
     path = index_ref("made", ENCODER).path / VECTORS
     return path, path.stat().st_size + (row - N) * DIM * 4
@@ -79,9 +79,9 @@ def test_only_what_is_asked_for_is_compared_and_only_once(tmp_path: Path) -> Non
     check((3 * PAGE_BYTES, 3 * PAGE_BYTES))  # nothing
     flip(path, 0)  # compared already
     check((0, 1))
-    with pytest.raises(ArtifactDamaged, match=f"{path} or its checksums"):
+    with pytest.raises(ArtifactCorrupt, match=f"{path} or its checksums"):
         check((0, 1), (3 * PAGE_BYTES - 1, 3 * PAGE_BYTES + 1))
-    with pytest.raises(ArtifactDamaged, match=f"{path} or its checksums"):
+    with pytest.raises(ArtifactCorrupt, match=f"{path} or its checksums"):
         file.check_all()
     flip(path, 3 * PAGE_BYTES)
     file.check_all()
@@ -97,23 +97,23 @@ def test_rows_of_an_array_are_compared_when_they_are_taken_out(tmp_path: Path) -
     np.testing.assert_array_equal(array[100:1200], values[100:1200])
     scattered = np.array([9, 9_000, 3_000])
     np.testing.assert_array_equal(array[scattered], values[scattered])
-    part = array.part(range(4_000, 6_000))
+    part = array.row_range(range(4_000, 6_000))
     assert (len(part), part.shape, part.dtype.name) == (2_000, (2_000, 16), "float32")
     np.testing.assert_array_equal(part[:1_000], values[4_000:5_000])
     for rows in (slice(1_000, 1_200), np.array([0, 1_200])):
-        with pytest.raises(ArtifactDamaged, match="a.npy or its checksums"):
+        with pytest.raises(ArtifactCorrupt, match="a.npy or its checksums"):
             part[rows]
 
 
-def test_what_holds_another_array_is_damage(tmp_path: Path) -> None:
+def test_what_holds_another_array_is_corruption(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((100, 8), dtype=np.float32))
     file = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy")))
     for shape, dtype in (((100, 9), "float32"), ((100, 8), "float16")):
-        with pytest.raises(ArtifactDamaged, match=r"a\.npy has 3,328 bytes, which is no float"):
+        with pytest.raises(ArtifactCorrupt, match=r"a\.npy has 3,328 bytes, which is no float"):
             file.array(dtype, shape)
-    with pytest.raises(ArtifactDamaged, match=r"a\.npy has 3,328 bytes, and 2 checksums"):
+    with pytest.raises(ArtifactCorrupt, match=r"a\.npy has 3,328 bytes, and 2 checksums"):
         CheckedFile(tmp_path / "a.npy", np.zeros(2, dtype=np.uint64))
-    with pytest.raises(ArtifactDamaged, match="cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match="cannot be read"):
         CheckedFile(tmp_path / "none.npy", np.zeros(2, dtype=np.uint64))
 
 
@@ -141,19 +141,19 @@ def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
         assert subprocess.run([sys.executable, "-c", command, str(tmp_path / "a.npy")], check=False, cwd=ROOT).returncode == 0
 
 
-def test_a_damaged_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
-    path, place = place_of_row(4_321)
+def test_a_corrupt_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
+    path, place = offset_of_row(4_321)
     index, rescorer = open_vector_index("made", ENCODER, store), open_vectors("made", ENCODER, store)
     assert rescorer is not None
     flip(path, place)
-    with pytest.raises(ArtifactDamaged, match=path.name):
+    with pytest.raises(ArtifactCorrupt, match=path.name):
         index.search(QUERIES, 10)
-    far, near = np.array([[0, 2_400, 5_999, -1]]), np.array([[0, 4_320, -1, -1]])  # the second lies on the page of the damaged one
+    far, near = np.array([[0, 2_400, 5_999, -1]]), np.array([[0, 4_320, -1, -1]])  # the second lies on the page of the corrupt one
     expected = clustered(N, DIM, 0)[far[0, :3]] @ QUERIES[0]
     np.testing.assert_allclose(rescorer.scores(QUERIES[:1], far)[0, :3], expected, rtol=1e-5)
-    with pytest.raises(ArtifactDamaged, match=path.name):
+    with pytest.raises(ArtifactCorrupt, match=path.name):
         rescorer.scores(QUERIES[:1], near)
-    with pytest.raises(ArtifactDamaged, match=path.name):
+    with pytest.raises(ArtifactCorrupt, match=path.name):
         build_index("made", f"{ENCODER}-flat", store)
     flip(path, place)
     hits, wanted = index.search(QUERIES, 10), brute_force(clustered(N, DIM, 0), QUERIES, 10)
@@ -189,17 +189,17 @@ def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
     reference.nprobe = 1
     expected = [reference.search(query[np.newaxis], 5) for query in QUERIES]
     chosen = reference.quantizer.search(QUERIES, 1)[1].ravel()
-    damaged = int(chosen[0])
-    ids = faiss.rev_swig_ptr(reference.invlists.get_ids(damaged), reference.invlists.list_size(damaged)).astype("<i8").tobytes()
+    corrupt = int(chosen[0])
+    ids = faiss.rev_swig_ptr(reference.invlists.get_ids(corrupt), reference.invlists.list_size(corrupt)).astype("<i8").tobytes()
     flip(path, path.read_bytes().index(ids))
     index = open_vector_index("made", name, store)
     params = SearchParams(nprobe=1, refine=0)
     n_sound = 0
     for query, number, (scores, rows) in zip(QUERIES, chosen, expected, strict=True):
-        if number == damaged:
-            with pytest.raises(ArtifactDamaged, match=INDEX_FILE):
+        if number == corrupt:
+            with pytest.raises(ArtifactCorrupt, match=INDEX_FILE):
                 index.search(query[np.newaxis], 5, params)
-        elif abs(int(number) - damaged) > 8:  # no page of it is one of the damaged list
+        elif abs(int(number) - corrupt) > 8:  # no page of it is one of the corrupt list
             hits = index.search(query[np.newaxis], 5, params)
             np.testing.assert_array_equal(hits.rows, rows)
             np.testing.assert_array_equal(hits.scores, scores)
@@ -207,28 +207,28 @@ def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
     assert n_sound
 
 
-def test_a_damaged_head_of_an_inverted_file_is_met_when_it_is_opened(store: PassageStore) -> None:
+def test_a_corrupt_head_of_an_inverted_file_is_met_when_it_is_opened(store: PassageStore) -> None:
     name = f"{ENCODER}-ivf"
     build_index("made", name, store)
     flip(index_ref("made", name).path / INDEX_FILE, 4_000)  # a centroid
-    with pytest.raises(ArtifactDamaged, match=f"{INDEX_FILE} or its checksums"):
+    with pytest.raises(ArtifactCorrupt, match=f"{INDEX_FILE} or its checksums"):
         open_vector_index("made", name, store)
 
 
 @pytest.mark.parametrize("kind", ["flat", "flat-fp16", "sq8", "hnsw"])
-def test_a_damaged_index_is_met_at_its_first_search(store: PassageStore, kind: str) -> None:
+def test_a_corrupt_index_is_met_at_its_first_search(store: PassageStore, kind: str) -> None:
     name = f"{ENCODER}-{kind}"
     build_index("made", name, store)
     path = index_ref("made", name).path / INDEX_FILE
     flip(path, path.stat().st_size - 20)  # of a vector
     index = open_vector_index("made", name, store)
     for _ in range(2):
-        with pytest.raises(ArtifactDamaged, match=f"{INDEX_FILE} or its checksums"):
+        with pytest.raises(ArtifactCorrupt, match=f"{INDEX_FILE} or its checksums"):
             index.search(QUERIES, 5)
 
 
 def test_too_few_checksums_are_named(store: PassageStore) -> None:
     manifest, folder = index_ref("made", ENCODER).manifest(store.fingerprint), index_ref("made", ENCODER).path
     (folder / SUMS).write_bytes(bytes(8))
-    with pytest.raises(ArtifactDamaged, match=r"has 1 checksums, \d+ are needed"):
+    with pytest.raises(ArtifactCorrupt, match=r"has 1 checksums, \d+ are needed"):
         CheckedFiles(folder, manifest)

@@ -124,7 +124,7 @@ def test_what_embeddings_do_not_need_is_refused(content: bytes, what: str) -> No
     + [b"K\x01K\x01\x93.", b"\x8c\x01\xff.", b"cnumpy\ndtype\n)R.", b"cnumpy.core.multiarray\n_reconstruct\nNR."],
 )
 def test_nonsense_is_refused(content: bytes) -> None:
-    with pytest.raises(InputError, match="no pickle of embeddings, or damaged|which embeddings do not need"):
+    with pytest.raises(InputError, match="no pickle of embeddings, or corrupt|which embeddings do not need"):
         read(content)
 
 

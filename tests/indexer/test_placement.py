@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.indexer.base import Placement
-from wikidx.indexer.indexes.exact.placement import WORK_BYTES, VectorsSize, place
+from wikidx.indexer.indexes.exact.placement import WORK_BYTES, VectorsSize, choose_placement
 
 GB = 10**9
 WIKI16 = VectorsSize(21_015_324, 768, "float16")
@@ -34,7 +34,7 @@ TOLD16, TOLD32 = (f"{size} GB of {kind} vectors (21,015,324 × 768)" for size, k
             [],
             Placement(("cpu",), f"exact search on the CPU, because there is no GPU that torch can use: {TOLD16}"),
         ),
-        (WIKI16, "cpu", [138], Placement(("cpu",), f"exact search on the CPU, as was said: {TOLD16}")),
+        (WIKI16, "cpu", [138], Placement(("cpu",), f"exact search on the CPU, as requested: {TOLD16}")),
         (WIKI16, "mps", [], Placement(("cpu",), f"exact search on the CPU, whose memory mps shares: {TOLD16}")),
         (WIKI16, "cuda", [50, 90], Placement(("cuda:0",), f"exact search on cuda:0: {TOLD16}, 50.0 GB free")),
         (
@@ -46,12 +46,12 @@ TOLD16, TOLD32 = (f"{size} GB of {kind} vectors (21,015,324 × 768)" for size, k
         (WIKI16, "all", [20, 21], Placement(("cuda:0", "cuda:1"), f"exact search on cuda:0, cuda:1: {TOLD16}, 20.0 and 21.0 GB free")),
     ],
 )
-def test_a_device_is_picked_and_the_reason_said(size: VectorsSize, device: str, free: list[int], expected: Placement) -> None:
-    assert place(size, device, [gigabytes * GB for gigabytes in free]) == expected
+def test_a_device_is_picked_and_the_reason_given(size: VectorsSize, device: str, free: list[int], expected: Placement) -> None:
+    assert choose_placement(size, device, [gigabytes * GB for gigabytes in free]) == expected
 
 
 def test_what_fits_nowhere_stays_on_the_cpu_with_the_arithmetic() -> None:
-    placement = place(WIKI32, "auto", [24 * GB, 24 * GB])
+    placement = choose_placement(WIKI32, "auto", [24 * GB, 24 * GB])
     assert placement.devices == ("cpu",)
     assert placement.reason == (
         f"exact search on the CPU, because GPUs would have to hold 32.3 GB of vectors and 3.2 GB to work in each, 35.5 GB, "
@@ -78,26 +78,26 @@ def test_what_fits_nowhere_stays_on_the_cpu_with_the_arithmetic() -> None:
             "where 30.0 and 2.0 GB are free: use an index of kind ivfpq, or --device cpu",
         ),
         (WIKI16, "cuda:2", [99, 99], "--device cuda:2: torch sees 2 GPU(s), numbered from 0"),
-        (WIKI16, "all", [], "--device all: there is no GPU that torch can use: say cpu, or auto"),
+        (WIKI16, "all", [], "--device all: there is no GPU that torch can use: use cpu, or auto"),
         (WIKI16, "gpu", [], "the device 'gpu' is none of auto, cpu, cuda, cuda:<number>, cuda:<number>,<number>, all, mps"),
     ],
 )
 def test_what_does_not_fit_or_is_not_there_is_refused(size: VectorsSize, device: str, free: Sequence[int], message: str) -> None:
     with pytest.raises(InputError) as raised:
-        place(size, device, [gigabytes * GB for gigabytes in free])
+        choose_placement(size, device, [gigabytes * GB for gigabytes in free])
     assert str(raised.value) == message
 
 
 def test_to_the_byte() -> None:
     size = VectorsSize(1000, 10, "float32")
-    assert place(size, "auto", [size.n_bytes + WORK_BYTES]).devices == ("cuda:0",)
-    assert place(size, "auto", [size.n_bytes + WORK_BYTES - 1]).devices == ("cpu",)
+    assert choose_placement(size, "auto", [size.n_bytes + WORK_BYTES]).devices == ("cuda:0",)
+    assert choose_placement(size, "auto", [size.n_bytes + WORK_BYTES - 1]).devices == ("cpu",)
 
 
 def test_without_a_gpu_auto_does_not_import_torch() -> None:
     code = (
         "import sys, wikidx.indexer.indexes.exact.placement as p; p._SIGNS_OF_A_GPU = ('/no/such/device',); "
-        "print(p.place(p.VectorsSize(3, 4, 'float32'), 'auto').devices, 'torch' in sys.modules)"
+        "print(p.choose_placement(p.VectorsSize(3, 4, 'float32'), 'auto').devices, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "('cpu',) False\n"
@@ -114,8 +114,8 @@ def test_a_gpu_that_fails_counts_as_full_unless_it_is_named(monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "mem_get_info", free)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr("wikidx.indexer.indexes.exact.placement._SIGNS_OF_A_GPU", ("/",))
-    assert place(WIKI16, "auto").devices == ("cuda:0",)
-    assert place(WIKI16, "cuda:0").devices == ("cuda:0",)
-    with pytest.raises(IdxError, match=r"cuda:1 does not say what memory is free \(CUDA error: uncorrectable ECC error\): name another"):
-        place(WIKI16, "cuda:1")
-    assert place(VectorsSize(1000, 100, "float32"), "cpu").reason.endswith("400.0 kB of float32 vectors (1,000 × 100)")
+    assert choose_placement(WIKI16, "auto").devices == ("cuda:0",)
+    assert choose_placement(WIKI16, "cuda:0").devices == ("cuda:0",)
+    with pytest.raises(IdxError, match=r"cuda:1 does not report its free memory \(CUDA error: uncorrectable ECC error\): name another"):
+        choose_placement(WIKI16, "cuda:1")
+    assert choose_placement(VectorsSize(1000, 100, "float32"), "cpu").reason.endswith("400.0 kB of float32 vectors (1,000 × 100)")

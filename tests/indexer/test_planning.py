@@ -12,11 +12,11 @@ import pytest
 from tests.conftest import ROOT
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.errors import StorageError, UnknownNameError
-from wikidx.corpora.known.custom import Reading
+from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer import estimate
-from wikidx.indexer.planning import BuildSpec, build, carry_out, plan
+from wikidx.indexer.planning import BuildSpec, build, plan, run_build
 
 BUILD = """
 import re, sys
@@ -28,6 +28,7 @@ print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)
 """
 
 
+@pytest.mark.slow  # half a minute in a process of its own
 def test_python_builds_all_that_the_command_line_does_without_the_packages_above() -> None:
     ran = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, check=True, cwd=ROOT)
     names, modules = ran.stdout.splitlines()
@@ -37,17 +38,17 @@ def test_python_builds_all_that_the_command_line_does_without_the_packages_above
 
 def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"id": "1", "title": "Thimphu", "text": "the capital of Bhutan"}\n')
-    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl"), name="mine", options=StoreOptions(limit=1), reading=Reading(split="none")))
+    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl"), name="mine", options=StoreOptions(limit=1), reading=ReadOptions(split="none")))
     steps = dict[str, tuple[int, int | None]]()
 
     def step(name: str, unit: str) -> Progress:
         return lambda done, total: steps.update({f"{name}, {unit}": (done, total)})
 
-    assert [need.step for need in plan(spec).needs] == ["passages", "bm25"]
-    manifests = carry_out(spec, step)
+    assert [estimate.step for estimate in plan(spec).estimates] == ["passages", "bm25"]
+    manifests = run_build(spec, step)
     assert {part: manifest.count("rows") for part, manifest in manifests.items()} == {"passages": 1, "bm25": 1}
     assert steps.keys() >= {"passages, passages", "bm25, passages"}
-    assert plan(BuildSpec(resolve("mine@1"))).needs == []
+    assert plan(BuildSpec(resolve("mine@1"))).estimates == []
 
 
 def test_a_build_for_which_the_disk_is_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

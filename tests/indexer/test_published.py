@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikidx.corpora.artifacts.building import locked, staging_path
+from wikidx.corpora.artifacts.building import lock, staging_path
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, InputError, LockedError
@@ -289,11 +289,11 @@ def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vect
         run(path, dtype="float16")
     run(other, force=True)
     np.testing.assert_array_equal(stored(), 2 * made)
-    with locked(index_ref("made", "minilm").path), pytest.raises(LockedError):
+    with lock(index_ref("made", "minilm").path), pytest.raises(LockedError):
         run(path, force=True)
 
 
-def test_an_interrupted_import_goes_on(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
+def test_an_interrupted_import_resumes(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
     path = pickled(tmp_path / "array.pkl", made)
     run_interrupted(path)
     assert (staging_path(index_ref("made", "minilm").path) / VECTORS).exists()

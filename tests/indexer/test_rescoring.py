@@ -11,7 +11,7 @@ import pytest
 from tests.indexer.made_vectors import clustered, sealed
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
 from wikidx.indexer.base import Stored
-from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, corpus_vectors
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 
@@ -21,7 +21,7 @@ def vectors(request: pytest.FixtureRequest, tmp_path: Path) -> CorpusVectors:
     VectorFile(tmp_path, 1000, stored).write(range(1000), clustered(1000, 8, 0))
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={"dtype": stored}, inputs={})
     made = Manifest(recipe=recipe, sources={}, fingerprint="", counts={"rows": 1000, "dim": 8}, packages={}, files={}, created="")
-    return corpus_vectors(tmp_path, sealed(tmp_path, made))
+    return open_corpus_vectors(tmp_path, sealed(tmp_path, made))
 
 
 def test_scores_are_the_products_with_the_rows_named(vectors: CorpusVectors, monkeypatch: pytest.MonkeyPatch) -> None:

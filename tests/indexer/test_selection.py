@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from wikidx.indexer.indexes.bm25.search import take_best, take_better
+from wikidx.indexer.indexes.bm25.search import merge_best, write_best
 
 
 def slow_best(scores: list[float], k: int) -> list[tuple[float, int]]:
@@ -21,7 +21,7 @@ def select(scores: list[float], k: int, tile: int) -> list[tuple[float, int]]:
     array: NDArray[np.float32] = np.array(scores, dtype=np.float32)
     for start in range(0, len(scores), tile):
         some = array[start : start + tile]
-        take_better(some, np.arange(start, start + len(some)), best_scores, best_rows)
+        merge_best(some, np.arange(start, start + len(some)), best_scores, best_rows)
     return list(zip(best_scores.tolist(), best_rows.tolist(), strict=True))
 
 
@@ -37,7 +37,7 @@ def test_taking_better_ones_is_the_sorted_prefix(scores: list[float], k: int, ti
 def test_kernel_equals_its_python_twin(seed: int) -> None:
     scores = np.random.default_rng(seed).integers(0, 50, 500).astype(np.float32)
     found = []
-    for take in (take_best, take_best.py_func):
+    for take in (write_best, write_best.py_func):
         best_scores, best_rows = np.full(20, -np.inf, dtype=np.float32), np.full(20, -1, dtype=np.int64)
         take(scores, np.arange(500), best_scores, best_rows)
         found.append(list(zip(best_scores.tolist(), best_rows.tolist(), strict=True)))
@@ -48,6 +48,6 @@ def test_kernel_equals_its_python_twin(seed: int) -> None:
 def test_taking_the_best_is_the_sorted_prefix(scores: list[float], k: int, step: int) -> None:
     best_scores, best_rows = np.full(k, -np.inf, dtype=np.float32), np.full(k, -1, dtype=np.int64)
     given_scores = np.array(scores, dtype=np.float32)
-    take_best(given_scores, np.arange(len(scores)) * step, best_scores, best_rows)
+    write_best(given_scores, np.arange(len(scores)) * step, best_scores, best_rows)
     expected = [(score, row * step if row >= 0 else -1) for score, row in slow_best(given_scores.tolist(), k)]
     assert list(zip(best_scores.tolist(), best_rows.tolist(), strict=True)) == expected

@@ -18,7 +18,7 @@ from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
 from wikidx.corpora.artifacts.manifest import verify_files
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
@@ -250,7 +250,7 @@ def test_parameters_are_a_request_s_own(large: VectorIndex, name: str) -> None:
         np.testing.assert_array_equal(hits.rows, expected[number % 2].rows)
 
 
-def _rows_found(name: str) -> list[list[int]]:
+def _rows_of_hits(name: str) -> list[list[int]]:
     rows: list[list[int]] = open_vector_index("made", name, open_store("made")).search(QUERIES, K).rows.tolist()
     return rows
 
@@ -258,9 +258,9 @@ def _rows_found(name: str) -> list[list[int]]:
 def test_processes_search_at_once(large_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_HOME", str(large_home))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    here = [_rows_found(name) for name in NAMES]
+    here = [_rows_of_hits(name) for name in NAMES]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert list(pool.map(_rows_found, NAMES * 2)) == here * 2
+        assert list(pool.map(_rows_of_hits, NAMES * 2)) == here * 2
 
 
 _FORKS = """
@@ -328,18 +328,18 @@ def test_an_index_of_other_passages_or_vectors_is_refused(small: PassageStore, n
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_files_that_were_cut_or_overwritten_are_damaged(small: PassageStore, name: str) -> None:
+def test_files_that_were_cut_or_overwritten_are_corrupt(small: PassageStore, name: str) -> None:
     path = index_ref("made", name).path / "index.faiss"
     n_bytes = path.stat().st_size
     with path.open("r+b") as file:
         file.write(b"x" * 60)
-    with pytest.raises(ArtifactDamaged, match=r"index.faiss (is no index that FAISS can read|or its checksums in sums are damaged)"):
+    with pytest.raises(ArtifactCorrupt, match=r"index.faiss (is no index that FAISS can read|or its checksums in sums are corrupt)"):
         open_vector_index("made", name, small)
     os.truncate(path, n_bytes // 2)
-    with pytest.raises(ArtifactDamaged, match=f"index.faiss has {n_bytes // 2:,} bytes instead of {n_bytes:,}"):
+    with pytest.raises(ArtifactCorrupt, match=f"index.faiss has {n_bytes // 2:,} bytes instead of {n_bytes:,}"):
         open_vector_index("made", name, small)
     path.unlink()
-    with pytest.raises(ArtifactDamaged, match="index.faiss is missing"):
+    with pytest.raises(ArtifactCorrupt, match="index.faiss is missing"):
         open_vector_index("made", name, small)
 
 
@@ -348,10 +348,10 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_was_stopped_resumes(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("vectors.corpus_vectors", "indexes.faiss.ivf"):
         monkeypatch.setattr(f"wikidx.indexer.{module}.BATCH_ROWS", 256)
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._PIECE_BATCHES", 1)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._SHARD_BATCHES", 1)
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.hnsw._SAVE_EVERY_S", 0.0)
     store, vectors, queries = build(passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)
     put_vectors(store, vectors)
@@ -369,13 +369,13 @@ def test_a_build_that_was_stopped_goes_on(build: Callable[..., PassageStore], na
             build_index("made", name, store, progress=stop)
         with pytest.raises(ArtifactMissing):
             open_vector_index("made", name, store)
-        pieces = sorted(index_ref("made", name).path.parent.rglob("pieces/*"))
+        pieces = sorted(index_ref("made", name).path.parent.rglob("intermediate/*"))
         return {file.name: file.stat().st_mtime_ns for file in pieces}, reports
 
     first, _ = stopped_at(1024)
     second, reports = stopped_at(1792)
     if name in ("minilm-ivf", "minilm-ivfpq"):
-        assert list(first) == [*(f"piece-0000{number}.bin" for number in range(3)), "trained.faiss"]
+        assert list(first) == [*(f"shard-0000{number}.bin" for number in range(3)), "trained.faiss"]
         assert len(second) == 7
         assert {file: second[file] for file in first} == first  # not made again
     elif name == "minilm-hnsw":
@@ -394,6 +394,6 @@ def test_without_its_vectors_an_index_is_searched_but_rescores_nothing(small: Pa
     index = open_vector_index("made", name, small)
     queries = clustered(2, 8, 1)
     if "refine" in index.parameters:
-        with pytest.raises(InputError, match="rescores what it finds from the vectors"):
+        with pytest.raises(InputError, match="rescores candidates from the vectors"):
             index.search(queries, 3)
     assert (search(index, queries, 3, SearchParams(refine=0)).rows >= 0).all()

@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 from tests.indexer.made_vectors import sealed
-from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
-from wikidx.corpora.errors import ArtifactDamaged, IdxError, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, IdxError, InputError
 from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.indexes.exact.index import open_exact
-from wikidx.indexer.vectors.corpus_vectors import corpus_vectors
-from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, put
+from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VECTORS, VectorFile, finished_ranges, write_rows
 
 N_ROWS = 25
 RANGES = [range(10), range(10, 20), range(20, 25)]
 
 
-def of(folder: Path, stored: Stored = "float32") -> VectorFile:
+def file_in(folder: Path, stored: Stored = "float32") -> VectorFile:
     return VectorFile(folder, N_ROWS, stored, 10)
 
 
 def journal(folder: Path) -> Path:
-    return folder / PIECES / "finished"
+    return folder / INTERMEDIATE / "finished"
 
 
 def made(n: int = N_ROWS, dim: int = 4) -> Vectors:
@@ -50,7 +50,7 @@ def manifest(folder: Path, n_missing: int = 0, dtype: str = "float32") -> Manife
 
 def write_all(folder: Path, content: Vectors, stored: Stored = "float32") -> None:
     for rows in RANGES:
-        of(folder, stored).write(rows, content[rows.start : rows.stop])
+        file_in(folder, stored).write(rows, content[rows.start : rows.stop])
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
@@ -77,26 +77,26 @@ def test_missing_rows_are_never_found(tmp_path: Path) -> None:
     assert (hits.scores[:, -4:] == -np.inf).all()
 
 
-def test_missing_rows_that_are_not_as_counted_are_damage(tmp_path: Path) -> None:
+def test_missing_rows_that_are_not_as_counted_are_corruption(tmp_path: Path) -> None:
     write_all(tmp_path, made())
-    with pytest.raises(ArtifactDamaged, match=r"has no file missing\.npy"):
+    with pytest.raises(ArtifactCorrupt, match=r"has no file missing\.npy"):
         open_exact(tmp_path, manifest(tmp_path, 3))
     np.save(tmp_path / MISSING, np.arange(2))
-    with pytest.raises(ArtifactDamaged, match=r"missing\.npy has 144 bytes, which is no int64 \(30,\)"):
+    with pytest.raises(ArtifactCorrupt, match=r"missing\.npy has 144 bytes, which is no int64 \(30,\)"):
         open_exact(tmp_path, manifest(tmp_path, 30))
     whole = manifest(tmp_path, 2)
     content = (tmp_path / MISSING).read_bytes()
     (tmp_path / MISSING).write_bytes(content[:10] + b"{" * 118 + content[128:])
-    for opened in (open_exact, corpus_vectors):
-        with pytest.raises(ArtifactDamaged, match=r"missing\.npy or its checksums"):
-            opened(tmp_path, whole)
+    for open_vectors in (open_exact, open_corpus_vectors):
+        with pytest.raises(ArtifactCorrupt, match=r"missing\.npy or its checksums"):
+            open_vectors(tmp_path, whole)
 
 
 def test_vectors_of_another_type_are_refused(tmp_path: Path) -> None:
     write_all(tmp_path, made())
-    with pytest.raises(ArtifactDamaged, match=r"vectors\.npy has 528 bytes, which is no float16 \(25, 4\)"):
+    with pytest.raises(ArtifactCorrupt, match=r"vectors\.npy has 528 bytes, which is no float16 \(25, 4\)"):
         open_exact(tmp_path, manifest(tmp_path, dtype="float16"))
-    with pytest.raises(ArtifactDamaged, match="says vectors of 'float64'"):
+    with pytest.raises(ArtifactCorrupt, match="says vectors of 'float64'"):
         open_exact(tmp_path, manifest(tmp_path, dtype="float64"))
 
 
@@ -107,13 +107,13 @@ def test_a_vector_that_cannot_be_stored_is_named_and_nothing_is_written(bad: flo
     content = made(10)
     content[3, 2] = bad
     with pytest.raises(IdxError, match=f"the vector of row 13 {reason}") as raised:
-        of(tmp_path, "float16").write(range(10, 20), content)
+        file_in(tmp_path, "float16").write(range(10, 20), content)
     assert not isinstance(raised.value, InputError)  # which would throw the finished vectors away
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="10 vectors for 5 rows"):
-        of(tmp_path).write(range(20, 25), made(10))
+        file_in(tmp_path).write(range(20, 25), made(10))
     with pytest.raises(InputError, match=f"the vector of row 23 {reason}"):
-        put(of(tmp_path, "float16").writable(4), np.array([24, 23, 22]), content[2:5])
+        write_rows(file_in(tmp_path, "float16").map_writable(4), np.array([24, 23, 22]), content[2:5])
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
     try:
         with pytest.raises(OSError, match="File too large") as raised:
-            of(tmp_path).write(range(10), made(10))
+            file_in(tmp_path).write(range(10), made(10))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert raised.value.errno == errno.EFBIG
-    assert [path.name for path in tmp_path.iterdir()] == [PIECES]
-    assert of(tmp_path).unfinished() == RANGES
+    assert [path.name for path in tmp_path.iterdir()] == [INTERMEDIATE]
+    assert file_in(tmp_path).unfinished_ranges() == RANGES
 
 
 @pytest.mark.parametrize("n_at_once", [1, 4, N_ROWS])
@@ -136,37 +136,37 @@ def test_rows_in_any_order_make_the_same_file(n_at_once: int, stored: Stored, tm
     for folder in ("in order", "scattered"):
         (tmp_path / folder).mkdir()
     write_all(tmp_path / "in order", content, stored)
-    scattered = of(tmp_path / "scattered", stored).writable(4)
+    scattered = file_in(tmp_path / "scattered", stored).map_writable(4)
     order = np.random.default_rng(2).permutation(N_ROWS)
     for start in range(0, N_ROWS, n_at_once):
         rows = order[start : start + n_at_once]
-        put(scattered, rows, content[rows])
+        write_rows(scattered, rows, content[rows])
     assert (tmp_path / "scattered" / VECTORS).read_bytes() == (tmp_path / "in order" / VECTORS).read_bytes()
-    assert of(tmp_path / "scattered", stored).unfinished() == RANGES
+    assert file_in(tmp_path / "scattered", stored).unfinished_ranges() == RANGES
 
 
 def test_rows_that_never_come_are_zeros(tmp_path: Path) -> None:
     content, expected, rows = made(), np.zeros((N_ROWS, 4), dtype=np.float32), np.array([3, 4, 8, 20, 24])
-    put(of(tmp_path).writable(4), rows, content[rows])
+    write_rows(file_in(tmp_path).map_writable(4), rows, content[rows])
     expected[rows] = content[rows]
     np.testing.assert_array_equal(np.load(tmp_path / VECTORS), expected)
 
 
 def test_what_the_journal_says_is_finished(tmp_path: Path) -> None:
     content = made()
-    assert of(tmp_path).unfinished() == RANGES
-    of(tmp_path).write(range(20, 25), content[20:])
-    of(tmp_path).write(range(10), content[:10])
-    assert of(tmp_path).unfinished() == [range(10, 20)]
+    assert file_in(tmp_path).unfinished_ranges() == RANGES
+    file_in(tmp_path).write(range(20, 25), content[20:])
+    file_in(tmp_path).write(range(10), content[:10])
+    assert file_in(tmp_path).unfinished_ranges() == [range(10, 20)]
     assert finished_ranges(tmp_path) == [range(20, 25), range(10)]
-    assert VectorFile(tmp_path, N_ROWS, "float32", 5).unfinished() == [range(10, 15), range(15, 20)]
-    assert VectorFile(tmp_path, N_ROWS, "float32", 25).unfinished() == [range(25)]
-    of(tmp_path).write(range(10, 20), content[10:20])
-    assert of(tmp_path).unfinished() == []
+    assert VectorFile(tmp_path, N_ROWS, "float32", 5).unfinished_ranges() == [range(10, 15), range(15, 20)]
+    assert VectorFile(tmp_path, N_ROWS, "float32", 25).unfinished_ranges() == [range(25)]
+    file_in(tmp_path).write(range(10, 20), content[10:20])
+    assert file_in(tmp_path).unfinished_ranges() == []
     np.testing.assert_array_equal(np.load(tmp_path / VECTORS), content)
 
 
-def test_a_torn_or_damaged_line_of_the_journal_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_torn_or_corrupt_line_of_the_journal_counts_for_nothing(tmp_path: Path) -> None:
     content = made()
     write_all(tmp_path, content)
     whole = journal(tmp_path).read_bytes()
@@ -179,17 +179,17 @@ def test_a_torn_or_damaged_line_of_the_journal_counts_for_nothing(tmp_path: Path
         assert len(finished_ranges(tmp_path)) >= 1
         assert all(rows in RANGES for rows in finished_ranges(tmp_path))
     journal(tmp_path).write_bytes(whole[:-4])  # torn: what is written behind it still counts
-    of(tmp_path).write(range(20, 25), content[20:])
-    assert of(tmp_path).unfinished() == []
+    file_in(tmp_path).write(range(20, 25), content[20:])
+    assert file_in(tmp_path).unfinished_ranges() == []
 
 
 @pytest.mark.parametrize("content", [b"", b"not an array", None])
-def test_a_file_that_was_cut_off_or_exchanged_is_begun_again(content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_that_was_cut_off_or_exchanged_is_rebuilt(content: bytes | None, tmp_path: Path) -> None:
     write_all(tmp_path, made())
     (tmp_path / VECTORS).write_bytes((tmp_path / VECTORS).read_bytes()[:-1] if content is None else content)
-    assert of(tmp_path).unfinished() == RANGES
-    of(tmp_path).write(range(10, 20), made()[10:20])
-    assert of(tmp_path).unfinished() == [range(10), range(20, 25)]
+    assert file_in(tmp_path).unfinished_ranges() == RANGES
+    file_in(tmp_path).write(range(10, 20), made()[10:20])
+    assert file_in(tmp_path).unfinished_ranges() == [range(10), range(20, 25)]
     write_all(tmp_path, made())
     np.testing.assert_array_equal(np.load(tmp_path / VECTORS), made())
 
@@ -206,5 +206,5 @@ def test_processes_write_at_once(tmp_path: Path) -> None:
         process.start()
     for process in processes:
         process.join()
-    assert file.unfinished() == []
+    assert file.unfinished_ranges() == []
     np.testing.assert_array_equal(np.load(file.path)[:, 0], np.arange(2000) // 10 * 10)

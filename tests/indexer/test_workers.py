@@ -24,11 +24,11 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.embedding import batching, pipeline
-from wikidx.indexer.embedding.embed import EmbedProgress, _Share, embed
+from wikidx.indexer.embedding.embed import EmbedProgress, _SharedState, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, embed_ranges
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.machine.workers import ahead, processes
+from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile, finished_ranges
 
@@ -43,14 +43,14 @@ def test_work_is_as_far_ahead_as_it_may_be_and_no_further(depth: int) -> None:
         future.set_result(item * item)
         return future
 
-    for n, result in enumerate(ahead(submit, range(10), depth)):
+    for n, result in enumerate(map_ahead(submit, range(10), depth)):
         assert result == n * n
         distances.append(len(submitted) - n - 1)
     assert submitted == list(range(10))
     assert distances == [min(depth, 9 - n) for n in range(10)]
 
 
-def test_what_is_not_begun_is_dropped_when_nobody_wants_more() -> None:
+def test_what_has_not_started_is_dropped_when_nothing_more_is_wanted() -> None:
     begun = []
 
     def work(item: int) -> int:
@@ -61,7 +61,7 @@ def test_what_is_not_begun_is_dropped_when_nobody_wants_more() -> None:
         return item
 
     with ThreadPoolExecutor(1) as executor:
-        results: Iterator[int] = ahead(lambda item: executor.submit(work, item), iter(range(100)), 50)
+        results: Iterator[int] = map_ahead(lambda item: executor.submit(work, item), iter(range(100)), 50)
         assert next(results) == 0
         with pytest.raises(InputError, match="the second"):
             next(results)
@@ -79,7 +79,7 @@ def make(*arguments: object) -> Callable[[Call], Any]:
     return lambda call: call[0](*call[1])
 
 
-def what_it_was_made_with() -> tuple[list[object], int]:
+def worker_arguments() -> tuple[list[object], int]:
     return _made_with, os.getpid()
 
 
@@ -94,18 +94,18 @@ def interrupted() -> str:
 
 
 def test_processes_make_their_work_and_leave_interrupts_to_the_one_that_started_them() -> None:
-    with processes(2, "tests", make, 1, "two") as call:
-        found, pid = call((what_it_was_made_with, ())).result()
+    with worker_processes(2, "tests", make, 1, "two") as call:
+        found, pid = call((worker_arguments, ())).result()
         assert found == [1, "two"]
         assert pid != os.getpid()
         assert call((interrupted, ())).result() == "goes on"
     assert _made_with == []
 
 
-def test_a_process_that_is_killed_is_said_so() -> None:
+def test_a_process_that_is_killed_is_reported() -> None:
     with (
         pytest.raises(IdxError, match="^a process that tests was killed, perhaps for want of memory"),
-        processes(1, "tests", make) as call,
+        worker_processes(1, "tests", make) as call,
     ):
         call((die, ())).result()
 
@@ -124,31 +124,31 @@ def die_while_it_answers() -> bytes:
     return bytes(256 << 20)
 
 
-def test_a_process_that_is_killed_while_it_answers_is_said_so() -> None:
-    with processes(2, "tests", make) as call:
+def test_a_process_that_is_killed_while_it_answers_is_reported() -> None:
+    with worker_processes(2, "tests", make) as call:
         dying = call((die_while_it_answers, ()))
         with pytest.raises(IdxError, match="^a process that tests was killed"):
             dying.result(60)
 
 
 def test_what_work_raises_is_raised_here_with_where_it_was() -> None:
-    with processes(1, "tests", make) as call:
+    with worker_processes(1, "tests", make) as call:
         with pytest.raises(ZeroDivisionError) as raised:
             call((divmod, (1, 0))).result()
-        assert "_outcome" in raised.value.__notes__[0]
+        assert "_run_item" in raised.value.__notes__[0]
         with pytest.raises(InputError, match="^the second$"):
             call((refuse, ("the second",))).result()
         assert call((divmod, (7, 2))).result() == (3, 1)
 
 
-class NotPortable(Exception):
+class UnpicklableError(Exception):
     """Cannot be made again from what it says."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{reason} ({code})")
 
 
-class HoldsALock(Exception):
+class UnpicklableLock(Exception):
     """Cannot be pickled."""
 
     def __init__(self, reason: str) -> None:
@@ -160,13 +160,13 @@ def fail(error: type[Exception], *arguments: object) -> None:
     raise error(*arguments)
 
 
-def test_an_error_that_cannot_be_handed_over_is_told_in_its_words() -> None:
-    with processes(1, "tests", make) as call:
-        with pytest.raises(IdxError, match=r"^NotPortable: no room \(7\)\n") as raised:
-            call((fail, (NotPortable, 7, "no room"))).result()
-        assert "_outcome" in raised.value.__notes__[0]
-        with pytest.raises(IdxError, match="^HoldsALock: taken\n"):
-            call((fail, (HoldsALock, "taken"))).result()
+def test_an_error_that_cannot_be_handed_over_is_reported_in_its_words() -> None:
+    with worker_processes(1, "tests", make) as call:
+        with pytest.raises(IdxError, match=r"^UnpicklableError: no room \(7\)\n") as raised:
+            call((fail, (UnpicklableError, 7, "no room"))).result()
+        assert "_run_item" in raised.value.__notes__[0]
+        with pytest.raises(IdxError, match="^UnpicklableLock: taken\n"):
+            call((fail, (UnpicklableLock, "taken"))).result()
         assert call((divmod, (7, 2))).result() == (3, 1)
 
 
@@ -182,10 +182,10 @@ def test_a_device_that_was_killed_while_it_took_a_range_keeps_no_other_one_waiti
         lambda rows, vectors: None,
         Resources(("cpu",), Precision("float32", "float32"), 1, 0),
     )
-    share = _Share(job, [range(5)], context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
+    share = _SharedState(job, [range(5)], context.Value("q", 0), context.RawValue(ctypes.c_bool, False), context.Queue())
     share.next_range.get_lock().acquire()  # nobody gives it back
     taken = list[range]()
-    waiting = threading.Thread(target=lambda: taken.extend(share.ranges()), daemon=True)
+    waiting = threading.Thread(target=lambda: taken.extend(share.take_ranges()), daemon=True)
     waiting.start()
     share.stop()
     waiting.join(30)
@@ -237,8 +237,8 @@ def test_an_interrupt_stops_all_devices_within_their_range(spec: EncoderSpec, st
 def test_a_device_takes_few_ranges_ahead_and_leaves_the_rest_to_others(
     spec: EncoderSpec, store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "PIECE_ROWS", 50)
-    monkeypatch.setattr(pipeline, "_PIECES_AHEAD", 6)
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(pipeline, "_CHUNKS_AHEAD", 6)
     file, n_taken, n_done, excess = VectorFile(tmp_path / "vectors", 3000, "float32", 100), 0, 0, []
 
     def take() -> Iterator[range]:

@@ -19,7 +19,7 @@ from wikidx.retrievers import SearchOptions
     [
         ({"k": 0}, "k is 0: it should be greater than or equal to 1"),
         ({"depth": -3}, "depth is -3: it should be greater than or equal to 1"),
-        ({"rerank": "root", "rerank_depth": 0}, "rerank_depth is 0: it should be greater than or equal to 1"),
+        ({"rerank": "primary", "rerank_depth": 0}, "rerank_depth is 0: it should be greater than or equal to 1"),
         ({"rerank_depth": 5}, "rerank_depth is 5, but rerank is 'none'"),
         ({"k": 10**30}, "k is 10+: it should be less than or equal to 9223372036854775807"),
         ({"depth": 2**63}, "depth is 9223372036854775808: it should be less than"),
@@ -35,7 +35,7 @@ from wikidx.retrievers import SearchOptions
         ({"k": 2.0}, "k is 2.0: it should be a valid integer"),
         ({"depth": None}, "depth is None: it should be a valid integer"),
         ({"k": True}, "k is True: it should be a valid integer"),
-        ({"rerank": "root", "rerank_depth": "9"}, "rerank_depth is '9': it should be a valid integer"),
+        ({"rerank": "primary", "rerank_depth": "9"}, "rerank_depth is '9': it should be a valid integer"),
         ({"fuse": "weighted", "normalize": "no"}, "normalize is 'no': it should be a valid boolean"),
         ({"fuse": "weighted", "weights": [1, 2]}, r"weights is \[1, 2\]: it should be a valid"),
         ({"fuse": "weighted", "weights": {"bm25": "1"}}, "weights.bm25 is '1': it should be a valid number"),
@@ -69,10 +69,10 @@ def test_options_go_to_other_processes() -> None:
 
 def test_options_go_through_json_and_are_keys() -> None:
     weights = {"bm25": 0.1}
-    options = SearchOptions(k=3, fuse="weighted", weights=weights, rerank="root", rerank_depth=50)
+    options = SearchOptions(k=3, fuse="weighted", weights=weights, rerank="primary", rerank_depth=50)
     again = SearchOptions(**json.loads(json.dumps(dataclasses.asdict(options))))
     weights["bm25"] = 0.2  # of the caller's own
-    assert options == again == SearchOptions(k=3, fuse="weighted", weights={"bm25": 0.1}, rerank="root", rerank_depth=50)
+    assert options == again == SearchOptions(k=3, fuse="weighted", weights={"bm25": 0.1}, rerank="primary", rerank_depth=50)
     assert len({options, again, SearchOptions(k=3)}) == 2
 
 

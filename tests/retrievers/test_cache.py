@@ -13,7 +13,7 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, Searc
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.cache import CachedRetriever
-from wikidx.retrievers.cancellation import while_wanted
+from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.opening import open_retriever, open_searcher
 
 LARGE = 1 << 20
@@ -150,7 +150,7 @@ def test_what_was_found_with_other_parameters_is_something_else(recorder: Record
 
 def test_what_may_lack_rows_is_not_remembered(recorder: Recorder) -> None:
     cached = CachedRetriever(recorder, LARGE)
-    with while_wanted(lambda: True, lost=set()):
+    with cancellation_scope(unsearched=set()):
         cached.retrieve(QUERIES[:2], 20)
     cached.retrieve(QUERIES[:2], 20)
     assert recorder.asked == [QUERIES[:2]] * 2

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactDamaged, IdxError, InputError, MissingExtraError, UnknownNameError
+from wikidx.corpora.errors import ArtifactCorrupt, IdxError, InputError, MissingExtraError, UnknownNameError
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex, ServerClient
 from wikidx.retrievers.errors import (
@@ -27,7 +27,7 @@ from wikidx.retrievers.errors import (
     Unauthorized,
     Unreachable,
     from_json,
-    status_of,
+    http_status,
     to_json,
 )
 
@@ -227,7 +227,7 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
     [
         InputError("a"),
         UnknownNameError("b"),
-        ArtifactDamaged("c"),
+        ArtifactCorrupt("c"),
         InvalidRequest("d"),
         InvalidRequest("e", status=413),
         Unauthorized("f"),
@@ -239,8 +239,8 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
 )
 def test_errors_come_back_as_they_were(error: IdxError) -> None:
     body = to_json(error)
-    back = from_json(body["error_type"], body["error"], status_of(error), getattr(error, "retry_after", None))
-    assert (type(back), str(back), status_of(back)) == (type(error), str(error), status_of(error))
+    back = from_json(body["error_type"], body["error"], http_status(error), getattr(error, "retry_after", None))
+    assert (type(back), str(back), http_status(back)) == (type(error), str(error), http_status(error))
     assert getattr(back, "retry_after", None) == getattr(error, "retry_after", None)
 
 
@@ -248,9 +248,9 @@ def test_errors_of_other_kinds_come_back_as_the_nearest() -> None:
     assert to_json(RuntimeError("secret")) == {"error": "the search failed: the server's log says why", "error_type": "SearchFailed"}
     body = to_json(MissingExtraError("the encoder 'x'", "dense"))
     assert body["error_type"] == "IdxError"
-    assert status_of(MissingExtraError("x", "dense")) == 501
+    assert http_status(MissingExtraError("x", "dense")) == 501
     later = from_json("SomethingOfALaterVersion", "sorry", 418, None)
-    assert (type(later), status_of(later), str(later)) == (ServiceError, 418, "sorry")
+    assert (type(later), http_status(later), str(later)) == (ServiceError, 418, "sorry")
 
 
 @pytest.mark.parametrize("said", ["²", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "9" * 400])

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sentence_transformers
 import tokenizers
 import torch
 import transformers
 
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch, InputError, UnknownNameError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
@@ -107,6 +106,8 @@ def scored(folder: Path, pairs: Sequence[tuple[str, Passage]] = PAIRS) -> Scores
 
 @pytest.mark.parametrize("kind", SAVED)
 def test_scores_are_those_of_sentence_transformers(tmp_path: Path, kind: str) -> None:
+    import sentence_transformers  # seconds, which other tests need not wait for
+
     folder = SAVED[kind](tmp_path / "checkpoint")
     reference = sentence_transformers.CrossEncoder(str(folder), max_length=512, activation_fn=torch.nn.Identity(), device="cpu")
     expected = np.asarray(reference.predict([(query, title_and_text(passage)) for query, passage in PAIRS], show_progress_bar=False))
@@ -182,10 +183,10 @@ def test_a_checkpoint_with_three_labels_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_damaged_files_are_named(tmp_path: Path, file: str) -> None:
+def test_corrupt_files_are_named(tmp_path: Path, file: str) -> None:
     folder = save_bert(tmp_path)
     (folder / file).write_bytes((folder / file).read_bytes()[:50])
-    with pytest.raises(ArtifactDamaged, match=str(folder)):
+    with pytest.raises(ArtifactCorrupt, match=str(folder)):
         scored(folder)
 
 
@@ -195,7 +196,7 @@ def test_an_error_without_words_is_named_by_its_kind(tmp_path: Path, monkeypatch
 
     folder = save_bert(tmp_path)
     monkeypatch.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", fail)
-    with pytest.raises(ArtifactDamaged, match="RuntimeError"):
+    with pytest.raises(ArtifactCorrupt, match="RuntimeError"):
         scored(folder)
 
 
@@ -203,7 +204,7 @@ def test_other_architectures_are_refused(tmp_path: Path) -> None:
     folder = save_bert(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "made-up"}))
-    with pytest.raises(ArtifactDamaged, match="made-up"):
+    with pytest.raises(ArtifactCorrupt, match="made-up"):
         scored(folder)
 
 

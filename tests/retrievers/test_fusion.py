@@ -11,7 +11,7 @@ from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, p
 from wikidx.corpora.errors import IdxError
 from wikidx.indexer.base import Hits
 from wikidx.retrievers import fusion, kernels
-from wikidx.retrievers.fusion import Fusion, as_lists, fuse, merge, targets_of
+from wikidx.retrievers.fusion import Fusion, fuse, make_targets, merge, to_lists
 from wikidx.retrievers.kernels import Lists
 
 RULES = ["max", "sum", "rrf", "interleave"]
@@ -30,7 +30,7 @@ line_lists = st.lists(ranked(st.one_of(few_scores, floats)), min_size=1, max_siz
 
 
 def lists_of(*lines: Pairs) -> Lists:
-    return as_lists([hits(*lines)])
+    return to_lists([hits(*lines)])
 
 
 def random_hits(rng: np.random.Generator, n_lists: int, depth: int, n_rows: int) -> Hits:
@@ -42,50 +42,50 @@ def random_hits(rng: np.random.Generator, n_lists: int, depth: int, n_rows: int)
 
 def test_max_keeps_the_best_score() -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5), (7, 0.5)])
-    assert pairs(merge(lists, targets_of([[0, 1]]), "max")) == [[(7, 3.0), (2, 2.5), (9, 2.5)]]
+    assert pairs(merge(lists, make_targets([[0, 1]]), "max")) == [[(7, 3.0), (2, 2.5), (9, 2.5)]]
 
 
 def test_sum_adds_the_scores() -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5), (7, 0.5)])
-    assert pairs(merge(lists, targets_of([[0, 1]]), "sum")) == [[(2, 3.5), (7, 3.5), (9, 2.5)]]
+    assert pairs(merge(lists, make_targets([[0, 1]]), "sum")) == [[(2, 3.5), (7, 3.5), (9, 2.5)]]
 
 
 def test_rrf_adds_reciprocal_ranks() -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5)])
     expected = [(2, 1 / 62 + 1 / 61), (7, 1 / 61), (9, 1 / 62)]
-    assert pairs(merge(lists, targets_of([[0, 1]]), "rrf")) == [[(row, float(np.float32(score))) for row, score in expected]]
+    assert pairs(merge(lists, make_targets([[0, 1]]), "rrf")) == [[(row, float(np.float32(score))) for row, score in expected]]
 
 
 def test_interleaving_takes_the_first_of_all_lists_then_the_second() -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 250.0), (9, 200.0), (5, 1.0)])
     third = float(np.float32(1 / 3))
-    assert pairs(merge(lists, targets_of([[0, 1]]), "interleave")) == [[(2, 1.0), (7, 1.0), (9, 0.5), (5, third)]]
+    assert pairs(merge(lists, make_targets([[0, 1]]), "interleave")) == [[(2, 1.0), (7, 1.0), (9, 0.5), (5, third)]]
 
 
 def test_weighted_fusion_gives_a_missing_row_the_lowest_score_of_the_list() -> None:
     """0.1 of BM25 and all of the dense score: row 3 is missing in the dense list, whose lowest is 0.5; row 9 in BM25's, lowest 4."""
-    lists = as_lists([hits([(3, 10.0), (1, 4.0)]), hits([(9, 0.75), (1, 0.5)])])
+    lists = to_lists([hits([(3, 10.0), (1, 4.0)]), hits([(9, 0.75), (1, 0.5)])])
     expected = [(3, 0.1 * 10 + 0.5), (9, 0.1 * 4 + 0.75), (1, 0.1 * 4 + 0.5)]
     assert pairs(fuse(lists, Fusion("weighted", (0.1, 1.0)))) == [[(row, float(np.float32(score))) for row, score in expected]]
 
 
 def test_weighted_fusion_of_normalized_scores() -> None:
     """A list's scores go from -1/2 to 1/2; BM25's middle one is 7 of 4 to 10, so 0. Lists of one score, or of none, are flat."""
-    lists = as_lists([hits([(3, 10.0), (2, 7.0), (1, 4.0)], [(5, 2.0)], []), hits([(9, 0.75), (1, 0.5)], [(5, 2.0), (6, 1.0)], [])])
+    lists = to_lists([hits([(3, 10.0), (2, 7.0), (1, 4.0)], [(5, 2.0)], []), hits([(9, 0.75), (1, 0.5)], [(5, 2.0), (6, 1.0)], [])])
     found = pairs(fuse(lists, Fusion("weighted", (2.0, 1.0), normalize=True)))
     assert found == [[(3, 1 - 0.5), (2, 0 - 0.5), (9, -1 + 0.5), (1, -1 - 0.5)], [(5, 0.5), (6, -0.5)], []]
 
 
 def test_targets_choose_their_lists() -> None:
     lists = lists_of([(1, 1.0)], [(2, 2.0)], [(3, 3.0)])
-    found = merge(lists, targets_of([[2], [], [0, 1], [1, 1]]), "max")
+    found = merge(lists, make_targets([[2], [], [0, 1], [1, 1]]), "max")
     assert pairs(found) == [[(3, 3.0)], [], [(2, 2.0), (1, 1.0)], [(2, 2.0)]]
 
 
 @given(line_lists, st.sampled_from(RULES), st.none() | st.integers(1, 10), st.none() | st.lists(st.integers(0, 4), min_size=N_ROWS))
 def test_merging_is_the_definition(lines: list[Pairs], rule: str, k: int | None, text_key: list[int] | None) -> None:
     keys = None if text_key is None else np.array(text_key, dtype=np.uint64)
-    found = merge(lists_of(*lines), targets_of([range(len(lines))]), rule, k=k, text_key=keys)
+    found = merge(lists_of(*lines), make_targets([range(len(lines))]), rule, k=k, text_key=keys)
     assert pairs(found) == [plain_cut(plain_merge(lines, rule), k, text_key)]
 
 
@@ -93,7 +93,7 @@ def test_merging_is_the_definition(lines: list[Pairs], rule: str, k: int | None,
 def test_fusing_is_the_definition(lines: list[Pairs], data: st.DataObject) -> None:
     """Each line is one retriever's list. Weighted sums are compared with room for the rounding: they are added in another way."""
     factors = data.draw(st.lists(st.floats(-4, 4, width=32), min_size=len(lines), max_size=len(lines)))
-    lists = as_lists([hits(line) for line in lines])
+    lists = to_lists([hits(line) for line in lines])
     for rule in RULES:
         assert pairs(fuse(lists, Fusion(rule, tuple(factors)))) == [plain_merge(lines, rule, factors)]
     for normalize in (False, True):
@@ -107,8 +107,8 @@ def test_fusing_is_the_definition(lines: list[Pairs], data: st.DataObject) -> No
 @pytest.mark.parametrize("by_text", [False, True])
 def test_the_kernel_equals_its_python_twin(rule: int, by_text: bool) -> None:
     rng = np.random.default_rng(0)
-    lists = as_lists([random_hits(rng, 12, 20, 40)])
-    targets = targets_of([[0, 1, 2], [], [3, 4, 5, 6, 7, 8, 9], [10, 11]])._replace(factors=rng.random(12), offsets=rng.random(12))
+    lists = to_lists([random_hits(rng, 12, 20, 40)])
+    targets = make_targets([[0, 1, 2], [], [3, 4, 5, 6, 7, 8, 9], [10, 11]])._replace(factors=rng.random(12), offsets=rng.random(12))
     text_key = rng.integers(0, 15, 40 if by_text else 0).astype(np.uint64)
     results = []
     for function in (kernels.combine, kernels.combine.py_func):
@@ -124,43 +124,43 @@ def test_ranking_of_extreme_scores() -> None:
     """The order is that of numbers, also where a score is 0 with a sign, tiny, huge or infinite after adding up."""
     scores = [3.4e38, 1.0, 1e-45, 0.0, -1e-45, -1.0, -3.4e38]
     lists = lists_of([(row, score) for row, score in enumerate(scores)])
-    (found,) = pairs(merge(lists, targets_of([[0]]), "max"))
+    (found,) = pairs(merge(lists, make_targets([[0]]), "max"))
     assert found == [(row, float(np.float32(score))) for row, score in enumerate(scores)]
     zeros = lists_of([(4, 0.0), (2, -0.0)])
-    assert pairs(merge(zeros, targets_of([[0]]), "max")) == [[(2, 0.0), (4, 0.0)]]
-    (found,) = pairs(merge(lists, targets_of([[0, 0]]), "sum"))
+    assert pairs(merge(zeros, make_targets([[0]]), "max")) == [[(2, 0.0), (4, 0.0)]]
+    (found,) = pairs(merge(lists, make_targets([[0, 0]]), "sum"))
     assert [score for _, score in found][::6] == [np.inf, -np.inf]
 
 
 def test_high_rows_keep_their_numbers() -> None:
     lists = lists_of([(2**32 - 1, 1.0), (0, 0.5)], [(2**31, 1.0)])
-    assert pairs(merge(lists, targets_of([[0, 1]]), "max")) == [[(2**31, 1.0), (2**32 - 1, 1.0), (0, 0.5)]]
+    assert pairs(merge(lists, make_targets([[0, 1]]), "max")) == [[(2**31, 1.0), (2**32 - 1, 1.0), (0, 0.5)]]
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_groups_result_depends_on_nothing_else(rule: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion, "_PLACES_PER_TASK", 50)
+    monkeypatch.setattr(fusion, "_ENTRIES_PER_TASK", 50)
     monkeypatch.setattr(fusion, "n_threads", lambda: n_threads)
-    lists = as_lists([random_hits(np.random.default_rng(1), 40, 30, 99)])
+    lists = to_lists([random_hits(np.random.default_rng(1), 40, 30, 99)])
     groups = [[3, 1, 2], [], [4], [5, 6, 7, 8, 9], *([n, n + 1] for n in range(10, 38)), []]
-    together = pairs(merge(lists, targets_of(groups), rule, k=20))
-    assert together == [pairs(merge(lists, targets_of([group]), rule, k=20))[0] for group in groups]
+    together = pairs(merge(lists, make_targets(groups), rule, k=20))
+    assert together == [pairs(merge(lists, make_targets([group]), rule, k=20))[0] for group in groups]
 
 
 def test_one_group_larger_than_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion, "_PLACES_PER_TASK", 1)
+    monkeypatch.setattr(fusion, "_ENTRIES_PER_TASK", 1)
     monkeypatch.setattr(fusion, "n_threads", lambda: 4)
     lists = lists_of(*([(row, 1.0)] for row in range(30)))
-    assert [len(line) for line in pairs(merge(lists, targets_of([range(30), [0]]), "max"))] == [30, 1]
+    assert [len(line) for line in pairs(merge(lists, make_targets([range(30), [0]]), "max"))] == [30, 1]
 
 
 @given(line_lists, st.integers(1, 5))
-def test_origins_are_the_places_in_the_lists(lines: list[Pairs], k: int) -> None:
+def test_origins_are_the_ranks_in_the_lists(lines: list[Pairs], k: int) -> None:
     lists, groups = lists_of(*lines), [[*range(len(lines))], [0], []]
-    targets = targets_of(groups)
+    targets = make_targets(groups)
     best = merge(lists, targets, "max", k=k)
-    found = kernels.origins(lists, targets.members, targets.starts, best)
+    found = kernels.find_origins(lists, targets.members, targets.starts, best)
     entries = list(zip(found.members.tolist(), found.ranks.tolist(), found.scores.tolist(), strict=True))
     expected = [
         [(m, rank, score) for m in group for rank, (other, score) in enumerate(lines[m], 1) if other == row]
@@ -171,42 +171,42 @@ def test_origins_are_the_places_in_the_lists(lines: list[Pairs], k: int) -> None
 
 
 def test_searches_are_taken_as_far_as_they_are_filled() -> None:
-    lists = as_lists([hits([(1, 1.0), (2, 0.5)], []), hits([(3, 9.0)], [(4, 8.0), (5, 7.0)])])
+    lists = to_lists([hits([(1, 1.0), (2, 0.5)], []), hits([(3, 9.0)], [(4, 8.0), (5, 7.0)])])
     assert pairs(lists) == [[(1, 1.0), (2, 0.5)], [], [(3, 9.0)], [(4, 8.0), (5, 7.0)]]
     nowhere = Hits(np.array([[7, 8]]), np.array([[1, -np.inf]], dtype=np.float32))
-    assert pairs(as_lists([nowhere])) == [[(7, 1.0)]]
+    assert pairs(to_lists([nowhere])) == [[(7, 1.0)]]
 
 
 @pytest.mark.parametrize("score", [np.nan, np.inf])
 def test_scores_that_are_no_numbers_are_refused(score: float) -> None:
     good, bad = hits([(1, 1.0)], [(1, 1.0)]), hits([(1, 1.0)], [(1, score)])
     with pytest.raises(IdxError, match="a search gave query 1 a score that is not a finite number"):
-        as_lists([good, bad])
+        to_lists([good, bad])
 
 
 def test_rows_that_no_store_can_have_are_refused() -> None:
     with pytest.raises(IdxError, match="a search gave row 4294967296, there are 4294967296: its index belongs to other passages"):
         lists_of([(2**32, 1.0)])
     with pytest.raises(IdxError, match="a search gave row 5, there are 5"):
-        as_lists([hits([(5, 1.0)])], 5)
+        to_lists([hits([(5, 1.0)])], 5)
 
 
 def test_lists_that_are_not_there_and_unknown_rules_are_refused() -> None:
     lists = lists_of([(1, 1.0)], [(2, 1.0)])
-    with pytest.raises(ValueError, match="lists 0 to 3 are asked for, there are 2"):
-        merge(lists, targets_of([[0, 3]]), "max")
+    with pytest.raises(ValueError, match="lists 0 to 3 are requested, there are 2"):
+        merge(lists, make_targets([[0, 3]]), "max")
     with pytest.raises(ValueError, match="unknown rule 'mean': known are max, sum, rrf, interleave"):
-        merge(lists, targets_of([[0]]), "mean")
+        merge(lists, make_targets([[0]]), "mean")
     with pytest.raises(ValueError, match="k is 0: it must be at least 1"):
-        merge(lists, targets_of([[0]]), "max", k=0)
+        merge(lists, make_targets([[0]]), "max", k=0)
 
 
-def test_merging_keeps_the_first_places() -> None:
-    assert pairs(merge(lists_of([(4, 3.0), (2, 2.0), (9, 1.0)]), targets_of([[0]]), "max", k=2)) == [[(4, 3.0), (2, 2.0)]]
+def test_merging_keeps_the_best() -> None:
+    assert pairs(merge(lists_of([(4, 3.0), (2, 2.0), (9, 1.0)]), make_targets([[0]]), "max", k=2)) == [[(4, 3.0), (2, 2.0)]]
 
 
 def test_merging_by_text_keeps_the_first_of_equal_texts() -> None:
     text_key = np.array([5, 6, 5, 7, 6], dtype=np.uint64)
     lists = lists_of([(4, 5.0), (1, 4.0), (2, 3.0), (0, 2.0), (3, 1.0)], [(3, 1.0)])
-    found = merge(lists, targets_of([[0], [1], [0, 1]]), "max", k=3, text_key=text_key)
+    found = merge(lists, make_targets([[0], [1], [0, 1]]), "max", k=3, text_key=text_key)
     assert pairs(found) == [[(4, 5.0), (2, 3.0), (3, 1.0)], [(3, 1.0)], [(4, 5.0), (2, 3.0), (3, 1.0)]]

@@ -24,7 +24,10 @@ def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
     for name in ("bm25", "minilm"):
         build_index("made", name, store)
     (ranking,) = open_searcher("made", "bm25+minilm").search(["a blue whale"])
-    assert [(hit.passage.id, [found.retriever for found in hit.found]) for hit in ranking] == [("2", ["bm25", "minilm"]), ("1", ["minilm"])]
+    assert [(hit.passage.id, [found.retriever for found in hit.provenance]) for hit in ranking] == [
+        ("2", ["bm25", "minilm"]),
+        ("1", ["minilm"]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,11 +55,11 @@ def test_an_index_is_opened_once_by_whichever_name(store: PassageStore) -> None:
     build_index("made", "bm25", store)
     opened = list[str]()
 
-    def open_one(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+    def opener(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         opened.append(name)
         return open_retriever(corpus, "bm25", store, device=device)
 
-    corpora = OpenCorpora(open_one=open_one)
+    corpora = OpenCorpora(opener=opener)
     for name in ("bm25+gtr-base", "gtr", "gtr-base", "gtr-base-flat+bm25"):
         assert corpora.searcher("made", RetrieverName.parse(name)).search(["whale"])
     assert opened == ["bm25", "gtr", "gtr-flat"]

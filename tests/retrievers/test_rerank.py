@@ -75,7 +75,7 @@ def pairs_of(ranking: Ranking) -> Pairs:
 
 
 @pytest.mark.parametrize("merge", ["max", "sum", "rrf", "interleave"])
-@pytest.mark.parametrize("rerank", ["none", "root"])
+@pytest.mark.parametrize("rerank", ["none", "primary"])
 @pytest.mark.parametrize("dedup", ["row", "text"])
 def test_groups_over_bm25_are_the_definition(store: PassageStore, merge: MergeRule, rerank: RerankRule, dedup: DedupRule) -> None:
     retrievers = {"bm25": open_retriever("made", "bm25", store)}
@@ -88,9 +88,9 @@ def test_groups_over_bm25_are_the_definition(store: PassageStore, merge: MergeRu
 @pytest.mark.parametrize(
     "options",
     [
-        SearchOptions(k=7, depth=30, rerank="root"),
-        SearchOptions(k=7, depth=30, rerank="root", rerank_depth=20, merge="sum", dedup="text"),
-        SearchOptions(k=7, depth=30, rerank="root", fuse="weighted"),
+        SearchOptions(k=7, depth=30, rerank="primary"),
+        SearchOptions(k=7, depth=30, rerank="primary", rerank_depth=20, merge="sum", dedup="text"),
+        SearchOptions(k=7, depth=30, rerank="primary", fuse="weighted"),
         SearchOptions(k=7, depth=30, fuse="weighted", weights={"bm25": 0.5}, merge="rrf"),
         SearchOptions(k=7, depth=30, fuse="weighted", normalize=True, merge="interleave"),
     ],
@@ -106,20 +106,20 @@ def test_reranking_by_the_root_query_searches_and_encodes_nothing_twice(store: P
     encoder = WordEncoder()
     retriever = dense_over(store)
     retriever._encoder = encoder
-    LocalSearcher(store, {"worded": retriever}).search_groups(GROUPS, SearchOptions(rerank="root"))
+    LocalSearcher(store, {"worded": retriever}).search_groups(GROUPS, SearchOptions(rerank="primary"))
     assert sorted(encoder.encoded) == sorted({query for group in GROUPS for query in group})
 
 
 def test_a_single_query_keeps_its_ranking_and_scores(store: PassageStore) -> None:
     """Every candidate was found with the primary query, so reranking by it changes nothing."""
     searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)})
-    plain, reranked = (searcher.search(["subject 7"], SearchOptions(rerank=rerank)) for rerank in ("none", "root"))
+    plain, reranked = (searcher.search(["subject 7"], SearchOptions(rerank=rerank)) for rerank in ("none", "primary"))
     assert plain == reranked
 
 
 def test_candidates_that_the_root_query_does_not_find_come_last(store: PassageStore) -> None:
     searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)})
-    (ranking,) = searcher.search_groups([["xyzzy", "title 40"]], SearchOptions(k=3, rerank="root"))
+    (ranking,) = searcher.search_groups([["xyzzy", "title 40"]], SearchOptions(k=3, rerank="primary"))
     assert [hit.score for hit in ranking] == [0, 0, 0]
     assert [hit.row for hit in ranking] == sorted(hit.row for hit in ranking)
 
@@ -133,7 +133,7 @@ def test_a_groups_ranking_depends_on_nothing_else(store: PassageStore, n_retriev
         SearchOptions(k=7, merge=merge, dedup=dedup, rerank=rerank)
         for merge in ("max", "rrf")
         for dedup in ("row", "text")
-        for rerank in ("none", "root")
+        for rerank in ("none", "primary")
     ]
     together = [searcher.search_groups(GROUPS, options) for options in settings]
     for options, rankings in zip(settings, together, strict=True):
@@ -202,5 +202,5 @@ def test_what_a_searcher_does_not_have_is_said(store: PassageStore) -> None:
 
 def test_groups_without_any_candidate_are_reranked_to_nothing(store: PassageStore) -> None:
     searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)}, Reader())
-    for rerank in ("root", "cross-encoder"):
+    for rerank in ("primary", "cross-encoder"):
         assert searcher.search_groups([["xyzzy"], ["", "xyzzy"]], SearchOptions(rerank=rerank)) == [[], []]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.retrievers.worded import dense_over
-from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Scores
@@ -50,8 +50,8 @@ def test_bm25_gives_the_very_scores_of_a_search(build: Callable[..., PassageStor
     retriever = open_retriever("made", "bm25", store)
     queries = [*QUERIES, " ".join(f"word{n}" for n in range(1100))]
     full, rows = all_scores(retriever, queries, len(store)), some_rows(len(store), len(queries))
-    for mine, expected, of_query in zip(retriever.rescore(queries, rows), full, rows, strict=True):
-        assert mine.tobytes() == expected[of_query].tobytes()
+    for mine, expected, query_rows in zip(retriever.rescore(queries, rows), full, rows, strict=True):
+        assert mine.tobytes() == expected[query_rows].tobytes()
     assert retriever.rescore([], []) == []
 
 
@@ -63,19 +63,19 @@ def test_bm25_over_several_blocks_of_rows(build: Callable[..., PassageStore]) ->
     queries = ["w3 x17", "x4000 w1 y139999", "w0 w1 w2 w3 w4 w5 w6"]
     full = all_scores(retriever, queries, len(store))
     for rows in (some_rows(len(store), 3), some_rows(len(store), 6)[3:]):
-        for mine, expected, of_query in zip(retriever.rescore(queries, rows), full, rows, strict=True):
-            assert mine.tobytes() == expected[of_query].tobytes()
+        for mine, expected, query_rows in zip(retriever.rescore(queries, rows), full, rows, strict=True):
+            assert mine.tobytes() == expected[query_rows].tobytes()
 
 
-def test_damage_of_bm25_is_noticed(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
+def test_corruption_of_bm25_is_noticed(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
     build_index("made", "bm25", build(made_passages))
     path = index_ref("made", "bm25").path
     content = bytearray((path / "impacts").read_bytes())
     content[0] ^= 1
     (path / "impacts").write_bytes(content)
-    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None))))
+    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None)), 0.9, 0.4))
     everything = np.arange(len(made_passages))
-    with pytest.raises(ArtifactDamaged, match="impacts"):
+    with pytest.raises(ArtifactCorrupt, match="impacts"):
         retriever.rescore([" ".join(f"{n} {n + 1}" for n in range(0, 3000, 2))], [everything])
 
 
@@ -84,12 +84,13 @@ def test_dense_scores_are_those_of_a_search(build: Callable[..., PassageStore], 
     store = build(made_passages)
     retriever = dense_over(store, missing=[0, 999, 1000, 2999], dtype=dtype)
     full, rows = all_scores(retriever, QUERIES, len(store)), some_rows(len(store), len(QUERIES))
-    for mine, expected, of_query in zip(retriever.rescore(QUERIES, rows), full, rows, strict=True):
-        assert mine.tobytes() == expected[of_query].tobytes()
+    for mine, expected, query_rows in zip(retriever.rescore(QUERIES, rows), full, rows, strict=True):
+        assert mine.tobytes() == expected[query_rows].tobytes()
     (scores,) = retriever.rescore(["passage"], [np.array([0, 1, 999, 1000, 1001, 2999])])
     assert np.isneginf(scores).tolist() == [True, False, True, True, False, True]
 
 
+@pytest.mark.slow  # Java
 def test_lucene_says_that_it_cannot(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
     if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
         pytest.skip("needs the extra 'lucene'")

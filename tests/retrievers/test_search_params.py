@@ -46,7 +46,7 @@ class Approximate(Plain):
         self.given: list[dict[str, int]] = []
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        self.given.append(params.given())
+        self.given.append(params.overrides())
         return super().search(vectors, k)
 
 
@@ -104,5 +104,5 @@ def test_parameters_below_their_range_are_refused() -> None:
 
 def test_candidates_are_not_scored_again_without_the_vectors(store: PassageStore) -> None:
     searcher = LocalSearcher(store, {"ivf": DenseRetriever(Encoder(), Approximate("nprobe"))})
-    with pytest.raises(InputError, match="rerank is 'root', but the vectors that the index was made of are not there"):
-        searcher.search_groups([["a", "b"]], SearchOptions(k=1, rerank="root"))
+    with pytest.raises(InputError, match="rerank is 'primary', but the vectors that the index was made of are not there"):
+        searcher.search_groups([["a", "b"]], SearchOptions(k=1, rerank="primary"))

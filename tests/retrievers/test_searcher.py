@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import ArtifactDamaged, IdxError
+from wikidx.corpora.errors import ArtifactCorrupt, IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
-from wikidx.retrievers.base import Found, Ranking
+from wikidx.retrievers.base import Match, Ranking
 from wikidx.retrievers.opening import open_retriever
 from wikidx.retrievers.searcher import LocalSearcher
 
@@ -109,11 +109,11 @@ def test_each_passage_says_how_it_was_found(store: PassageStore) -> None:
     searcher = LocalSearcher(store, {"one": FakeRetriever(), "two": FakeRetriever()})
     (ranking,) = searcher.search_groups([["01", "1"]], SearchOptions(k=2))
     assert ranking[1].row == 1
-    assert ranking[1].found == (
-        Found("01", "one", 2, 9.0),
-        Found("01", "two", 2, 9.0),
-        Found("1", "one", 1, 10.0),
-        Found("1", "two", 1, 10.0),
+    assert ranking[1].provenance == (
+        Match("01", "one", 2, 9.0),
+        Match("01", "two", 2, 9.0),
+        Match("1", "one", 1, 10.0),
+        Match("1", "two", 1, 10.0),
     )
 
 
@@ -162,9 +162,9 @@ def test_scores_that_are_no_numbers_are_errors(store: PassageStore, score: float
 def test_an_error_of_one_first_stage_is_the_searchs(store: PassageStore) -> None:
     class Failing(FakeRetriever):
         def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-            raise ArtifactDamaged("the index is damaged")
+            raise ArtifactCorrupt("the index is corrupt")
 
-    with pytest.raises(ArtifactDamaged, match="the index is damaged"):
+    with pytest.raises(ArtifactCorrupt, match="the index is corrupt"):
         LocalSearcher(store, {"one": FakeRetriever(), "two": Failing()}).search(["01"])
 
 

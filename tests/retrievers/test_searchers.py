@@ -37,9 +37,13 @@ OPTIONS = [
     SearchOptions(k=3, depth=3),
     SearchOptions(k=1000, depth=1000),
     *(SearchOptions(merge=merge, dedup=dedup) for merge, dedup in itertools.product(get_args(MergeRule)[1:], get_args(DedupRule))),
-    SearchOptions(rerank="root", rerank_depth=20),
+    SearchOptions(rerank="primary", rerank_depth=20),
 ]
-FUSED = [SearchOptions(k=5), SearchOptions(k=5, fuse="weighted", weights={"bm25": 0.3}, normalize=True), SearchOptions(k=5, rerank="root")]
+FUSED = [
+    SearchOptions(k=5),
+    SearchOptions(k=5, fuse="weighted", weights={"bm25": 0.3}, normalize=True),
+    SearchOptions(k=5, rerank="primary"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +53,11 @@ def searchers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[s
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("searched")))
         build_store(corpus_of(some_passages(60)), StoreOptions())
-        for name in ("bm25", "minilm", "minilm-ivf"):
+        for name in ("bm25", "bm25-1.2-0.75", "minilm", "minilm-ivf"):
             build_index("made", name, open_store("made"))
-        retrievers = ("bm25", "bm25+minilm", "minilm", "minilm-ivf")
+        retrievers = ("bm25", "bm25+minilm", "bm25-1.2-0.75", "minilm", "minilm-ivf")
         found: dict[tuple[str, str], Searcher] = {("local", name): open_searcher("made", name) for name in retrievers}
-        settings = Settings(corpora=("made",), retrievers=retrievers, port=0, limits=Limits(linger_s=0.0))
+        settings = Settings(corpora=("made",), retrievers=retrievers, port=0, limits=Limits(drain_s=0.0))
         with serving(settings) as url:
             remotes = {("remote", name): RemoteSearcher(url, corpus="made", retriever=name) for name in retrievers}
             yield {**found, **remotes}
@@ -79,7 +83,7 @@ def bits(rankings: list[Ranking]) -> list[list[tuple[object, ...]]]:
                 hit.row,
                 type(hit.row),
                 exact(hit.score),
-                [(way.query, way.retriever, way.rank, exact(way.score)) for way in hit.found],
+                [(match.query, match.retriever, match.rank, exact(match.score)) for match in hit.provenance],
             )
             for hit in ranking
         ]
@@ -102,6 +106,11 @@ def test_bm25_is_the_same_to_the_bit(searchers: dict[tuple[str, str], Searcher],
     assert bits(remote.search(queries, options)) == bits(local.search(queries, options))
 
 
+def test_bm25_of_another_k1_and_b_is_the_same_to_the_bit(searchers: dict[tuple[str, str], Searcher]) -> None:
+    local, remote = (searchers[where, "bm25-1.2-0.75"].search(["river whale"]) for where in ("local", "remote"))
+    assert bits(local) == bits(remote) != bits(searchers["local", "bm25"].search(["river whale"]))
+
+
 @pytest.mark.parametrize("retriever", ["minilm", "bm25+minilm", "minilm-ivf"])
 def test_dense_searches_are_the_same_up_to_rounding(searchers: dict[tuple[str, str], Searcher], retriever: str) -> None:
     local, remote = searchers["local", retriever], searchers["remote", retriever]
@@ -110,7 +119,9 @@ def test_dense_searches_are_the_same_up_to_rounding(searchers: dict[tuple[str, s
             assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-4)
             assert clearly_in(here) <= {hit.row for hit in there}
             assert clearly_in(there) <= {hit.row for hit in here}
-            assert [{way.retriever for way in hit.found} for hit in there] == [{way.retriever for way in hit.found} for hit in here]
+            assert [{match.retriever for match in hit.provenance} for hit in there] == [
+                {match.retriever for match in hit.provenance} for hit in here
+            ]
 
 
 def test_parameters_are_each_requests_own(searchers: dict[tuple[str, str], Searcher]) -> None:

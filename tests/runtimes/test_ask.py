@@ -16,7 +16,7 @@ from tests.runtimes.test_serve import idx_serve
 from wikidx.corpora.build import open_store
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import prediction_json
+from wikidx.runtimes.execution.results import prediction_to_json
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.methods import METHODS, find_method
@@ -40,13 +40,13 @@ def test_the_answer_and_the_passages_used(idx: Command, script: Script) -> None:
         "     The chemical element mercury, written Hg, has 80 protons in its nucleus. Chemists put it as a",
     ]
     assert [line for line in lines if line.startswith("  2  ")] == ["  2  Neon  [element-10#0]"]
-    told = json.loads(idx(*asked, "--json"))
-    assert list(told) == ["method", "question", "answer", "passages", "detail", "degraded", "cost", "timing"]
-    assert (told["method"], told["question"], told["answer"]) == ("rag", LIQUID, "Mercury")
-    assert [passage["id"] for passage in told["passages"]] == list(BEST)
-    assert told["cost"] == {"calls": 1, "prompt_tokens": 216, "completion_tokens": 1, "searches": 1, "queries": 1, "waves": 2}
+    result = json.loads(idx(*asked, "--json"))
+    assert list(result) == ["method", "question", "answer", "passages", "detail", "degraded", "cost", "timing"]
+    assert (result["method"], result["question"], result["answer"]) == ("rag", LIQUID, "Mercury")
+    assert [passage["id"] for passage in result["passages"]] == list(BEST)
+    assert result["cost"] == {"calls": 1, "prompt_tokens": 216, "completion_tokens": 1, "searches": 1, "queries": 1, "waves": 2}
     (searched, generated) = json.loads(idx(*asked, "--json", "--trace"))["steps"]
-    assert (searched["ask"], generated["ask"], generated["result"][0]["text"]) == ("retrieve", "generate", " Mercury\n")
+    assert (searched["request"], generated["request"], generated["result"][0]["text"]) == ("retrieve", "generate", " Mercury\n")
 
 
 RECURSION = [
@@ -108,28 +108,28 @@ def test_a_dry_run_needs_neither_model_nor_corpus(idx: Command) -> None:
     said = idx("ask", "rag", LIQUID, "--dry-run", "--set", "k=2", "--llm", "hf:/no/such/folder")
     for part in (LIQUID, "wave 1: retrieve 2", "<title 2>", "[system]\n", "[2] <title 2>\n", "<text of passage 2>", "→ <answer 1>"):
         assert part in said
-    told = json.loads(idx("ask", "refeed", "who?", "--dry-run", "--json", "--set", "samples=2"))
-    assert [step["ask"] for step in told["steps"] if "ask" in step] == ["generate", "retrieve", "generate"]
-    assert told["steps"][1]["queries"] == ["who? <answer 1.1>", "who? <answer 1.2>"]
+    result = json.loads(idx("ask", "refeed", "who?", "--dry-run", "--json", "--set", "samples=2"))
+    assert [step["request"] for step in result["steps"] if "request" in step] == ["generate", "retrieve", "generate"]
+    assert result["steps"][1]["queries"] == ["who? <answer 1.1>", "who? <answer 1.2>"]
 
 
 @pytest.mark.usefixtures("sample_home")
 def test_a_dry_run_asks_scripts_and_the_corpus(idx: Command, script: Script) -> None:
-    told = json.loads(
+    result = json.loads(
         idx(
             "ask", "ra_isf", LIQUID, "--corpus", "sample", "--dry-run", "--json", "--llm", "know=" + script({"role": "know", "text": "yes"})
         )
     )
-    assert told["answer"] == "<answer 1>"
-    assert told["cost"]["calls"] == 2
-    told = json.loads(idx("ask", "rag", LIQUID, "--corpus", "sample", "--dry-run", "--json", "--set", "k=2"))
-    assert [passage["id"] for passage in told["passages"]] == list(BEST)
+    assert result["answer"] == "<answer 1>"
+    assert result["cost"]["calls"] == 2
+    result = json.loads(idx("ask", "rag", LIQUID, "--corpus", "sample", "--dry-run", "--json", "--set", "k=2"))
+    assert [passage["id"] for passage in result["passages"]] == list(BEST)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_dry_run_and_is_explained(idx: Command, name: str) -> None:
-    told = json.loads(idx("ask", name, "Who wrote the book that the film was made of?", "--dry-run", "--json"))
-    assert told["cost"]["calls"] > 0
+    result = json.loads(idx("ask", name, "Who wrote the book that the film was made of?", "--dry-run", "--json"))
+    assert result["cost"]["calls"] > 0
     method = find_method(name)
     explained = idx("ask", name)
     assert explained.startswith(f"{name}: {method.summary} (")
@@ -138,18 +138,18 @@ def test_every_method_has_a_dry_run_and_is_explained(idx: Command, name: str) ->
         assert f"[{one.origin}]" in explained
     about = json.loads(idx("ask", name, "--json"))
     assert (about["method"], about["roles"], list(about["presets"])) == (name, list(method.roles), list(method.presets))
-    assert [one["name"] for one in about["switches"]] == [one.name for one in list_options(method.options())]
+    assert [one["name"] for one in about["options"]] == [one.name for one in list_options(method.options())]
 
 
 def test_each_role_has_the_model_that_it_is_given(sample_home: Path, idx: Command, script: Script) -> None:
     every, know = script({"text": "from every"}), script({"text": "yes"})
-    told = json.loads(idx("ask", "ra_isf", "who?", "--corpus", "sample", "--llm", f"know={know}", "--llm", every, "--json", "--trace"))
-    assert [(step["role"], step["result"][0]["text"]) for step in told["steps"]] == [("know", "yes"), ("answer", "from every")]
+    result = json.loads(idx("ask", "ra_isf", "who?", "--corpus", "sample", "--llm", f"know={know}", "--llm", every, "--json", "--trace"))
+    assert [(step["role"], step["result"][0]["text"]) for step in result["steps"]] == [("know", "yes"), ("answer", "from every")]
 
 
 def test_a_local_model_says_what_it_says_in_python(sample_home: Path, idx: Command, tmp_path: Path) -> None:
     tiny = str(save_tiny_llama(tmp_path / "llama", context=8192))
-    told = json.loads(
+    result = json.loads(
         idx(
             "ask",
             "rag",
@@ -169,13 +169,13 @@ def test_a_local_model_says_what_it_says_in_python(sample_home: Path, idx: Comma
     method, engine = find_method("rag"), TransformersEngine(tiny)
     services = Services(llms={"answer": engine}, searcher=open_searcher("sample"))
     (expected,) = execute(lambda text: method.run(text, method.options(max_tokens=9)), [Question("question", LIQUID)], services)
-    there: dict[str, Any] = json.loads(json.dumps(prediction_json(expected)))
-    assert {**told, "timing": None} == {
+    there: dict[str, Any] = json.loads(json.dumps(prediction_to_json(expected)))
+    assert {**result, "timing": None} == {
         "method": "rag",
         **{name: there[name] for name in there if name not in ("id", "error")},
         "timing": None,
     }
-    assert told["cost"]["completion_tokens"] > 0
+    assert result["cost"]["completion_tokens"] > 0
 
 
 def test_searches_on_a_server(sample_home: Path, idx: Command, script: Script) -> None:
@@ -184,7 +184,7 @@ def test_searches_on_a_server(sample_home: Path, idx: Command, script: Script) -
         there = json.loads(idx(*asked, "--url", server.url, "--api-key", "secret"))
         here = json.loads(idx(*asked, "--corpus", "sample"))
         assert {**there, "timing": None} == {**here, "timing": None}
-        assert "wants its API key" in idx(*asked, "--url", server.url, status=2)
+        assert "requires its API key" in idx(*asked, "--url", server.url, status=2)
         for arguments, message in (
             (["--corpus", "sampl"], "unknown corpus 'sampl': did you mean 'sample'"),
             (["-r", "bm52"], "unknown retriever 'bm52': did you mean 'bm25'"),
@@ -200,7 +200,7 @@ def test_searches_on_a_server(sample_home: Path, idx: Command, script: Script) -
 @pytest.mark.usefixtures("sample_home")
 def test_titles_are_looked_up_in_the_corpus(idx: Command, script: Script) -> None:
     texts = ["I look it up.", "Search[Egypt]", "There it is.", "Finish[Cairo]"]
-    told = json.loads(
+    result = json.loads(
         idx(
             "ask",
             "react",
@@ -213,10 +213,10 @@ def test_titles_are_looked_up_in_the_corpus(idx: Command, script: Script) -> Non
             "--trace",
         )
     )
-    (found,) = [step["result"] for step in told["steps"] if step.get("ask") == "look_up"]
+    (found,) = [step["result"] for step in result["steps"] if step.get("request") == "look_up"]
     store = open_store("sample")
-    assert [passage["id"] for passage in found] == [passage.id for passage in store.get_many(store.rows_titled("Egypt"))]
-    assert told["answer"] == "Cairo"
+    assert [passage["id"] for passage in found] == [passage.id for passage in store.get_many(store.rows_with_title("Egypt"))]
+    assert result["answer"] == "Cairo"
 
 
 @pytest.mark.usefixtures("sample_home")
@@ -225,14 +225,14 @@ def test_a_preset_gives_way_to_what_is_named(idx: Command, script: Script) -> No
     assert "'wiki2018' is not built: run 'idx build wiki2018'" in idx(*asked, status=2)
     said = idx(*asked, "--corpus", "sample", "--search", "rerank=none", status=2)
     assert "rerank_depth is 100, but rerank is 'none'" in said
-    dry = idx("ask", "retrorag", "who?", "--dry-run", "--preset", "default", "--corpus", "sample", "--search", "rerank=root", "--json")
+    dry = idx("ask", "retrorag", "who?", "--dry-run", "--preset", "default", "--corpus", "sample", "--search", "rerank=primary", "--json")
     assert json.loads(dry)["cost"]["searches"] > 0
 
 
 @pytest.mark.usefixtures("sample_home")
 def test_a_question_that_fails_is_an_error_after_its_steps(idx: Command, script: Script) -> None:
     asked = ("ask", "rag", "who?", "--corpus", "sample", "--llm", script({"yes": 0.5}))
-    assert idx(*asked, status=2) == "error: the script answers 0.5 where it should answer a text, as 'answer': mend the script"
+    assert idx(*asked, status=2) == "error: the script answers 0.5 where it should answer a text, as 'answer': correct the script"
     assert "where it should answer a text" in idx(*asked, "--json", status=2)
 
 
@@ -249,7 +249,7 @@ MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "-r", "bm52"], "unknown retriever 'bm52'"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "-r", "minilm"], "idx build sample --encoder minilm"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "-r", "bm25+bm25"], "names a retriever twice"),
-    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "kk=1"], "unknown switch 'kk': did you mean 'k'"),
+    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "kk=1"], "unknown option 'kk': did you mean 'k'"),
     (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "k=0"], "k is 0: it should be greater than or equal to 1"),
     (
         ["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "max_tokens=0"],

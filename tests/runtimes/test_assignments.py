@@ -11,8 +11,8 @@ import pytest
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.cli.ask import written
-from wikidx.runtimes.execution.assignments import assigned
+from wikidx.runtimes.cli.ask import format_value
+from wikidx.runtimes.execution.assignments import parse_assignments
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options, option
 
@@ -33,7 +33,7 @@ class Loose:
 
 
 def made(*assignments: str) -> MadeOptions:
-    return assigned(MadeOptions, assignments, what="switch")
+    return parse_assignments(MadeOptions, assignments, noun="option")
 
 
 def test_values_have_the_types_of_their_fields() -> None:
@@ -41,42 +41,42 @@ def test_values_have_the_types_of_their_fields() -> None:
     assert made("k=7", "share=1e-1", "on=False", "form=b", "free=a=b c") == MadeOptions(k=7, share=0.1, on=False, form="b", free="a=b c")
     assert made('several=["a", "é"]') == MadeOptions(several=("a", "é"))
     assert made("several=one, two", "on=on") == MadeOptions(several=("one, two",))
-    assert [assigned(Loose, [f"maybe={text}"], what="field") for text in ("3", "none")] == [Loose(maybe=3), Loose()]
+    assert [parse_assignments(Loose, [f"maybe={text}"], noun="field") for text in ("3", "none")] == [Loose(maybe=3), Loose()]
     assert made("several=") == MadeOptions()
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_switch_can_be_set_to_what_it_is_shown_as(name: str) -> None:
     options = find_method(name).options
-    shown = [f"{one.name}={written(one.default)}" for one in list_options(options())]
-    assert assigned(options, shown, what="switch") == options()
+    shown = [f"{one.name}={format_value(one.default)}" for one in list_options(options())]
+    assert parse_assignments(options, shown, noun="option") == options()
     for one in list_options(options()):
         for choice in one.choices:
-            assert getattr(assigned(options, [f"{one.name}={written(choice)}"], what="switch"), one.name) == choice
+            assert getattr(parse_assignments(options, [f"{one.name}={format_value(choice)}"], noun="option"), one.name) == choice
 
 
 def test_search_options_over_a_presets() -> None:
-    base = {"depth": 7, "rerank": "root"}
-    options = assigned(
-        SearchOptions, ["fuse=weighted", 'weights={"bm25": 0.5}', "depth=9", "nprobe=3"], what="search option", base=base, but=("k",)
+    base = {"depth": 7, "rerank": "primary"}
+    options = parse_assignments(
+        SearchOptions, ["fuse=weighted", 'weights={"bm25": 0.5}', "depth=9", "nprobe=3"], noun="search option", base=base, excluded=("k",)
     )
-    assert options == SearchOptions(depth=9, rerank="root", fuse="weighted", weights={"bm25": 0.5}, nprobe=3)
+    assert options == SearchOptions(depth=9, rerank="primary", fuse="weighted", weights={"bm25": 0.5}, nprobe=3)
 
 
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        (["k"], "'k' sets no switch: write NAME=VALUE"),
-        (["kk=3"], "unknown switch 'kk': did you mean 'k'?"),
-        (["shaer=3"], "unknown switch 'shaer': did you mean 'share'"),
-        (["k=x"], "the switch 'k' is 'x': it should be a valid integer"),
-        (["k=1.5"], "the switch 'k' is '1.5': it should be a valid integer"),
+        (["k"], "'k' sets no option: write NAME=VALUE"),
+        (["kk=3"], "unknown option 'kk': did you mean 'k'?"),
+        (["shaer=3"], "unknown option 'shaer': did you mean 'share'"),
+        (["k=x"], "the option 'k' is 'x': it should be a valid integer"),
+        (["k=1.5"], "the option 'k' is '1.5': it should be a valid integer"),
         (["k=-1"], "k is -1: it should be greater than or equal to 0"),
         (["share=nan"], "share is nan: it should be a finite number"),
-        (["share=half"], "the switch 'share' is 'half': it should be a valid number"),
-        (["on=maybe"], "the switch 'on' is 'maybe': it should be a valid boolean"),
-        (["form=c"], "the switch 'form' is 'c': it should be 'a' or 'b'"),
-        (["k=1", "k=2"], "the switch 'k' is set twice"),
+        (["share=half"], "the option 'share' is 'half': it should be a valid number"),
+        (["on=maybe"], "the option 'on' is 'maybe': it should be a valid boolean"),
+        (["form=c"], "the option 'form' is 'c': it should be 'a' or 'b'"),
+        (["k=1", "k=2"], "the option 'k' is set twice"),
         (['several=["a", 1]'], "several.1 is 1: it should be a valid string"),
         (["several=[a"], "is no JSON list of texts"),
     ],
@@ -102,5 +102,5 @@ def test_what_cannot_be_set_is_named(assignments: Sequence[str], message: str) -
 )
 def test_what_cannot_be_searched_with_is_named(assignments: Sequence[str], message: str) -> None:
     with pytest.raises(IdxError) as refused:
-        assigned(SearchOptions, assignments, what="search option", but=("k",))
+        parse_assignments(SearchOptions, assignments, noun="search option", excluded=("k",))
     assert message in str(refused.value)

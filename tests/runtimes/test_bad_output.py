@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtimes.every_method import short_switches
+from tests.runtimes.every_method import short_options
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.rehearsal import StandInSearcher, made_up_passages
-from wikidx.runtimes.execution.results import Prediction, prediction_json
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
+from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.runs import open_run, read_predictions
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo
@@ -55,8 +55,8 @@ def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:
         return [Gen(text=chosen, finish="length")] * call.n
 
     method = find_method(name)
-    options = method.options(**short_switches(name))
-    services = Services(llms=dict.fromkeys(method.roles, ScriptedLLM(answer)), searcher=searcher, titled=made_up_passages)
+    options = method.options(**short_options(name))
+    services = Services(llms=dict.fromkeys(method.roles, ScriptedLLM(answer)), searcher=searcher, look_up_title=stand_in_passages)
     (prediction,) = execute(lambda question: method.run(question, options), [Question("é", "Où?")], services)
     return prediction
 
@@ -68,9 +68,9 @@ def test_bad_output(name: str, text: str, tmp_path: Path) -> None:
     assert prediction.error is None
     assert prediction.cost.calls < 300
     with open_run(tmp_path, {}, {}) as log:
-        log.append(prediction_json(prediction))
+        log.append(prediction_to_json(prediction))
     (there,) = read_predictions(tmp_path).records.values()
-    assert there == json.loads(json.dumps(prediction_json(prediction)))
+    assert there == json.loads(json.dumps(prediction_to_json(prediction)))
     assert there["id"] == "é"
 
 

@@ -11,17 +11,17 @@ from itertools import pairwise
 import pytest
 
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Found, Ranking, ScoredPassage
+from wikidx.retrievers.base import Match, Ranking, ScoredPassage
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.wave import Services
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate, MeanNll, Reply, text_of
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate, MeanNll, Reply, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Retrieve, Run, generate, retrieve, together, yes_no
+from wikidx.runtimes.methods.requests import Retrieve, Run, ask_yes_no, gather, generate, retrieve
 from wikidx.runtimes.questions import Question
 
 N = 200
@@ -54,7 +54,7 @@ def answer(call: Call) -> Scripted:
     if isinstance(call.schema, Choice):
         return [call.schema.texts[0]] * call.n
     said = {"know": "no", "relevance": "no", "inference": "X is so.\nY is so.\nZ is so."}
-    own = f"something of its own: {zlib.crc32(text_of(call.prompt).encode())}"
+    own = f"something of its own: {zlib.crc32(prompt_text(call.prompt).encode())}"
     return [f"{said.get(call.role, own)}{draw or ''}" for draw in range(call.n)]
 
 
@@ -75,13 +75,13 @@ class FiveSearcher:
 def _found(row: int, query: str) -> ScoredPassage:
     letter = "ABCDE"[row]
     return ScoredPassage(
-        Passage(f"{letter} {query}", f"{letter} title", f"Text {zlib.crc32(query.encode())}."), row, 1.0, (Found(query, "bm25", 1, 1.0),)
+        Passage(f"{letter} {query}", f"{letter} title", f"Text {zlib.crc32(query.encode())}."), row, 1.0, (Match(query, "bm25", 1, 1.0),)
     )
 
 
 def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> list[Prediction]:
     method = find_method(name)
-    services = Services(llms=dict.fromkeys(method.roles, llm), searcher=searcher, titled=lambda title: [])
+    services = Services(llms=dict.fromkeys(method.roles, llm), searcher=searcher, look_up_title=lambda title: [])
     return list(execute(lambda question: method.run(question, method.options()), QUESTIONS[:n], services, in_flight=N))
 
 
@@ -92,7 +92,7 @@ def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
         passages = yield from retrieve(question, 5)
         for step in range(3):
             yield from generate(f"{question} {step} {passages[0].text}")
-        yield from together(yes_no(f"{question} {n}") for n in range(5))
+        yield from gather(ask_yes_no(f"{question} {n}") for n in range(5))
         return Answer("")
 
     def share() -> float:
@@ -134,7 +134,7 @@ def test_prompts_that_judge_one_thing_each_share_all_that_stands_before_it(name:
     run_all(name, llm, FiveSearcher(), n=3)
     batch = next(batch for batch in llm.batches if any(call.role == role for call in batch))
     places = [place for place, call in enumerate(batch) if call.role == role]
-    prompts = [text_of(batch[place].prompt) for place in places]
+    prompts = [prompt_text(batch[place].prompt) for place in places]
     assert len(prompts) == 3 * len(items)
     for number in range(3):
         own = prompts[number * len(items) : (number + 1) * len(items)]

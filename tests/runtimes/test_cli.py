@@ -15,15 +15,15 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.faults import commands
-from tests.faults.commands import Ended
-from wikidx.corpora.artifacts.building import locked
+from tests.faults.commands import Finished
+from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.build import skipped_records, store_path
 from wikidx.indexer.catalog import index_ref
 
 IDX = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()"]
 
 
-def idx(*arguments: object, status: int = 0, cwd: Path = ROOT) -> Ended:
+def idx(*arguments: object, status: int = 0, cwd: Path = ROOT) -> Finished:
     """Run the command line in a process of its own; a traceback is never acceptable."""
     with contextlib.chdir(cwd):
         ran = commands.idx(*arguments)
@@ -87,24 +87,24 @@ def test_several_queries_are_one_group(animals: Path) -> None:
     idx("build", animals, "--name", "zoo")
     passages = found("zoo", "den", "ship", "-k", "2")
     assert sorted(passage["id"] for passage in passages) == ["a", "c"]
-    assert [list(passage) for passage in passages] == [["rank", "id", "title", "text", "row", "score", "found"]] * 2
-    assert {entry["query"] for passage in passages for entry in passage["found"]} == {"den", "ship"}
+    assert [list(passage) for passage in passages] == [["rank", "id", "title", "text", "row", "score", "provenance"]] * 2
+    assert {entry["query"] for passage in passages for entry in passage["provenance"]} == {"den", "ship"}
 
 
 def test_a_terminal_is_told_nothing_by_passages(tmp_path: Path) -> None:
-    path = tmp_path / "odd.jsonl"
+    path = tmp_path / "controls.jsonl"
     path.write_text(json.dumps({"id": "a", "title": "Fox\u001b[2J", "text": "a \u001b[31mred\u009b2J fox"}) + "\n")
     idx("build", path)
-    said = idx("search", "odd", "fox").out
+    said = idx("search", "controls", "fox").out
     assert "Fox\\x1b[2J  [a]\n     a \\x1b[31mred\\x9b2J fox\n" in said
-    assert found("odd", "fox")[0]["text"] == "a \u001b[31mred\u009b2J fox"
-    assert "\u009b" not in idx("search", "odd", "fox", "--json").out
+    assert found("controls", "fox")[0]["text"] == "a \u001b[31mred\u009b2J fox"
+    assert "\u009b" not in idx("search", "controls", "fox", "--json").out
 
 
 def test_a_terminal_is_told_nothing_by_names_and_errors(tmp_path: Path) -> None:
     path = tmp_path / "a\u001b[31m.jsonl"
     path.write_text(json.dumps({"id": "a", "title": "", "text": "fox", "n\u009b": 1}) + "\n")
-    assert "a\\x1b[31m.jsonl" in idx("build", path, "--name", "odd").err
+    assert "a\\x1b[31m.jsonl" in idx("build", path, "--name", "controls").err
     assert "a\\x1b[31m.jsonl" in idx("list").out
     missing = idx("build", tmp_path / "b\u001b[31m.jsonl", "--name", "other", status=2)
     assert "b\\x1b[31m.jsonl" in missing.err
@@ -120,7 +120,7 @@ def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
 def test_a_dry_run_builds_nothing(animals: Path) -> None:
     planned = idx("build", animals, "--dry-run").err
     assert [line.split()[0] for line in planned.splitlines()] == ["corpus", "about", "to", "passages", "bm25"]
-    needs = json.loads(idx("build", animals, "--dry-run", "--json").out)["needs"]
+    needs = json.loads(idx("build", animals, "--dry-run", "--json").out)["estimates"]
     assert [need["step"] for need in needs] == ["passages", "bm25"]
     assert not store_path("animals").exists()
 
@@ -137,7 +137,7 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
     assert f"{bad}, line 3: the field 'text' is missing" in message
     assert "--on-error skip" in message
     ran = idx("build", bad, "--on-error", "skip")
-    assert "left out: 2 records" in ran.err
+    assert "skipped: 2 records" in ran.err
     assert f"{bad}, line 3: the field 'text' is missing" in ran.err
     assert list(skipped_records("bad")) == [
         (str(bad), 3, "the field 'text' is missing"),
@@ -163,7 +163,7 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
         (["build", "{file}", "--split", "word"], "unknown splitting rule 'word': did you mean 'words'"),
         (["build", "{file}", "--words", "0"], "--words 0: a passage needs at least one word"),
         (["build", "{file}", "--limit", "0"], "--limit 0: at least one passage is needed"),
-        (["build", "{file}", "--on-error", "ignore"], "--on-error ignore: say fail or skip"),
+        (["build", "{file}", "--on-error", "ignore"], "--on-error ignore: use fail or skip"),
         (["build", "{file}", "--source", "x"], "--source is for known corpora"),
         (["build", "sample", "--name", "x"], "--name is for corpora from a file"),
         (["build", "sample", "--source", "x"], "the corpus 'sample' ships with idx: --source does not apply"),
@@ -218,7 +218,7 @@ def test_candidates_are_ranked_by_the_first_query(animals: Path) -> None:
     idx("build", animals, "--name", "zoo")
     alone = found("zoo", "whale")
     assert [passage["id"] for passage in alone] == ["b", "c"]
-    reranked = found("zoo", "whale", "ship", "--rerank", "root", "--rerank-depth", 2)
+    reranked = found("zoo", "whale", "ship", "--rerank", "primary", "--rerank-depth", 2)
     assert [passage["id"] for passage in found("zoo", "whale", "ship", "--merge", "sum")] == ["c", "b"]
     assert [(passage["id"], passage["score"]) for passage in reranked] == [(passage["id"], passage["score"]) for passage in alone]
 
@@ -260,7 +260,7 @@ def test_what_an_interrupted_removal_left_is_no_corpus_and_can_be_removed(animal
 
 def test_nothing_is_removed_while_it_is_built(animals: Path) -> None:
     idx("build", animals)
-    with locked(store_path("animals")):
+    with lock(store_path("animals")):
         assert "is being worked on by process" in error("remove", "animals", "--yes")
     assert found("animals", "fox")[0]["id"] == "a"
 
@@ -280,7 +280,7 @@ def test_strange_characters_in_ids_and_file_names_do_no_harm(tmp_path: Path) -> 
     strange = tmp_path / os.fsdecode(b"new\nline \xff.jsonl")
     strange.write_text('{"id": "a\\nb", "text": "good"}\n{"id": "a\\nb", "text": "again"}\n')
     ran = idx("build", strange, "--name", "strange", "--on-error", "skip")
-    assert "left out: 1 record, listed in" in ran.err
+    assert "skipped: 1 record, listed in" in ran.err
     assert "bm25 (1 rows)" in idx("build", "strange", "--bm25").out
     assert [bad.line for bad in skipped_records("strange")] == [2]
     assert "give one with --name" in error("build", strange.rename(tmp_path / "日本.jsonl"))
@@ -291,7 +291,7 @@ def test_a_dry_run_says_what_the_build_would_say(animals: Path, tmp_path: Path) 
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "z", "text": "other"}\n')
     assert "was built from animals.jsonl" in error("build", other, "--name", "zoo", "--dry-run")
-    needs = json.loads(idx("build", other, "--name", "zoo", "--bm25", "--force", "--dry-run", "--json").out)["needs"]
+    needs = json.loads(idx("build", other, "--name", "zoo", "--bm25", "--force", "--dry-run", "--json").out)["estimates"]
     assert [need["step"] for need in needs] == ["passages", "bm25"]
 
 
@@ -331,7 +331,7 @@ def test_check_finds_a_flipped_bit_and_exits_with_1(animals: Path) -> None:
     file.write_bytes(content)
     ran = idx("check", "animals", "--json", status=1)
     problems = json.loads(ran.out)["problems"]
-    assert "passages.lmdb is damaged" in problems["passages"][0]
+    assert "passages.lmdb is corrupt" in problems["passages"][0]
     assert problems["bm25"] == []
 
 

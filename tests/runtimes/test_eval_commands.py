@@ -57,21 +57,21 @@ def test_the_sample_corpus_from_run_to_report(idx: Command, runs: dict[str, Path
     assert contained["mean"] == pytest.approx((n_right + 1) / 107)  # the answer in a sentence
     assert 0 < em["low"] < em["mean"] < em["high"] < 1
     assert found["costs"]["calls"]["sum"] == 107
-    assert found["odd"] == {
+    assert found["data_issues"] == {
         "empty answers": {"n": 1, "rule": "compared like any other text, by each metric's own rule", "examples": [sample.questions()[1].id]}
     }
     each = [json.loads(line) for line in (tmp_path / "each.jsonl").read_text().splitlines()]
     assert [one["metrics"]["squad_em"] == 1 for one in each] == right["rag"]
 
     page = tmp_path / "report.html"
-    told = json.loads(idx("eval", "compare", runs["direct"], runs["rag"], "--json", "--html", page))
-    (difference,) = (one for one in told["differences"] if one["metric"] == "squad_em")
+    report = json.loads(idx("eval", "compare", runs["direct"], runs["rag"], "--json", "--html", page))
+    (difference,) = (one for one in report["differences"] if one["metric"] == "squad_em")
     pairs = list(zip(right["rag"], right["direct"], strict=True))
     assert (difference["first"], difference["second"], difference["n"]) == ("rag", "direct", 107)
     assert (difference["wins"], difference["losses"]) == (pairs.count((True, False)), pairs.count((False, True)))
     assert difference["difference"] == pytest.approx((n_right - sum(right["direct"])) / 107)
     assert difference["p"] < 0.01
-    assert told["papers"] == []  # none is on the sample corpus
+    assert report["papers"] == []  # none is on the sample corpus
     text = page.read_text(encoding="utf-8")
     assert text.count("<img ") == 2
     assert "http://" not in text
@@ -91,12 +91,12 @@ def test_the_same_figures_as_text_and_markdown(idx: Command, runs: dict[str, Pat
 
 def test_the_papers_figures_beside_ours_on_their_data_set(idx: Command, runs: dict[str, Path]) -> None:
     options = ("--dataset", "NQ", "--metrics", "dpr_em,genread_f1")
-    told = json.loads(idx("eval", "compare", runs["rag"], runs["direct"], *options, "--json"))
-    (raisf,) = (one for one in told["papers"] if one["paper"] == "RA-ISF" and one["system"] == "RAG" and one["model"] == "llama2-13b")
-    assert (raisf["value"], raisf["our_metric"], raisf["is"]) == (pytest.approx(0.216), "dpr_em", "the paper's own figure")
-    assert [ours["run"] for ours in raisf["ours"]] == ["rag"]
-    assert "retriever: Contriever-MS-MARCO / bm25" in raisf["ours"][0]["differs"]
-    assert all(one["method"] in ("rag", "direct") for one in told["papers"])
+    report = json.loads(idx("eval", "compare", runs["rag"], runs["direct"], *options, "--json"))
+    (raisf,) = (one for one in report["papers"] if one["paper"] == "RA-ISF" and one["system"] == "RAG" and one["model"] == "llama2-13b")
+    assert (raisf["value"], raisf["our_metric"], raisf["note"]) == (pytest.approx(0.216), "dpr_em", "the paper's own figure")
+    assert [own["run"] for own in raisf["own_results"]] == ["rag"]
+    assert "retriever: Contriever-MS-MARCO / bm25" in raisf["own_results"][0]["differences"]
+    assert all(one["method"] in ("rag", "direct") for one in report["papers"])
     text = idx("eval", "compare", runs["rag"], *options, "--every-figure")
     assert "RECOMP" not in text  # an accuracy, which is not among these metrics
     assert "Self-RAG_13B" in text
@@ -106,14 +106,14 @@ def test_predictions_of_another_program(idx: Command, tmp_path: Path) -> None:
     questions = sample_questions()
     file = tmp_path / "theirs.json"
     file.write_text(json.dumps({**{one.id: one.golden_answers[0] for one in questions[:50]}, "not-there": "x", questions[50].id: 7}))
-    told = json.loads(idx("eval", "answers", file, "--questions", "sample", "--metrics", "squad_em", "--json"))
-    assert told["metrics"]["squad_em"]["mean"] == pytest.approx(50 / 107)
-    assert {kind: odd["n"] for kind, odd in told["odd"].items()} == {
+    report = json.loads(idx("eval", "answers", file, "--questions", "sample", "--metrics", "squad_em", "--json"))
+    assert report["metrics"]["squad_em"]["mean"] == pytest.approx(50 / 107)
+    assert {kind: issue["n"] for kind, issue in report["data_issues"].items()} == {
         "answers that are numbers": 1,
-        "ids of no question": 1,
+        "ids without a question": 1,
         "questions without a prediction": 56,
     }
-    assert told["costs"]["tokens"]["mean"] is None
+    assert report["costs"]["tokens"]["mean"] is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_predictions_of_another_program(idx: Command, tmp_path: Path) -> None:
         (["answers", "{file}", "--questions", "{bare}"], "no metric applies to the questions"),
         (["answers", "{file}", "--questions", "sample", "--metrics", " , "], "--metrics ' , ' names no metric"),
         (["answers", "{file}", "--questions", "{bare}", "--metrics", "popqa_accuracy"], "none of the 1 predictions"),
-        (["answers", "{file}", "--questions", "sample", "--json", "--markdown"], "--json and --markdown: say one of them"),
+        (["answers", "{file}", "--questions", "sample", "--json", "--markdown"], "--json and --markdown: use one of them"),
         (["answers", "{file}", "--questions", "sample", "--html", "nowhere/x.html"], "there is no folder"),
         (["answers", "nowhere", "--questions", "sample"], "there is no file nowhere"),
         (["compare", "{file}", "{file}", "--questions", "sample"], "is named twice: name each run once"),
@@ -135,45 +135,45 @@ def test_what_is_refused(arguments: list[str], message: str, idx: Command, tmp_p
     file, bare = tmp_path / "p.json", tmp_path / "q.jsonl"
     file.write_text('{"sample-001": "x"}')
     bare.write_text('{"id": "1", "question": "?"}\n')
-    said = idx("eval", *(word.format(file=file, bare=bare) for word in arguments), status=2)
-    assert message in said
+    output = idx("eval", *(word.format(file=file, bare=bare) for word in arguments), status=2)
+    assert message in output
 
 
 def test_a_judge_is_a_metric_beside_the_others(idx: Command, script: Script, tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     first, second = sample_questions()[:2]
     file.write_text("".join(json.dumps({"id": one.id, "answer": "x"}) + "\n" for one in (first, second)))
-    asked = tmp_path / "q.jsonl"
+    questions_file = tmp_path / "q.jsonl"
     records: list[dict[str, Any]] = [
         {"id": one.id, "question": one.text, "golden_answers": list(one.golden_answers)} for one in (first, second)
     ]
-    asked.write_text("".join(json.dumps(record) + "\n" for record in records))
+    questions_file.write_text("".join(json.dumps(record) + "\n" for record in records))
     judge = script({"match": first.text, "text": "Yes"}, {"match": second.text, "text": "No"})
-    told = json.loads(idx("eval", "answers", file, "--questions", asked, "--judge", judge, "--votes", "1", "--json"))
-    assert told["metrics"]["retrorag_judge"]["mean"] == 0.5
-    assert told["measured"]["Judge"]["votes"] == 1
+    report = json.loads(idx("eval", "answers", file, "--questions", questions_file, "--judge", judge, "--votes", "1", "--json"))
+    assert report["metrics"]["retrorag_judge"]["mean"] == 0.5
+    assert report["row_metrics"]["Judge"]["votes"] == 1
 
 
-def test_a_judge_that_fails_now_and_then_is_told_and_leaves_with_status_1(idx: Command, script: Script, tmp_path: Path) -> None:
-    asked, file = tmp_path / "q.jsonl", tmp_path / "p.jsonl"
+def test_a_judge_that_fails_now_and_then_is_reported_and_exits_with_status_1(idx: Command, script: Script, tmp_path: Path) -> None:
+    questions_file, file = tmp_path / "q.jsonl", tmp_path / "p.jsonl"
     questions = sample_questions()[:2]
     records = [{"id": one.id, "question": one.text, "golden_answers": list(one.golden_answers)} for one in questions]
-    asked.write_text("".join(json.dumps(record) + "\n" for record in records))
+    questions_file.write_text("".join(json.dumps(record) + "\n" for record in records))
     file.write_text("".join(json.dumps({"id": one.id, "answer": "x"}) + "\n" for one in questions))
-    options = ("--questions", asked, "--votes", "1", "--per-question", tmp_path / "each.jsonl")
-    said = idx("eval", "answers", file, *options, "--judge", script({"match": questions[0].text, "text": "Yes"}), status=1)
-    assert said.startswith("p: Judge failed on 1 answers, most often (1 calls): ")
+    options = ("--questions", questions_file, "--votes", "1", "--per-question", tmp_path / "each.jsonl")
+    output = idx("eval", "answers", file, *options, "--judge", script({"match": questions[0].text, "text": "Yes"}), status=1)
+    assert output.startswith("p: Judge failed on 1 answers, most often (1 calls): ")
     each = [json.loads(line)["metrics"]["retrorag_judge"] for line in (tmp_path / "each.jsonl").read_text().splitlines()]
     assert each == [1, None]
-    said = idx("eval", "compare", file, *options, "--judge", script({"match": "nobody asks this", "text": "Yes"}), status=2)
-    assert "failed on all 2 answers, most often (1 calls): " in said
+    output = idx("eval", "compare", file, *options, "--judge", script({"match": "nobody asks this", "text": "Yes"}), status=2)
+    assert "failed on all 2 answers, most often (1 calls): " in output
 
 
 def test_the_rows_of_a_set_with_predictions_added_do_not_score_their_golds(idx: Command, tmp_path: Path) -> None:
-    asked, file = tmp_path / "q.jsonl", tmp_path / "p.jsonl"
+    questions_file, file = tmp_path / "q.jsonl", tmp_path / "p.jsonl"
     rows = [{"id": str(n), "question": f"number {n}?", "answer": [str(n)]} for n in range(1, 5)]
-    asked.write_text("".join(json.dumps({**row, "golden_answers": row["answer"]}) + "\n" for row in rows))
+    questions_file.write_text("".join(json.dumps({**row, "golden_answers": row["answer"]}) + "\n" for row in rows))
     file.write_text("".join(json.dumps({**row, "prediction": "1"}) + "\n" for row in rows))
-    told = json.loads(idx("eval", "answers", file, "--questions", asked, "--metrics", "squad_em", "--json"))
-    assert told["metrics"]["squad_em"]["mean"] == 0.25
-    assert told["odd"]["several fields for an answer"]["n"] == 4
+    report = json.loads(idx("eval", "answers", file, "--questions", questions_file, "--metrics", "squad_em", "--json"))
+    assert report["metrics"]["squad_em"]["mean"] == 0.25
+    assert report["data_issues"]["several fields for an answer"]["n"] == 4

@@ -22,8 +22,8 @@ SAMPLE = ("eval", "retrieval", "--corpus", "sample", "--questions", "sample")
 
 
 def figures_of(printed: str, number: int = 0) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = json.loads(printed)["retrievers"][number]["figures"]
-    return found
+    report: dict[str, dict[str, float]] = json.loads(printed)["retrievers"][number]["figures"]
+    return report
 
 
 def test_recall_is_what_counting_gives(idx: Command) -> None:
@@ -56,7 +56,7 @@ def test_a_run_and_qrels_of_others_are_scored_as_a_search_is(idx: Command, tmp_p
     searched, read = figures_of(printed, 0), figures_of(printed, 1)
     assert read["AP"] == searched["AP"]
     assert read["answer@100"] == searched["answer@100"]
-    assert [one["asked"] for one in json.loads(printed)["retrievers"]] == ["question", "run"]
+    assert [one["queries"] for one in json.loads(printed)["retrievers"]] == ["question", "run"]
 
 
 def test_speed_is_that_of_the_searches_after_the_first(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,22 +74,22 @@ def test_speed_is_that_of_the_searches_after_the_first(idx: Command, monkeypatch
     assert (few["questions_per_s"], few["cpu_s_per_question"]) == (None, None)
 
 
-def test_groups_are_asked_beside_single_questions(idx: Command, tmp_path: Path) -> None:
+def test_groups_are_searched_besides_single_questions(idx: Command, tmp_path: Path) -> None:
     questions = sample.questions()
     lines = [{"id": one.id, "queries": [one.answers[0]]} for one in questions[1:]] + [{"id": "nobody's", "queries": []}]
     (tmp_path / "groups").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = json.loads(idx(*SAMPLE, "--groups", tmp_path / "groups", "--json", "--run-out", tmp_path / "runs"))
-    alone, grouped = (one["figures"]["answer@5"]["mean"] for one in found["retrievers"])
+    report = json.loads(idx(*SAMPLE, "--groups", tmp_path / "groups", "--json", "--run-out", tmp_path / "runs"))
+    alone, grouped = (one["figures"]["answer@5"]["mean"] for one in report["retrievers"])
     assert grouped > alone  # the answer itself was asked for
-    assert found["differences"][0]["R@5"]["mean"] == pytest.approx(grouped - alone)
-    assert [(one["what"], one["n"], one["example"]) for one in found["odd"]] == [
+    assert report["differences"][0]["R@5"]["mean"] == pytest.approx(grouped - alone)
+    assert [(one["issue"], one["n"], one["example"]) for one in report["data_issues"]] == [
         ("question is not asked", 1, "nobody's"),
         ("none for a question", 1, questions[0].id),
     ]
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"bm25.run", "bm25.groups.run", "qrels"}
 
 
-def test_what_does_not_join_is_counted(idx: Command, tmp_path: Path) -> None:
+def test_unmatched_input_is_counted(idx: Command, tmp_path: Path) -> None:
     first, second = sample.questions()[:2]
     lines = [
         {"id": "1", "question": first.question, "golden_answers": list(first.answers)},
@@ -99,8 +99,8 @@ def test_what_does_not_join_is_counted(idx: Command, tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text(f"1 0 {first.gold_ids[0]} 1\n1 0 nowhere 1\n3 0 x 1\n")
     (tmp_path / "run").write_text(f"1 Q0 elsewhere 1 2.0 t\n1 Q0 {first.gold_ids[0]} 2 1.0 t\n4 Q0 x 1 1.0 t\n")
     arguments = ("--questions", tmp_path / "questions", "--run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json")
-    found = json.loads(idx("eval", "retrieval", "--corpus", "sample", *arguments))
-    assert {(one["where"], one["what"], one["n"]) for one in found["odd"]} == {
+    report = json.loads(idx("eval", "retrieval", "--corpus", "sample", *arguments))
+    assert {(one["source"], one["issue"], one["n"]) for one in report["data_issues"]} == {
         ("questions", "without answers", 1),
         ("questions", "without gold passages", 1),
         ("qrels", "question is not asked", 1),
@@ -109,7 +109,7 @@ def test_what_does_not_join_is_counted(idx: Command, tmp_path: Path) -> None:
         ("run", "question without a ranking", 1),
         ("run", "passage is not in the corpus", 1),
     }
-    figures = found["retrievers"][0]["figures"]
+    figures = report["retrievers"][0]["figures"]
     assert (figures["RR"]["mean"], figures["RR"]["n"], figures["R@20"]["mean"]) == (0.5, 1, 0.5)
     assert figures["answer@1"]["mean"] == 0
     assert figures["answer@5"]["n"] == 2
@@ -123,7 +123,7 @@ def test_a_run_of_another_corpus_or_of_other_questions_is_refused(idx: Command, 
     assert message in idx(*SAMPLE, "--run", tmp_path / "run", status=2)
 
 
-def test_gold_pages_are_told_by_title(idx: Command, tmp_path: Path) -> None:
+def test_gold_pages_match_by_title(idx: Command, tmp_path: Path) -> None:
     one = sample.questions()[0]
     passage = open_searcher("sample").search([one.question], SearchOptions(k=1))[0][0].passage
     record = {"id": "1", "input": one.question, "output": [{"answer": "?", "provenance": [{"title": passage.title}]}, {"answer": "!"}]}
@@ -157,7 +157,7 @@ def test_reports(idx: Command, tmp_path: Path) -> None:
         (("--match", "fuzzy"), "unknown rule of matching 'fuzzy'"),
         (("--measure", "MRR"), "there is no measure 'MRR'"),
         (("--search", "k=3"), "'k'"),
-        (("--json", "--markdown"), "say one of them"),
+        (("--json", "--markdown"), "use one of them"),
         (("--run", "nowhere.run"), "there is no file nowhere.run"),
         (("--groups", "nowhere.jsonl"), "there is no file nowhere.jsonl"),
     ],

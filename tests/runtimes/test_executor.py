@@ -12,17 +12,17 @@ import pytest
 
 from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Found, Ranking, ScoredPassage
+from wikidx.retrievers.base import Match, Ranking, ScoredPassage
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.wave import Services
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, text_of
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.rag import RagOptions, rag
-from wikidx.runtimes.methods.requests import Run, generate, look_up, named, note, retrieve, sample, together, truncate, yes_no
+from wikidx.runtimes.methods.requests import Run, ask_yes_no, gather, generate, label_trace, look_up_title, note, retrieve, sample, truncate
 from wikidx.runtimes.questions import Question
 
 N = 200
@@ -42,7 +42,7 @@ class CountingLLM:
         return [self._reply(call) for call in calls]
 
     def _reply(self, call: Call) -> Reply | LLMError:
-        text = text_of(call.prompt)
+        text = prompt_text(call.prompt)
         if "fail" in text:
             return LLMError(f"made to fail: {text}")
         if isinstance(call, AskYesNo):
@@ -77,7 +77,7 @@ class CountingSearcher:
         if any("down" in query for group in groups for query in group):
             raise IdxError("the index is gone")
         return [
-            [ScoredPassage(Passage(q, f"T {q}", f"text of {q}"), 0, 1.0, (Found(q, "bm25", 1, 1.0),)) for q in group] for group in groups
+            [ScoredPassage(Passage(q, f"T {q}", f"text of {q}"), 0, 1.0, (Match(q, "bm25", 1, 1.0),)) for q in group] for group in groups
         ]
 
 
@@ -93,9 +93,9 @@ def uneven(question: str) -> Run[Answer]:
     n = int(question.split()[1]) % 4
     texts = [question]
     for step in range(n):
-        found = yield from named(f"step {step}", retrieve([question, texts[-1]], 2))
+        found = yield from label_trace(f"step {step}", retrieve([question, texts[-1]], 2))
         texts.append((yield from generate(f"{found[0].text} {step}")).text)
-        verdicts = yield from together(yes_no(f"{question} {letter}", role="judge") for letter in "abc")
+        verdicts = yield from gather(ask_yes_no(f"{question} {letter}", role="judge") for letter in "abc")
         yield from note("judged", {"scores": [verdict.score for verdict in verdicts]})
     drawn = yield from sample(question, 2, Decoding(temperature=1.0))
     return Answer("|".join([*texts, *(gen.text for gen in drawn)]), detail={"n": n})
@@ -162,7 +162,7 @@ def test_models_and_searcher_work_at_the_same_time() -> None:
             return super().search_groups(groups, options)
 
     def ask(question: str) -> Run[Answer]:
-        found = yield from together([retrieve(question, 1), generate(question), generate(question, role="judge")])
+        found = yield from gather([retrieve(question, 1), generate(question), generate(question, role="judge")])
         return Answer(str(len(found)))
 
     services = Services(llms={"answer": Meeting(), "judge": Meeting()}, searcher=MeetingSearcher())
@@ -174,7 +174,7 @@ def test_equal_requests_are_served_once_and_cost_each_question_the_same() -> Non
     def ask(question: str) -> Run[Answer]:
         found = yield from retrieve("everyone's", 2)
         text = yield from generate(found[0].text)
-        again = yield from together([generate(found[0].text), generate("other")])
+        again = yield from gather([generate(found[0].text), generate("other")])
         return Answer(text.text + again[0].text)
 
     llm, searcher = CountingLLM(), CountingSearcher()
@@ -190,8 +190,8 @@ def test_draws_are_never_shared() -> None:
     """Not between questions, nor between equal calls of one question; a seed of one's own makes them equal."""
 
     def ask(question: str) -> Run[Answer]:
-        free = yield from together([sample("same", 1, Decoding(temperature=1.0)) for _ in range(2)])
-        fixed = yield from together([sample("same", 1, Decoding(temperature=1.0, seed=4)) for _ in range(2)])
+        free = yield from gather([sample("same", 1, Decoding(temperature=1.0)) for _ in range(2)])
+        fixed = yield from gather([sample("same", 1, Decoding(temperature=1.0, seed=4)) for _ in range(2)])
         return Answer("", detail={"free": [gens[0].text for gens in free], "fixed": [gens[0].text for gens in fixed]})
 
     predictions = run_all(ask, CountingLLM())
@@ -207,7 +207,7 @@ def test_what_fails_costs_its_question_only() -> None:
         if number == 3:
             raise InputError("the method refuses this question")
         if number == 4:
-            yield from look_up("a title")
+            yield from look_up_title("a title")
         return Answer(first.text)
 
     predictions = run_all(ask, CountingLLM(), questions=QUESTIONS[:6])
@@ -258,7 +258,7 @@ def test_a_model_that_fails_as_a_whole_fails_the_questions_of_that_wave() -> Non
 def test_steps_are_in_order_with_paths_notes_and_cuts() -> None:
     def ask(question: str) -> Run[Answer]:
         query = yield from truncate(f"a b {question}", 2, keep="end")
-        yield from named("outer", named("inner", retrieve(query, 1)))
+        yield from label_trace("outer", label_trace("inner", retrieve(query, 1)))
         yield from note("done", {"query": query})
         return Answer(query)
 

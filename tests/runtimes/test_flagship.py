@@ -35,7 +35,7 @@ def test_idx_build_wiki2018_against_a_mirror(
     shutil.copy(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz", rows)
     (published,) = wiki2018.CORPUS.files
     served = dataclasses.replace(published, n_bytes=rows.stat().st_size, md5=hashlib.md5(rows.read_bytes()).hexdigest())
-    monkeypatch.setattr(wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=4486, about=(4486, 640)))
+    monkeypatch.setattr(wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=4486, estimate=(4486, 640)))
     with serving(tmp_path / "mirror") as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         idx(monkeypatch, "build", "wiki2018", "--dry-run")

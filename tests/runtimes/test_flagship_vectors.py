@@ -64,14 +64,16 @@ def mirror(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         rows.write_bytes(gzip.compress("".join(itertools.islice(lines, N_ROWS + 1)).encode()))
     (published,) = wiki2018.CORPUS.files
     served = dataclasses.replace(published, n_bytes=rows.stat().st_size, md5=hashlib.md5(rows.read_bytes()).hexdigest())
-    monkeypatch.setattr(wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=N_ROWS, about=(N_ROWS, 640)))
+    monkeypatch.setattr(
+        wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=N_ROWS, estimate=(N_ROWS, 640))
+    )
     for encoder, checkpoint in TINY.items():
         serve_checkpoint(encoder, shared_data / "golden_encoders" / checkpoint, folder)
         module, attribute = ENCODERS[encoder].split(":")
         monkeypatch.setattr(importlib.import_module(module), attribute, dataclasses.replace(encoder_spec(encoder), dim=DIM))
     for key, published_vectors in published_addresses.PUBLISHED.items():
         files = tuple(dataclasses.replace(file, n_bytes=None, md5=None) for file in published_vectors.files)
-        monkeypatch.setitem(published_addresses.PUBLISHED, key, dataclasses.replace(published_vectors, files=files, about_bytes=100_000))
+        monkeypatch.setitem(published_addresses.PUBLISHED, key, dataclasses.replace(published_vectors, files=files, download_bytes=100_000))
     with serving(folder) as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         yield folder
@@ -172,7 +174,7 @@ def test_build_with_vectors_encoded_and_published(
         assert f"the published vectors of '{encoder}' lack {n_missing} passages of 'wiki2018', which no search would find" in error
         assert not (tmp_path / "another home").exists()
     arguments = ("build", "wiki2018", "--encoder", encoder, *(["--allow-missing"] if n_missing else []))
-    (need,) = [need for need in json.loads(idx(*arguments, "--dry-run", "--json"))["needs"] if need["step"] == encoder]
+    (need,) = [need for need in json.loads(idx(*arguments, "--dry-run", "--json"))["estimates"] if need["step"] == encoder]
     component_bytes = 2 if encoder in ("contriever", "gtr-xxl") else 4
     assert need["disk_bytes"] == N_ROWS * DIM * component_bytes
     said = idx(*arguments, "--verify", "10")
@@ -204,7 +206,7 @@ def test_build_where_no_vectors_are_published(mirror: Path, idx: Command, encode
     limit = ("--limit", "20") if encoder == "minilm" else ()  # real weights
     corpus, n_rows = ("wiki2018@20", 20) if limit else ("wiki2018", N_ROWS)
     arguments = ("build", "wiki2018", "--encoder", encoder, *limit)
-    passages, vectors = json.loads(idx(*arguments, "--dry-run", "--json"))["needs"]
+    passages, vectors = json.loads(idx(*arguments, "--dry-run", "--json"))["estimates"]
     assert (passages["step"], vectors["step"]) == ("passages", encoder)
     assert vectors["disk_bytes"] == n_rows * (384 if limit else DIM) * 4
     assert vectors["time_s"] > 0
@@ -232,8 +234,8 @@ def test_options_decide_what_is_stored(mirror: Path, idx: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--vectors", "both"], "--vectors both: say published or encode"),
-        (["--dtype", "int8"], "--dtype int8: say one of float32, float16, bfloat16"),
+        (["--vectors", "both"], "--vectors both: use published or encode"),
+        (["--dtype", "int8"], "--dtype int8: use one of float32, float16, bfloat16"),
         (["--batch-tokens", "0"], "--batch-tokens 0: at least one token is needed"),
         (["--device", "cuda:x"], "the device 'cuda:x' is none of auto, cpu, cuda"),
         (["--device", "all"], "--device all: there is no GPU that torch can use"),
@@ -256,6 +258,6 @@ def test_a_checkpoint_that_cannot_be_had_is_named_with_its_files(mirror: Path, i
 
 def test_too_small_a_disk_is_said_by_a_dry_run_and_refused_by_a_build(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wikidx.indexer.estimate.disk_usage", lambda folder: SimpleNamespace(free=10**9))
-    steps = {need["step"] for need in json.loads(idx("build", "wiki2018", "--encoder", "contriever", "--dry-run", "--json"))["needs"]}
+    steps = {need["step"] for need in json.loads(idx("build", "wiki2018", "--encoder", "contriever", "--dry-run", "--json"))["estimates"]}
     assert steps == {"passages", "contriever"}
     assert "GB are needed under" in idx("build", "wiki2018", "--encoder", "contriever", status=2)

@@ -62,7 +62,7 @@ def test_an_index_of_other_passages_is_another_one(build: Callable[..., PassageS
 
 def test_a_command_is_shown_without_its_secrets() -> None:
     given = ["run", "rag", "--api-key", "geheim", "--api-key=geheim", "--llm", "openai:m@http://u:p@host:1/v1", "--url", "http://u@host"]
-    assert identity.command_line(given) == [
+    assert identity.redact_command(given) == [
         "run",
         "rag",
         "--api-key",

@@ -20,7 +20,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.lucene.index import LuceneIndex
-from wikidx.indexer.indexes.lucene.jvm import in_java, java_class, run_java
+from wikidx.indexer.indexes.lucene.jvm import call_in_java, java_class, run_java
 from wikidx.indexer.published import lucene as lucene_import
 from wikidx.runtimes.cli import main
 
@@ -155,7 +155,7 @@ def test_the_commands_know_an_imported_index(
     idx(monkeypatch, "check", corpus)
     assert capsys.readouterr().out.splitlines() == ["passages: as built", "lucene: as built"]
     idx(monkeypatch, "search", corpus, "river", "--retriever", "lucene", "-k", "3", "--json")
-    assert [hit["found"][0]["retriever"] for hit in json.loads(capsys.readouterr().out)["passages"]] == ["lucene"] * 3
+    assert [hit["provenance"][0]["retriever"] for hit in json.loads(capsys.readouterr().out)["passages"]] == ["lucene"] * 3
     with pytest.raises(ArtifactMismatch, match="'origin': 'imported'.*--force replaces it"):
         build_index(corpus, "lucene", open_store(corpus))
     idx(monkeypatch, "remove", corpus, "--index", "lucene", "--yes")
@@ -230,7 +230,7 @@ def test_an_index_without_frequencies_or_fields_is_refused(refused: Callable[[Pa
         writer.addDocument(document)
         writer.close()
 
-    in_java(write_documents)
+    call_in_java(write_documents)
     assert "needs the fields 'id' and 'contents', the latter with frequencies; it has 'docid' (DOCS)" in refused(tmp_path / "odd")
 
 
@@ -248,7 +248,7 @@ def test_build_search_and_dry_run_of_the_command_line(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     idx(monkeypatch, "build", "sample", "--lucene", "--dry-run", "--json")
-    assert [need["step"] for need in json.loads(capsys.readouterr().out)["needs"]] == ["passages", "lucene"]
+    assert [need["step"] for need in json.loads(capsys.readouterr().out)["estimates"]] == ["passages", "lucene"]
     idx(monkeypatch, "build", "sample", "--lucene")
     assert capsys.readouterr().out == "built 'sample': passages (784 rows), lucene (784 rows)\n"
     idx(monkeypatch, "search", "sample", "Which metal is liquid at room temperature?", "--retriever", "lucene", "-k", "1", "--json")

@@ -137,7 +137,7 @@ async def refusal(client: Client, tool: str, **arguments: object) -> str:
 
 def as_found(ranking: Ranking) -> list[Mapping[str, Any]]:
     return [
-        {"rank": rank, **hit.passage._asdict(), "score": hit.score, "found": [way._asdict() for way in hit.found]}
+        {"rank": rank, **hit.passage._asdict(), "score": hit.score, "provenance": [match._asdict() for match in hit.provenance]}
         for rank, hit in enumerate(ranking, 1)
     ]
 
@@ -150,8 +150,8 @@ def test_searches_find_what_the_searcher_finds(connect: Connect) -> None:
         found = await call(client, "search", queries=["fox"])
         (expected,) = searcher.search(["fox"], SearchOptions(k=5))
         assert found == {"corpus": "made", "retriever": "bm25", "passages": as_found(expected)}
-        options = SearchOptions(k=7, merge="interleave", rerank="root")
-        found = await call(client, "search", queries=GROUP, corpus="other", retriever="bm25", k=7, merge="interleave", rerank="root")
+        options = SearchOptions(k=7, merge="interleave", rerank="primary")
+        found = await call(client, "search", queries=GROUP, corpus="other", retriever="bm25", k=7, merge="interleave", rerank="primary")
         (expected,) = other.search_groups([GROUP], options)
         assert (found["corpus"], found["passages"]) == ("other", as_found(expected))
         assert len(found["passages"]) == 7
@@ -222,7 +222,7 @@ def test_only_what_is_named_is_offered() -> None:
     async def body(client: Client) -> None:
         offers = await call(client, "list_indexes")
         assert [offer["corpus"] for offer in offers["corpora"]] == ["other"]
-        assert not offers["may_join_retrievers"]
+        assert not offers["can_fuse_retrievers"]
         assert "unknown corpus 'made'" in await refusal(client, "search", queries=["fox"], corpus="made")
 
     run(over_stdio, body, "other", "--retriever", "bm25")
@@ -308,5 +308,5 @@ def test_mistakes_on_the_command_line_are_told(monkeypatch: pytest.MonkeyPatch, 
 def test_without_the_package_the_extra_is_named(made: Path) -> None:
     program = "import sys; sys.modules['mcp'] = None; from wikidx.runtimes.cli import main; main()"
     ran = subprocess.run([sys.executable, "-c", program, "mcp"], capture_output=True, text=True, env=environment(), check=False)
-    told = MissingExtraError("'idx mcp'", "mcp")
-    assert (ran.returncode, ran.stderr) == (2, f"error: {told}\n")
+    message = MissingExtraError("'idx mcp'", "mcp")
+    assert (ran.returncode, ran.stderr) == (2, f"error: {message}\n")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtimes.every_method import short_switches
+from tests.runtimes.every_method import short_options
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import killed_after
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.indexer.build import build_index
 from wikidx.runtimes.execution.runs import read_predictions
 from wikidx.runtimes.methods import METHODS
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(folder / "home"))
         source = shared_data / "dpr_union" / "passages.jsonl.gz"
-        build_store(custom_corpus(source, "nq", Reading(file_format=None, split=None, n_words=100)), StoreOptions())
+        build_store(custom_corpus(source, "nq", ReadOptions(file_format=None, split=None, n_words=100)), StoreOptions())
         store = open_store("nq")
         build_index("nq", "bm25", store)
         texts = [passage.text for passage in store.get_many(range(500))]
@@ -45,7 +45,7 @@ def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path,
     asked = (
         *(name, "--questions", shared_data / "datasets" / "data_nq_sampled.jsonl.gz", "--limit", N_ASKED, "--corpus", "nq"),
         *("--llm", f"hf:{made / 'llama'}", "--device", "cpu"),
-        *(part for field, value in short_switches(name).items() for part in ("--set", f"{field}={value}")),
+        *(part for field, value in short_options(name).items() for part in ("--set", f"{field}={value}")),
     )
     with killed_after(1, tmp_path / "out", *asked):
         pass
@@ -58,11 +58,11 @@ def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path,
     assert 0 < n_before <= N_ASKED
     for record in records.values():
         steps, cost = record["steps"], record["cost"]
-        calls = [step for step in steps if step.get("ask") in ("generate", "yes_no", "nll")]
-        searches = [step for step in steps if step.get("ask") == "retrieve"]
+        calls = [step for step in steps if step.get("request") in ("generate", "yes_no", "nll")]
+        searches = [step for step in steps if step.get("request") == "retrieve"]
         assert (cost["calls"], cost["searches"]) == (len(calls), len(searches))
         assert cost["queries"] == sum(len(step["queries"]) for step in searches)
         assert [cost["prompt_tokens"], cost["completion_tokens"]] == [sum(step["tokens"][side] for step in calls) for side in (0, 1)]
-        assert cost["waves"] == 1 + max(step["wave"] for step in steps if "ask" in step and step["ask"] != "truncate")
+        assert cost["waves"] == 1 + max(step["wave"] for step in steps if "request" in step and step["request"] != "truncate")
         assert record["golden_answers"]
         assert record["timing"]["seconds"] > 0

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.runtimes.every_method import short_switches
+from tests.runtimes.every_method import short_options
 from tests.runtimes.llms.endpoint import serving, tiny_endpoint
 from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.corpora.build import open_store
 from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import Prediction, Timing, prediction_json
+from wikidx.runtimes.execution.results import Prediction, Timing, prediction_to_json
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import LLM, Gen, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
@@ -30,7 +30,7 @@ from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question
 
-N_ASKED = 3
+N_ASKED = 2
 OWN_SCORES = {"retrorag"}
 """Methods that go by yes/no: over HTTP it is read from the 20 likeliest tokens, here from all of them."""
 
@@ -52,12 +52,12 @@ def over_http(tiny: TransformersEngine) -> Iterator[LLM]:
 def predictions(name: str, llm: LLM) -> list[Prediction]:
     method, store = find_method(name), open_store("sample")
     whole_query = {"max_query_tokens": 1_000} if name == "ra_isf" else {}  # over HTTP tokens are estimated, and the cut is another
-    options = method.options(**short_switches(name), **whole_query)
+    options = method.options(**short_options(name), **whole_query)
     asked = [Question(str(number), question.question) for number, question in enumerate(questions()[:N_ASKED])]
     services = Services(
         llms=dict.fromkeys(method.roles, llm),
         searcher=open_searcher("sample"),
-        titled=lambda title: store.get_many(store.rows_titled(title)),
+        look_up_title=lambda title: store.get_many(store.rows_with_title(title)),
     )
     finished = execute(lambda question: method.run(question, options), asked, services, in_flight=2)
     return sorted((dataclasses.replace(one, timing=Timing()) for one in finished), key=lambda one: int(one.id))
@@ -71,7 +71,7 @@ def test_a_method_runs_in_this_process_and_over_http(name: str, tiny: Transforme
     for one, other in zip(here, there, strict=True):
         assert (one.error, other.error) == (None, None)
         assert min(one.cost.completion_tokens, other.cost.completion_tokens) > 0
-        assert json.loads(json.dumps(prediction_json(one)))["id"] == one.id
+        assert json.loads(json.dumps(prediction_to_json(one)))["id"] == one.id
         if name not in OWN_SCORES:
             assert (one.answer, one.passages, one.cost) == (other.answer, other.passages, other.cost)
     assert [len(one.passages) > 0 for one in here if name == "rag"] == [True] * N_ASKED * (name == "rag")

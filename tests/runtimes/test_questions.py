@@ -41,14 +41,16 @@ def test_the_published_samples(shared_data: Path) -> None:
         Question(str(number), record["question"], tuple(record["answers"])) for number, record in enumerate(records, 1)
     ]
     assert len(read_questions(shared_data / "datasets" / "data_triviaqa_sampled.jsonl.gz")) == 500
-    found = read_questions(shared_data / "flashrag" / "nq_test_sample.jsonl")
-    assert found[0] == Question("test_0", "who got the first nobel prize in physics", ("Wilhelm Conrad Röntgen",))
-    assert len(found) == 17
+    questions = read_questions(shared_data / "flashrag" / "nq_test_sample.jsonl")
+    assert questions[0] == Question("test_0", "who got the first nobel prize in physics", ("Wilhelm Conrad Röntgen",))
+    assert len(questions) == 17
 
 
 def test_the_sample_corpus_has_questions() -> None:
-    found = sample_questions()
-    assert [(one.id, one.text, one.golden_answers) for one in found] == [(one.id, one.question, one.answers) for one in sample.questions()]
+    questions = sample_questions()
+    assert [(item.id, item.text, item.golden_answers) for item in questions] == [
+        (item.id, item.question, item.answers) for item in sample.questions()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_the_sample_corpus_has_questions() -> None:
         (b'{"id": "1", "question": "a"}\n\n{"id": 1, "question": "b"}', "line 3: the id '1' is that of line 1 too"),
         (b"\n\n", "has no questions"),
         (b"", "is empty"),
-        (gzip.compress(b'{"question": "a"}\n' * 9)[:-9], "is damaged"),
+        (gzip.compress(b'{"question": "a"}\n' * 9)[:-9], "is corrupt"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes, message: str) -> None:

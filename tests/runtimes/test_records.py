@@ -7,23 +7,23 @@ import json
 from tests.runtimes.methods.driving import passages
 from tests.runtimes.test_executor import CountingSearcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import prediction_json
+from wikidx.runtimes.execution.results import prediction_to_json
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, generate, look_up, mean_nll, named, note, retrieve, truncate, yes_no
+from wikidx.runtimes.methods.requests import Run, ask_yes_no, generate, label_trace, look_up_title, mean_nll, note, retrieve, truncate
 from wikidx.runtimes.questions import Question
 
 
 def everything(question: str) -> Run[Answer]:
-    found = yield from named("first", retrieve([question, "more"], 1, merge="rrf"))
+    found = yield from label_trace("first", retrieve([question, "more"], 1, merge="rrf"))
     yield from generate((Message("user", "x"),), Decoding(max_tokens=3, stop=("\n",)), schema=Choice(("a", "b")), logprobs=True)
-    yield from yes_no(TokenIds((1, 2)), role="judge")
+    yield from ask_yes_no(TokenIds((1, 2)), role="judge")
     yield from mean_nll("p", "q r")
     yield from note("ünïcode", {"kept": [1]})
     yield from truncate("a b c", 1)
-    yield from look_up("T")
+    yield from look_up_title("T")
     return Answer("é", found, {"tree": {"depth": 1}})
 
 
@@ -32,7 +32,7 @@ STEPS: list[dict[str, object]] = [
     {
         "wave": 0,
         "path": ["first"],
-        "ask": "retrieve",
+        "request": "retrieve",
         "queries": ["who?", "more"],
         "k": 1,
         "merge": "rrf",
@@ -42,7 +42,7 @@ STEPS: list[dict[str, object]] = [
     {
         "wave": 1,
         "path": [],
-        "ask": "generate",
+        "request": "generate",
         "role": "answer",
         "prompt": [{"role": "user", "content": "x"}],
         "decoding": {"max_tokens": 3, "temperature": 0.0, "top_p": 1.0, "stop": ["\n"]},
@@ -55,7 +55,7 @@ STEPS: list[dict[str, object]] = [
     {
         "wave": 2,
         "path": [],
-        "ask": "yes_no",
+        "request": "yes_no",
         "role": "judge",
         "prompt": [1, 2],
         "words": [["yes"], ["no"]],
@@ -65,7 +65,7 @@ STEPS: list[dict[str, object]] = [
     {
         "wave": 3,
         "path": [],
-        "ask": "nll",
+        "request": "nll",
         "role": "answer",
         "prompt": "p",
         "continuation": "q r",
@@ -73,19 +73,19 @@ STEPS: list[dict[str, object]] = [
         "tokens": [1, 0],
     },
     {"wave": 4, "path": [], "note": "ünïcode", "data": {"kept": [1]}},
-    {"wave": 4, "path": [], "ask": "truncate", "role": "answer", "text": "a b c", "max_tokens": 1, "keep": "start", "result": "a"},
-    {"wave": 4, "path": [], "ask": "look_up", "title": "T", "result": [{"id": "1", "title": "T1"}]},
+    {"wave": 4, "path": [], "request": "truncate", "role": "answer", "text": "a b c", "max_tokens": 1, "keep": "start", "result": "a"},
+    {"wave": 4, "path": [], "request": "look_up", "title": "T", "result": [{"id": "1", "title": "T1"}]},
 ]
 
 
 def test_every_kind_of_step_is_told() -> None:
     llm = ScriptedLLM([Gen(text="a", logprobs=(-1.0, -3.0)), 0.25, 2.0])
-    services = Services(llms={"answer": llm, "judge": llm}, searcher=CountingSearcher(), titled=lambda title: passages("t"))
+    services = Services(llms={"answer": llm, "judge": llm}, searcher=CountingSearcher(), look_up_title=lambda title: passages("t"))
     (prediction,) = execute(everything, [Question("1", "who?")], services)
-    told = json.loads(json.dumps(prediction_json(prediction)))
-    steps = told.pop("steps")
-    assert told.pop("timing")["reused"] == 0
-    assert told == {
+    result = json.loads(json.dumps(prediction_to_json(prediction)))
+    steps = result.pop("steps")
+    assert result.pop("timing")["reused"] == 0
+    assert result == {
         "id": "1",
         "question": "who?",
         "answer": "é",
@@ -99,7 +99,7 @@ def test_every_kind_of_step_is_told() -> None:
         "cost": {"calls": 3, "prompt_tokens": 4, "completion_tokens": 2, "searches": 1, "queries": 2, "waves": 5},
     }
     assert steps == STEPS
-    assert "steps" not in prediction_json(prediction, with_steps=False)
+    assert "steps" not in prediction_to_json(prediction, with_steps=False)
 
 
 def test_a_failure_is_told() -> None:
@@ -107,7 +107,7 @@ def test_a_failure_is_told() -> None:
         return Answer((yield from generate(question)).text)
 
     (prediction,) = execute(ask, [Question("1", "who?")], Services(llms={"answer": ScriptedLLM([])}))
-    told = prediction_json(prediction)
+    result = prediction_to_json(prediction)
     message = "LLMError: the script has 0 answers, and there is one more call, of role 'answer': 'who?'"
-    assert (told["error"], told["steps"][0]["error"]) == (message, message)
-    assert "result" not in told["steps"][0]
+    assert (result["error"], result["steps"][0]["error"]) == (message, message)
+    assert "result" not in result["steps"][0]

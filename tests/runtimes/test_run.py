@@ -23,7 +23,7 @@ from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import IDX, error
 from tests.runtimes.test_cli import idx as idx_process
 from wikidx.corpora.known import sample
-from wikidx.runtimes.execution.asking import REPLIES
+from wikidx.runtimes.execution.resumable import REPLIES
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
 from wikidx.runtimes.llms.base import Call
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
@@ -43,7 +43,7 @@ def outcome(out: Path) -> dict[str, dict[str, Any]]:
     return {name: {**record, "timing": None} for name, record in read_predictions(out).records.items()}
 
 
-def told(out: Path) -> dict[str, Any]:
+def run_record(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((out / RUN).read_text(encoding="utf-8"))
     return found
 
@@ -57,8 +57,8 @@ def questions(folder: Path, *texts: str) -> Path:
 @pytest.mark.usefixtures("sample_home")
 def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tmp_path: Path) -> None:
     out, model = tmp_path / "out", script({"match": "", "text": "Mercury"})
-    said = idx("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out)
-    assert said == f"{out}: 107 questions, 107 answered, 0 failed\n"
+    output = idx("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out)
+    assert output == f"{out}: 107 questions, 107 answered, 0 failed\n"
     records = read_predictions(out).records
     for one in sample.questions():
         record = records[one.id]
@@ -68,17 +68,17 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
             "Mercury",
             None,
         )
-        assert [step["ask"] for step in record["steps"]] == ["retrieve", "generate"]
-    settings = told(out)["settings"]
-    assert settings["switches"]["k"] == {"value": 2, "default": 5, "origin": "proposed"}
-    assert set(settings["switches"]) == {"k", "shots", "max_tokens"}
+        assert [step["request"] for step in record["steps"]] == ["retrieve", "generate"]
+    settings = run_record(out)["settings"]
+    assert settings["options"]["k"] == {"value": 2, "default": 5, "origin": "proposed"}
+    assert set(settings["options"]) == {"k", "shots", "max_tokens"}
     assert settings["prompts"] == prompt_hashes(["rag"])
     assert (settings["method"], settings["seed"], settings["questions"]["n"]) == ("rag", 3, 107)
     assert settings["models"]["answer"]["model"] == model.partition(":")[2]
     assert re.fullmatch("[0-9a-f]{64}", settings["models"]["answer"]["sha256"])
     assert (settings["search"]["corpus"], settings["search"]["retriever"]) == ("sample", "bm25")
     assert set(settings["search"]["fingerprints"]) == {"passages", "bm25"}
-    (session,) = told(out)["sessions"]
+    (session,) = run_record(out)["sessions"]
     assert session["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert session["command"][:3] == ["idx", "run", "rag"]
     assert session["source"] == {"file": "sample", "format": None}
@@ -86,7 +86,7 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
     again = json.loads(idx("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out, "--json"))
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (107, [], 0)
     assert (out / PREDICTIONS).read_bytes() == before
-    assert [session["predictions_before"] for session in told(out)["sessions"]] == [0, 107]
+    assert [session["predictions_before"] for session in run_record(out)["sessions"]] == [0, 107]
 
 
 @contextmanager
@@ -179,12 +179,14 @@ def test_noise_comes_from_the_other_questions_of_the_file(idx: Command, sample_h
     idx(*asked, "--out", tmp_path / "out")
     texts = [one.question for one in sample.questions()]
     for record in lines(tmp_path / "out"):
-        own, other = [step["queries"][0] for step in record["steps"] if step.get("ask") == "retrieve"]
+        own, other = [step["queries"][0] for step in record["steps"] if step.get("request") == "retrieve"]
         assert own == record["question"] != other
         assert other in texts
     named = ("--set", 'noise_questions=["Who painted it?"]')
     idx(*asked, *named, "--out", tmp_path / "named")
-    assert {step["queries"][0] for record in lines(tmp_path / "named") for step in record["steps"] if step.get("ask") == "retrieve"} == {
+    assert {
+        step["queries"][0] for record in lines(tmp_path / "named") for step in record["steps"] if step.get("request") == "retrieve"
+    } == {
         "Who painted it?",
         *texts[:4],
     }
@@ -219,7 +221,7 @@ def test_a_failed_question_is_recorded_and_the_run_goes_on(idx: Command, tmp_pat
     summary, reason = ran.out.splitlines()
     assert summary == f"{out}: 4 questions, 2 answered, 2 failed"
     assert re.match(r"    2 × LLMError: the script has 0 answers, and there is one more call, of role 'answer': '.*two\?", reason)
-    assert "with --retry-failed" in ran.err
+    assert "add --retry-failed" in ran.err
     assert {record["id"]: record["answer"] for record in lines(out)} == {"q0": "1", "q1": "", "q2": "", "q3": "4"}
     failed = [record["error"] for record in lines(out) if record["error"]]
     assert [error.partition(":")[0] for error in failed] == ["LLMError", "LLMError"]
@@ -253,13 +255,13 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
 @pytest.mark.usefixtures("sample_home")
 def test_an_endpoint_that_is_down_fails_every_question_once(tmp_path: Path) -> None:
     asked = ("run", "rag", *SAMPLE, "--limit", "5", "--llm", "openai:tiny@http://127.0.0.1:9/v1", "--retries", "0")
-    said = idx_process(*asked, "--out", tmp_path / "out", status=1).out
-    assert ": 5 questions, 0 answered, 5 failed\n" in said
-    assert "nobody listens" in said
+    output = idx_process(*asked, "--out", tmp_path / "out", status=1).out
+    assert ": 5 questions, 0 answered, 5 failed\n" in output
+    assert "nobody listens" in output
 
 
 OTHER: Sequence[tuple[Sequence[str], str]] = [
-    (["--set", "k=3"], "switches.k.value was 2 and is 3"),
+    (["--set", "k=3"], "options.k.value was 2 and is 3"),
     (["--seed", "1"], "seed was 0 and is 1"),
     (["--search", "depth=50"], "search.options.depth was 100 and is 50"),
     (["--no-steps"], "steps was true and is false"),
@@ -280,10 +282,12 @@ def test_other_settings_are_refused(idx: Command, script: Script, tmp_path: Path
     other = {"--llm": script({"match": "", "text": "y"}), "--questions": str(questions(tmp_path / "more", "two?"))}
     given = [other[changed[0]] if part == "OTHER" else part for part in changed]
     options.pop(given[0], None)
-    said = idx("run", "rag", "--corpus", "sample", *(part for option in options.items() for part in option), *given, "--out", out, status=2)
-    assert f"{out} holds a run with other settings: " in said
-    assert message in said
-    assert "take another folder for --out" in said
+    output = idx(
+        "run", "rag", "--corpus", "sample", *(part for option in options.items() for part in option), *given, "--out", out, status=2
+    )
+    assert f"{out} holds a run with other settings: " in output
+    assert message in output
+    assert "take another folder for --out" in output
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
 
 
@@ -298,7 +302,7 @@ def test_another_method_in_the_folder_is_refused(idx: Command, script: Script, t
 def test_no_secret_is_written_down(script: Script, tmp_path: Path) -> None:
     asked = ("run", "direct", "--questions", questions(tmp_path, "one?"), "--api-key", "geheim", "--retries", "0")
     idx_process(*asked, "--llm", "openai:x@http://user:geheim@127.0.0.1:9/v1", "--out", tmp_path / "out", status=1)
-    (session,) = told(tmp_path / "out")["sessions"]
+    (session,) = run_record(tmp_path / "out")["sessions"]
     assert session["command"][5:7] == ["--api-key", "…"]
     assert "openai:x@http://127.0.0.1:9/v1" in session["command"]
     assert b"geheim" not in (tmp_path / "out" / RUN).read_bytes()
@@ -307,16 +311,16 @@ def test_no_secret_is_written_down(script: Script, tmp_path: Path) -> None:
 def test_a_run_that_another_process_works_on_is_left_alone(script: Script, tmp_path: Path) -> None:
     asked = ("run", "direct", "--questions", questions(tmp_path, "one?"), "--llm", script({"text": "x"}), "--out", tmp_path / "out")
     idx_process(*asked)
-    with open_run(tmp_path / "out", told(tmp_path / "out")["settings"], {}):
+    with open_run(tmp_path / "out", run_record(tmp_path / "out")["settings"], {}):
         assert "another process is at work on the run" in error(*asked)
 
 
 def test_a_dry_run_shows_the_first_question_and_writes_nothing(idx: Command, tmp_path: Path) -> None:
     asked = ("run", "rag", "--questions", questions(tmp_path, "one?", "two?"), "--out", tmp_path / "out", "--dry-run")
-    said = idx(*asked)
-    assert said.startswith("one?\n├── wave 1: retrieve 5: one?\n")
-    assert "[user]" in said
-    assert "two?" not in said
+    output = idx(*asked)
+    assert output.startswith("one?\n├── wave 1: retrieve 5: one?\n")
+    assert "[user]" in output
+    assert "two?" not in output
     shown = json.loads(idx(*asked, "--json"))
     assert (shown["questions"], shown["first"]["id"], shown["settings"]["models"]) == (2, "q0", {"answer": {"backend": "stand-in"}})
     assert not (tmp_path / "out").exists()
@@ -348,7 +352,9 @@ def test_mistakes_are_one_line(idx: Command, script: Script, tmp_path: Path, arg
     options = {"--questions": str(questions(tmp_path, "one?")), "--out": str(tmp_path / "out")}
     given = [argument.replace("FOLDER", str(tmp_path)) for argument in arguments]
     options.pop(given[0], None)
-    said = idx("run", "direct", *(part for option in options.items() for part in option), "--llm", script({"text": "x"}), *given, status=2)
-    assert said.startswith("error: ")
-    assert message in said
+    output = idx(
+        "run", "direct", *(part for option in options.items() for part in option), "--llm", script({"text": "x"}), *given, status=2
+    )
+    assert output.startswith("error: ")
+    assert message in output
     assert not (tmp_path / "out").exists()

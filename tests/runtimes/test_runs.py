@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactDamaged, InputError, LockedError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
 
-SETTINGS: Mapping[str, Any] = {"method": "rag", "switches": {"k": {"value": 5}}, "seed": 0, "search": None}
+SETTINGS: Mapping[str, Any] = {"method": "rag", "options": {"k": {"value": 5}}, "seed": 0, "search": None}
 
 
 def record(name: str, error: str | None = None, **more: object) -> dict[str, Any]:
@@ -30,8 +30,8 @@ def test_a_line_is_there_as_soon_as_it_is_appended(tmp_path: Path) -> None:
             log.append(record(str(number)))
             assert [line["id"] for line in lines(tmp_path / "a" / "run")] == [str(one) for one in range(number + 1)]
     assert lines(tmp_path / "a" / "run")[1] == record("1")
-    told = json.loads((tmp_path / "a" / "run" / RUN).read_text())
-    assert told == {"format": 1, "settings": SETTINGS, "sessions": [{"command": ["idx"], "predictions_before": 0}]}
+    run_record = json.loads((tmp_path / "a" / "run" / RUN).read_text())
+    assert run_record == {"format": 2, "settings": SETTINGS, "sessions": [{"command": ["idx"], "predictions_before": 0}]}
 
 
 def test_it_goes_on_behind_whatever_bytes_a_kill_left(tmp_path: Path) -> None:
@@ -69,12 +69,12 @@ def test_other_settings_are_refused_and_all_of_them_named(tmp_path: Path) -> Non
     with open_run(tmp_path, SETTINGS, {}) as log:
         log.append(record("a"))
     before = {name: (tmp_path / name).read_bytes() for name in (RUN, PREDICTIONS)}
-    other = {**SETTINGS, "switches": {"k": {"value": 6}, "shots": {"value": 1}}, "search": {"corpus": "sample"}}
+    other = {**SETTINGS, "options": {"k": {"value": 6}, "shots": {"value": 1}}, "search": {"corpus": "sample"}}
     with pytest.raises(InputError) as refused, open_run(tmp_path, other, {}):
         pass
     assert str(refused.value) == (
-        f"{tmp_path} holds a run with other settings: switches.k.value was 5 and is 6; "
-        'switches.shots.value was not set and is 1; search.corpus was not set and is "sample": resume it with those, or take another '
+        f"{tmp_path} holds a run with other settings: options.k.value was 5 and is 6; "
+        'options.shots.value was not set and is 1; search.corpus was not set and is "sample": resume it with those, or take another '
         "folder for --out"
     )
     assert {name: (tmp_path / name).read_bytes() for name in (RUN, PREDICTIONS)} == before
@@ -105,14 +105,14 @@ def test_numbers_that_json_lacks_and_halves_of_characters(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
-        (PREDICTIONS, b'nothing\n{"id": "a", "error": null}\n', ArtifactDamaged, "line 1 is no prediction"),
-        (PREDICTIONS, b'{"id": "a"}\n{"id": "a", "error": null}\n', ArtifactDamaged, "line 1 is no prediction"),
-        (RUN, b'{"format": 1', ArtifactDamaged, "run.json cannot be read"),
-        (RUN, b"[]", ArtifactDamaged, "run.json cannot be read"),
-        (RUN, b'{"format": 2, "settings": {}, "sessions": []}', InputError, "a run in format 2, this version of idx writes 1"),
+        (PREDICTIONS, b'nothing\n{"id": "a", "error": null}\n', ArtifactCorrupt, "line 1 is no prediction"),
+        (PREDICTIONS, b'{"id": "a"}\n{"id": "a", "error": null}\n', ArtifactCorrupt, "line 1 is no prediction"),
+        (RUN, b'{"format": 1', ArtifactCorrupt, "run.json cannot be read"),
+        (RUN, b"[]", ArtifactCorrupt, "run.json cannot be read"),
+        (RUN, b'{"format": 1, "settings": {}, "sessions": []}', InputError, "a run in format 1, this version of idx writes 2"),
     ],
 )
-def test_a_damaged_run_is_refused(tmp_path: Path, name: str, content: bytes, error: type[Exception], message: str) -> None:
+def test_a_corrupt_run_is_refused(tmp_path: Path, name: str, content: bytes, error: type[Exception], message: str) -> None:
     with open_run(tmp_path, SETTINGS, {}) as log:
         log.append(record("a"))
     (tmp_path / name).write_bytes(content)

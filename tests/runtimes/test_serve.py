@@ -157,7 +157,7 @@ def test_sigterm_under_load_loses_no_request(made: Path, workers: int, n_clients
 
 def test_several_processes_share_a_port_and_count_together(made: Path) -> None:
     with idx_serve("made", "--workers", 3) as served:
-        assert ask(served.url, "/ready").json["processes"] == {"ready": 3, "all": 3}
+        assert ask(served.url, "/ready").json["processes"] == {"ready": 3, "total": 3}
         for n in range(30):
             assert ask(served.url, "/v1/search", {"queries": [f"number {n}"]}).status == 200
         lines = ask(served.url, "/metrics").body.decode().splitlines()
@@ -230,11 +230,11 @@ def test_processes_go_on_alone_when_the_files_are_others_by_now(made: Path, is_g
             build_index("made", "bm25", open_store("made"))
         os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         reason = "run 'idx build made'" if is_gone else "'passages' of 'made' has been replaced since the server was started: restart it"
-        told = "no other process is started, and 1 go on: "
-        wait_until(lambda: any(line.startswith(told) and reason in line for line in served.said), 60)
+        expected = "no other process is started, and 1 continue: "
+        wait_until(lambda: any(line.startswith(expected) and reason in line for line in served.said), 60)
         for _ in range(20):
             assert ask(served.url, "/v1/search", {"queries": ["fox"]}).json == before
-        assert ask(served.url, "/ready").json["processes"] == {"ready": 1, "all": 2}
+        assert ask(served.url, "/ready").json["processes"] == {"ready": 1, "total": 2}
         os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         assert served.process.wait(30) == 2
     assert served.said[-1].startswith("error: ")
@@ -260,7 +260,7 @@ def test_who_reads_too_slowly_does_not_hold_up_the_end(made: Path) -> None:
 
 def test_files_replaced_on_disk_are_served_as_they_were(made: Path) -> None:
     with idx_serve("made") as served, RemoteSearcher(served.url) as remote:
-        options = SearchOptions(k=100, dedup="text", rerank="root")
+        options = SearchOptions(k=100, dedup="text", rerank="primary")
         before = remote.search(["fox whale", "number 7"], options)
         state = ask(served.url, "/v1/indexes").json["corpora"][0]
         assert (state["replaced"], [index["replaced"] for index in state["indexes"]]) == (False, [False])
@@ -298,7 +298,7 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
         assert ask(served.url, "/health").status == 200
         with RemoteSearcher(served.url, api_key="top secret") as remote, RemoteSearcher(served.url) as stranger:
             assert remote.search(["fox"])[0]
-            with pytest.raises(Unauthorized, match="this server wants its API key"):
+            with pytest.raises(Unauthorized, match="this server requires its API key"):
                 stranger.search(["fox"])
 
 
@@ -306,7 +306,7 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
     ("arguments", "message"),
     [
         (["nothing"], "unknown corpus 'nothing'"),
-        (["made", "--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines: give an API key in IDX_API_KEY, or say --insecure"),
+        (["made", "--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines: give an API key in IDX_API_KEY, or use --insecure"),
         (["made", "--host", "no.such.host.invalid"], "there is no address no.such.host.invalid:0"),
         (["made", "--host", "192.0.2.1", "--insecure"], "cannot listen on 192.0.2.1:0"),
         (["made", "--device", "gpu"], "the device 'gpu' is none of"),

@@ -50,7 +50,7 @@ def indexed(idx: Command, notes: str) -> str:
 
 
 def test_a_dry_run_says_what_each_index_needs(idx: Command, notes: str) -> None:
-    needs = json.loads(idx("build", notes, "--encoder", "minilm", *KINDS, "--dry-run", "--json"))["needs"]
+    needs = json.loads(idx("build", notes, "--encoder", "minilm", *KINDS, "--dry-run", "--json"))["estimates"]
     assert [need["step"] for need in needs] == ["minilm", *(f"minilm-{kind}" for kind in VECTOR_INDEXES)]
     by_step = {need["step"]: need for need in needs}
     assert by_step["minilm-flat"]["disk_bytes"] == N * 384 * 4
@@ -67,9 +67,9 @@ def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, ind
     for name in names:
         found = json.loads(idx("search", indexed, "rivers 4", "-r", name, "-k", 3, "--json"))["passages"]
         assert found[0]["id"] == exact[0]["id"]
-        assert found[0]["found"][0]["retriever"] == name
+        assert found[0]["provenance"][0]["retriever"] == name
     fused = json.loads(idx("search", indexed, "rivers 4", "-r", "minilm-ivfpq+minilm-hnsw", "--nprobe", 1, "--ef-search", 64, "--json"))
-    assert {found["retriever"] for found in fused["passages"][0]["found"]} == {"minilm-ivfpq", "minilm-hnsw"}
+    assert {found["retriever"] for found in fused["passages"][0]["provenance"]} == {"minilm-ivfpq", "minilm-hnsw"}
     assert idx("check", indexed).splitlines() == [f"{part}: as built" for part in ("passages", "bm25", "minilm", *names)]
     idx("remove", indexed, "--index", "minilm-ivf", "--yes")
     assert "idx build notes --encoder minilm --index ivf" in idx("search", indexed, "rivers", "-r", "minilm-ivf", status=2)
@@ -97,7 +97,7 @@ def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build", "notes", "--index", "ivf"], "--index ivf: say with --encoder over whose vectors"),
+        (["build", "notes", "--index", "ivf"], "--index ivf needs an encoder: add --encoder NAME"),
         (["build", "notes", "--encoder", "minilm", "--index", "ivfp"], "unknown kind of index 'ivfp': did you mean 'ivfpq'"),
         (["search", "notes", "q", "-r", "minilm-ivff"], "unknown retriever 'minilm-ivff': did you mean 'minilm-ivf'"),
         (
@@ -162,7 +162,7 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
         (b'{"answer": "x"}\n', "line 1: neither text in UTF-8 nor JSON with"),
         (b'fine\n{"question": 3}\n', "line 2: the question is 3, not a text"),
         (b"\n\n", "has no queries"),
-        (gzip.compress(b"one\ntwo\n")[:-9], "is damaged"),
+        (gzip.compress(b"one\ntwo\n")[:-9], "is corrupt"),
         (gzip.compress(bytes(65 << 20)), "line 1: the line is longer than 64 MiB"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The corpus that ships with idx, and questions on it.
+"""The sample corpus that ships with idx, and its questions.
 
 corpus  the passages and questions in ``passages.jsonl`` and ``questions.jsonl``
 """

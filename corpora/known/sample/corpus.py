@@ -1,7 +1,7 @@
-"""The sample corpus: stable public facts in 784 short passages, with questions of one and two hops whose evidence is known.
+"""The sample corpus: stable public facts in 784 short passages, with one-hop and two-hop questions and their gold passages.
 
 The passages are articles on elements, countries, the solar system, the states and presidents of the United States, rivers, mountains,
-laureates, books, paintings, composers and inventions, so that a whole retrieval run can be tried and measured without any download.
+laureates, books, paintings, composers and inventions. A complete retrieval experiment needs no download.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import Located, Passage
+from wikidx.corpora.passage import LocatedPassage, Passage
 
 _PASSAGES = files(__package__).joinpath("passages.jsonl").read_bytes()
 
 
 class SampleQuestion(NamedTuple):
-    """A question on the sample corpus; ``gold_ids`` are the passages with the evidence; the last one contains the first of ``answers``.
+    """A question on the sample corpus, with its answers and the ids of its gold passages.
 
-    Further answers are aliases.
+    The last gold passage contains the first answer; further answers are aliases.
     """
 
     id: str
@@ -46,7 +46,7 @@ CORPUS = Corpus(
     name="sample",
     summary="784 short passages of well-known facts, with 107 questions; ships with idx",
     files=(),
-    read=lambda files, on_bad: (Located(passage, "sample", number) for number, passage in enumerate(passages(), 1)),
+    read=lambda files, on_bad: (LocatedPassage(passage, "sample", number) for number, passage in enumerate(passages(), 1)),
     n_passages=784,
     reading={"content": hashlib.sha256(_PASSAGES).hexdigest()},
 )

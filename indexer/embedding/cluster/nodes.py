@@ -1,6 +1,6 @@
-"""A Ray cluster: connecting to it, its nodes, and checks of them before any work starts. Ray is imported on first use.
+"""A Ray cluster: connections, nodes, and checks of the nodes before any work starts. Ray is imported on first use.
 
-A command runs on one of the cluster's machines (where ``ray start`` was run); without an address Ray is started on this machine alone.
+A command runs on one of the cluster's machines (where ``ray start`` was run); without an address, Ray is started on this machine alone.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 Versions = Mapping[str, str | None]
 
 COMPARED = ("wikidx", "ray", "numpy", "numba", "torch", "tokenizers", "safetensors", "faiss")
-"""Packages that decide what is computed, or how it is passed on."""
+"""Packages that affect results or their transfer."""
 
 CODE = "code"
-"""Stands beside them for what idx itself is made of: two checkouts of one version may differ."""
+"""Key of the hash of idx's own code, besides the packages: two checkouts of one version may differ."""
 
 _REACHED_S = 5.0
 _NODE_S = 120.0  # limit for a node to start a process and answer
@@ -33,7 +33,7 @@ _SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
 
 
 class Node(NamedTuple):
-    """A live node: Ray's id for it, its address, and its resources."""
+    """A live node: Ray's id of the node, its address, and its resources."""
 
     id: str
     address: str
@@ -48,7 +48,7 @@ def load_ray() -> ModuleType:
         MissingExtraError: it is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after the end is an error, and starts no cluster
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after shutdown is an error, and starts no cluster
     os.environ.setdefault("RAY_worker_niceness", "0")  # workers have normal priority; Ray's default is 15
     try:
         import ray
@@ -59,37 +59,37 @@ def load_ray() -> ModuleType:
 
 
 @contextlib.contextmanager
-def connected(address: str | None = None) -> Iterator[ModuleType]:
-    """Connect to a cluster and yield Ray itself; on exit the actors started in it end.
+def connect(address: str | None = None) -> Iterator[ModuleType]:
+    """Connect to a cluster and yield Ray; on exit, the actors started in the context end.
 
     Args:
         address: HOST:PORT of the cluster's head, "auto" for the cluster of this machine, None or "local" to start Ray here.
 
     Raises:
-        InputError: nothing answers there, or this machine is not in that cluster.
-        IdxError: it runs another version of Ray or Python.
+        InputError: nothing answers at the address, or this machine is not in that cluster.
+        IdxError: the cluster runs another version of Ray or Python.
         MissingExtraError: Ray is not installed.
     """
     ray = load_ray()
     if ray.is_initialized():
         raise InputError("this process is connected to a Ray cluster already")
-    where = _checked_address(address)
+    cluster = _check_address(address)
     try:
-        options: dict[str, Any] = {"address": "local", "include_dashboard": False} if where is None else {"address": where}
-        with _fault_handlers_kept():
+        options: dict[str, Any] = {"address": "local", "include_dashboard": False} if cluster is None else {"address": cluster}
+        with _preserve_fault_handlers():
             ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _refusal(where, str(error)) from error
+        raise _connection_error(cluster, str(error)) from error
     try:
         yield ray
     finally:
-        with _fault_handlers_kept():
+        with _preserve_fault_handlers():
             ray.shutdown()
 
 
 @contextlib.contextmanager
-def _fault_handlers_kept() -> Iterator[None]:
-    """Preserve the process's fault handlers: Ray's own would end a JVM in the same process, whose null checks are faults."""
+def _preserve_fault_handlers() -> Iterator[None]:
+    """Preserve the process's fault handlers: Ray's handlers would end a JVM in the same process, whose null checks are faults."""
     libc = ctypes.CDLL(None)
     before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
     for number, action in before.items():
@@ -101,7 +101,7 @@ def _fault_handlers_kept() -> Iterator[None]:
             libc.sigaction(number, action, None)
 
 
-def _checked_address(address: str | None) -> str | None:
+def _check_address(address: str | None) -> str | None:
     """Return the address in Ray's form if something listens there: Ray itself would retry for a minute, or end the process."""
     if address in (None, "", "local"):
         return None
@@ -109,7 +109,7 @@ def _checked_address(address: str | None) -> str | None:
         return address
     host, _, port = str(address).rpartition(":")
     if "://" in str(address) or not host or not port.isdecimal():
-        raise InputError(f"'{address}' is no address of a Ray cluster: say HOST:PORT of its head, auto, or local")
+        raise InputError(f"'{address}' is no address of a Ray cluster: use HOST:PORT of its head, auto, or local")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
     except (OSError, OverflowError, UnicodeError) as error:
@@ -117,62 +117,64 @@ def _checked_address(address: str | None) -> str | None:
     return address
 
 
-def _refusal(where: str | None, said: str) -> IdxError:
+def _connection_error(cluster: str | None, message: str) -> IdxError:
     """Return the error for Ray's refusal of a connection."""
-    line = next((line.strip() for line in said.splitlines() if line.strip()), "no reason given")
-    place = "on this machine" if where is None else f"at {where}"
-    if "ersion mismatch" in said:
-        return IdxError(f"the Ray cluster {place} runs other versions ({' '.join(said.split())}): install the same ones everywhere")
-    if where == "auto":
+    line = next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
+    location = "on this machine" if cluster is None else f"at {cluster}"
+    if "ersion mismatch" in message:
+        return IdxError(f"the Ray cluster {location} runs other versions ({' '.join(message.split())}): install the same ones everywhere")
+    if cluster == "auto":
         return InputError(f"this machine is in no Ray cluster that runs ({line}): run 'ray start' on it, or name the head's HOST:PORT")
-    return InputError(f"the Ray cluster {place} does not let this process in ({line}): this machine must be one of its nodes ('ray start')")
+    return InputError(
+        f"the Ray cluster {location} does not let this process in ({line}): this machine must be one of its nodes ('ray start')"
+    )
 
 
-def nodes() -> list[Node]:
+def list_nodes() -> list[Node]:
     """Return the live nodes of the connected cluster, by address."""
-    found = [
-        Node(str(about["NodeID"]), _named(about), about["Resources"].get("CPU", 0.0), about["Resources"].get("GPU", 0.0))
-        for about in load_ray().nodes()
-        if about["Alive"]
+    nodes = [
+        Node(str(info["NodeID"]), _address_of(info), info["Resources"].get("CPU", 0.0), info["Resources"].get("GPU", 0.0))
+        for info in load_ray().nodes()
+        if info["Alive"]
     ]
-    return sorted(found, key=lambda node: (node.address, node.id))
+    return sorted(nodes, key=lambda node: (node.address, node.id))
 
 
-def _named(about: Mapping[str, Any]) -> str:
-    return f"{about['NodeManagerAddress']}:{about['NodeManagerPort']}"
+def _address_of(info: Mapping[str, Any]) -> str:
+    return f"{info['NodeManagerAddress']}:{info['NodeManagerPort']}"
 
 
-def pinned(node: Node, *, soft: bool = False) -> Any:  # noqa: ANN401 - Ray's own type
-    """Return Ray's scheduling strategy for work on one node; with ``soft`` elsewhere if that node is gone."""
+def pin_to_node(node: Node, *, soft: bool = False) -> Any:  # noqa: ANN401 - Ray's own type
+    """Return Ray's scheduling strategy for work on one node; with ``soft``, on another node if that node is gone."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node.id, soft=soft)
 
 
-def on_each_node(task: Callable[[], Result]) -> dict[Node, Result]:
+def call_each_node(task: Callable[[], Result]) -> dict[Node, Result]:
     """Call a function once on every node.
 
     Args:
-        task: without arguments. A nested function is sent by value; a module's function is imported on the node.
+        task: function without arguments. A nested function is sent by value; a module's function is imported on the node.
 
     Raises:
         IdxError: a node does not answer, or the function raises; the message names the node.
     """
     ray = load_ray()
     remote = ray.remote(num_cpus=0, max_retries=0)(task)
-    asked = {node: remote.options(scheduling_strategy=pinned(node)).remote() for node in nodes()}
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=_NODE_S)
-    found = dict[Node, Result]()
-    for node, answer in asked.items():
+    calls = {node: remote.options(scheduling_strategy=pin_to_node(node)).remote() for node in list_nodes()}
+    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_NODE_S)
+    results = dict[Node, Result]()
+    for node, reply in calls.items():
         try:
-            found[node] = ray.get(answer, timeout=0.1)
+            results[node] = ray.get(reply, timeout=0.1)
         except ray.exceptions.GetTimeoutError as error:
             raise IdxError(f"node {node.address} did not answer within {_NODE_S:g} s: 'ray status' tells its state") from error
         except ray.exceptions.RayTaskError as error:
             raise IdxError(f"node {node.address}: {_reason(error.cause)}") from error
         except ray.exceptions.RayError as error:
             raise IdxError(f"node {node.address} failed: {_reason(error)}") from error
-    return found
+    return results
 
 
 def _reason(error: BaseException) -> str:
@@ -180,13 +182,13 @@ def _reason(error: BaseException) -> str:
 
 
 def check_versions(expected: Versions | None = None) -> None:
-    """Compare the packages on all nodes, and the source code of idx, with those here.
+    """Compare the packages and the source code of idx on all nodes with those of this process.
 
     Args:
         expected: package, ``CODE`` or "python" -> version or hash; by default those of this process.
 
     Raises:
-        IdxError: a node has another one; the message names the node and both versions.
+        IdxError: a node differs; the message names the node and both versions.
     """
     names, code = COMPARED, CODE
 
@@ -194,24 +196,26 @@ def check_versions(expected: Versions | None = None) -> None:
         import importlib.metadata
         import platform
 
-        found: dict[str, str | None] = {"python": platform.python_version(), **dict.fromkeys(names)}
+        installed: dict[str, str | None] = {"python": platform.python_version(), **dict.fromkeys(names)}
         for name in names:
             for distribution in ("faiss-cpu", "faiss-gpu") if name == "faiss" else (name,):
                 with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                    found[name] = importlib.metadata.version(distribution)
+                    installed[name] = importlib.metadata.version(distribution)
         try:
             from wikidx.indexer.machine.compiled import ROOT, sources_hash
 
-            found[code] = sources_hash(file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py"))
+            installed[code] = sources_hash(
+                file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py")
+            )
         except ImportError:
-            found[code] = None
-        return found
+            installed[code] = None
+        return installed
 
     here = versions() if expected is None else expected
-    for node, there in on_each_node(versions).items():
+    for node, installed in call_each_node(versions).items():
         for name, version in here.items():
-            if there.get(name) != version:
+            if installed.get(name) != version:
                 raise IdxError(
-                    f"node {node.address} has {'idx with ' * (name == CODE)}{name} {there.get(name) or 'not at all'}, here is "
+                    f"node {node.address} has {'idx with ' * (name == CODE)}{name} {installed.get(name) or 'not at all'}, here is "
                     f"{version or 'none'}: install the same versions on all nodes"
                 )

@@ -1,9 +1,9 @@
 """BM25 that equals Lucene, without Lucene.
 
-similarity  the arithmetic of scores           inversion   rows -> pieces, resumable     merging  pieces -> the files
-files       contents of the files              bounds      candidates from upper bounds
-scoring     scores of given rows               search      both passes, and the k best
-dictionary  distinct terms, numbered           index       BM25Index, and the kind for the table
+similarity  arithmetic of the scores           inversion   rows -> blocks, resumable     merging  blocks -> index files
+files       contents of the files              upper_bounds  candidate selection
+scoring     scores of given rows               search      both passes, and top-k
+dictionary  distinct terms, numbered           index       BM25Index, and its IndexKind
 """
 
 from .index import KIND, BM25Index

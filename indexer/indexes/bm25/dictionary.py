@@ -1,7 +1,7 @@
-"""Distinct terms, numbered: an open-addressing hash table in plain arrays, so that kernels use it, in memory or memory-mapped.
+"""Numbered distinct terms: an open-addressing hash table in plain arrays for kernels, in memory or memory-mapped.
 
-Term ``i`` is the UTF-8 bytes ``pool[ends[i - 1] : ends[i]]``. A slot holds a term's number + 1, or 0 if it is free; a term is in the
-first slot that was free from its hash on.
+Term ``i`` is the UTF-8 bytes ``pool[ends[i - 1] : ends[i]]``. A slot holds a term's number + 1, or 0 if it is free; collisions are
+resolved by linear probing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.machine.compiled import kernel
 
-_SLOTS_PER_TERM = 2  # at least; a growing table has up to twice as many
-_MOST_BYTES, _MOST_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table
+_SLOTS_PER_TERM = 2  # minimum; a growing table has up to twice as many
+_MAX_BYTES, _MAX_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits
 
 
@@ -41,15 +41,15 @@ class Dictionary:
         """Return the numbers of terms, int32, shape (len(ends),); a new term gets the next number.
 
         Raises:
-            InputError: there are more distinct terms than the table can number.
+            InputError: there are more distinct terms than the table can hold.
         """
         numbers = np.empty(len(ends), dtype=np.int32)
-        self._make_room(len(ends), len(pool))
+        self._reserve(len(ends), len(pool))
         self._n_terms = _add_all(pool, ends, self._terms, self._n_terms, numbers)
         return numbers
 
     def table(self) -> HashedTerms:
-        """Return the terms so far, with arrays cut to them and the slots of a finished table."""
+        """Return the terms so far as a finished table, with arrays and slots of their final size."""
         pool, ends, _ = self._terms
         n_bytes = int(ends[self._n_terms - 1]) if self._n_terms else 0
         slots = np.zeros(_SLOTS_PER_TERM * self._n_terms + 1, np.uint32)
@@ -58,34 +58,34 @@ class Dictionary:
         return table
 
     def terms_from(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-        """Return the terms from number ``first`` on: pool and ends, in the form of ``add``."""
+        """Return the terms numbered ``first`` and higher, as the arguments of ``add``."""
         pool, ends, _ = self._terms
         before = ends[first - 1] if first else np.uint32(0)
         return pool[before : ends[self._n_terms - 1] if self._n_terms else 0], ends[first : self._n_terms] - before
 
-    def _make_room(self, n_more_terms: int, n_more_bytes: int) -> None:
+    def _reserve(self, n_more_terms: int, n_more_bytes: int) -> None:
         pool, ends, slots = self._terms
         n_bytes = (int(ends[self._n_terms - 1]) if self._n_terms else 0) + n_more_bytes
         n_terms = self._n_terms + n_more_terms
-        if n_bytes > _MOST_BYTES or n_terms > _MOST_TERMS:
+        if n_bytes > _MAX_BYTES or n_terms > _MAX_TERMS:
             raise InputError(
-                f"the passages have {n_terms:,} distinct terms of {n_bytes / 1e9:.1f} GB, a bm25 index can have {_MOST_TERMS:,} of "
-                f"{_MOST_BYTES / 1e9:.1f} GB: divide the corpus into several"
+                f"the passages have {n_terms:,} distinct terms of {n_bytes / 1e9:.1f} GB, a bm25 index can have {_MAX_TERMS:,} of "
+                f"{_MAX_BYTES / 1e9:.1f} GB: divide the corpus into several"
             )
         if n_bytes > len(pool):
-            pool = _grown(pool, n_bytes)
+            pool = _grow(pool, n_bytes)
         if n_terms > len(ends):
-            ends = _grown(ends, n_terms)
-        enlarge = _SLOTS_PER_TERM * n_terms > len(slots)
-        if enlarge:
+            ends = _grow(ends, n_terms)
+        has_new_slots = _SLOTS_PER_TERM * n_terms > len(slots)
+        if has_new_slots:
             slots = np.zeros(2 * _SLOTS_PER_TERM * n_terms, np.uint32)
         self._terms = HashedTerms(pool, ends, slots)
-        if enlarge:
+        if has_new_slots:
             _fill_slots(HashedTerms(pool, ends[: self._n_terms], slots))
 
 
-def _grown(array: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return a copy with twice the capacity for ``n`` elements."""
+def _grow(array: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return a copy with capacity for ``2 * n`` elements."""
     larger = np.empty(2 * n, dtype=array.dtype)
     larger[: len(array)] = array
     return larger
@@ -93,11 +93,11 @@ def _grown(array: NDArray[Any], n: int) -> NDArray[Any]:
 
 @kernel
 def find(table: HashedTerms, text: NDArray[np.uint8]) -> np.int64:
-    """Return the number of the term with these bytes; if there is none, -1 - (the slot for it)."""
+    """Return the number of the term with these bytes; if absent, -1 - (its future slot)."""
     hashed = _FNV_OFFSET
     for byte in text:
         hashed = (hashed ^ np.uint64(byte)) * _FNV_PRIME
-    hashed ^= hashed >> np.uint64(29)  # mix FNV's good low bits into the high ones, which are used
+    hashed ^= hashed >> np.uint64(29)  # mix FNV's well-distributed low bits into the high bits, which select the slot
     n_slots = len(table.slots)
     slot = np.int64(((hashed & np.uint64(0xFFFFFFFF)) * np.uint64(n_slots)) >> np.uint64(32))
     while table.slots[slot] != 0:
@@ -121,16 +121,16 @@ def _is_term(table: HashedTerms, number: int, text: NDArray[np.uint8]) -> bool:
 
 @kernel
 def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_terms: int, numbers: NDArray[np.int32]) -> int:
-    """Number terms, appending new ones to the ``n_terms`` of a table with room; return the new number of terms."""
+    """Number terms, and append new terms to a table of ``n_terms`` with spare capacity; return the new number of terms."""
     start = np.int64(0)
     for i in range(len(ends)):
         text = pool[start : np.int64(ends[i])]
         number = find(table, text)
         if number < 0:
             slot, number = -1 - number, n_terms
-            at = np.int64(table.ends[n_terms - 1]) if n_terms > 0 else 0
-            table.pool[at : at + len(text)] = text
-            table.ends[n_terms] = at + len(text)
+            offset = np.int64(table.ends[n_terms - 1]) if n_terms > 0 else 0
+            table.pool[offset : offset + len(text)] = text
+            table.ends[n_terms] = offset + len(text)
             n_terms += 1
             table.slots[slot] = n_terms
         numbers[i] = number
@@ -150,7 +150,7 @@ def _fill_slots(table: HashedTerms) -> None:
 
 @kernel
 def find_all(table: HashedTerms, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the numbers of terms, int64, shape (len(ends),); -1 for a term that the table does not have."""
+    """Return the numbers of terms, int64, shape (len(ends),); -1 for an absent term."""
     numbers = np.empty(len(ends), dtype=np.int64)
     start = np.int64(0)
     for i in range(len(ends)):

@@ -1,4 +1,4 @@
-"""BM25 with Lucene's results, on numba: ``similarity`` has the arithmetic, ``files`` the format, ``search`` the kernels."""
+"""BM25 with Lucene's results, compiled by numba: ``similarity`` has the arithmetic, ``files`` the format, ``search`` the kernels."""
 
 from __future__ import annotations
 
@@ -10,52 +10,51 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import PIECES
+from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactMismatch
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.analysis import ANALYZER, TermNumbers
-from wikidx.indexer.base import Hits, Scores, check_k, no_hits
-from wikidx.indexer.indexes.kinds import Cost, IndexBuild, IndexKind, OpenOptions, Size
+from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
+from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
 from wikidx.indexer.machine.compiled import kernel
 from wikidx.indexer.machine.threads import n_threads
 
-from .bounds import Terms
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .inversion import BYTES_PER_TEXT_BYTE, blocks_at_once, invert
+from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks
 from .merging import merge
-from .search import MAX_FILTERED_TERMS, Space, Tables, answer, score_rows
+from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
+from .upper_bounds import Terms
 
-K1 = 0.9
-B = 0.4
-
-FORMAT_VERSION = 5
-PARAMETERS: Parameters = {"analyzer": ANALYZER, "k1": K1, "b": B}
+FORMAT_VERSION = 6
+PARAMETERS: Parameters = {"analyzer": ANALYZER}
 
 _TEXT_BYTES_PER_S = 10e6  # indexing speed on two cores (2026)
-_SERIAL = 0.06  # share of that time which more cores do not shorten
+_SERIAL = 0.06  # serial fraction of the indexing time
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
-_POSTINGS_WORTH_THREADS = 4_000_000  # sum over all terms of a batch; a few milliseconds of work, about the time to start threads
+_POSTINGS_WORTH_THREADS = 4_000_000  # postings of a batch's terms: a few milliseconds of work, about the time to start threads
 
 
 class BM25Index:
     """A memory-mapped BM25 index; safe for threads and processes."""
 
-    def __init__(self, files: IndexFiles, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
+    def __init__(self, files: IndexFiles, k1: float, b: float, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
         """Wrap the files of an index.
 
         Args:
             files: the mapped files.
-            max_filtered_terms: maximum number of query terms for which the filter is used.
+            k1: BM25's k1, as built.
+            b: BM25's b, as built.
+            max_filtered_terms: maximum number of query terms for the candidate filter.
         """
         self._files = files
-        self._n_filled, n_tokens = files.postings.totals.tolist()
-        self._spaces = deque[Space]()  # unused ones; a deque is thread-safe
-        inverse = inverse_norms(K1, B, mean_length(n_tokens, self._n_filled))
-        self._tables = Tables(self._files.postings, denominators(inverse), max_filtered_terms)
+        self._n_rows_with_terms, n_tokens = files.postings.totals.tolist()
+        self._free_memory = deque[WorkingMemory]()  # not in use; a deque is thread-safe
+        inverse = inverse_norms(k1, b, mean_length(n_tokens, self._n_rows_with_terms))
+        self._tables = SearchTables(self._files.postings, denominators(inverse), max_filtered_terms)
 
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
@@ -63,43 +62,43 @@ class BM25Index:
     def search(self, queries: Sequence[str], k: int) -> Hits:
         """Return the k rows with the highest scores above 0 for each query.
 
-        Scores equal those of Lucene's BM25Similarity bit by bit; a repeated query term counts each time. They do not depend on the
-        batch. Queries are spread over the CPUs if there is enough work.
+        Scores equal those of Lucene's BM25Similarity bit by bit; a repeated query term counts each time. Scores do not depend
+        on the batch. Queries are distributed over the CPUs if there is enough work.
 
         Raises:
             ValueError: k < 1.
-            ArtifactDamaged: a part of the files that the queries need is corrupt.
+            ArtifactCorrupt: a part of the files that the queries need is corrupt.
         """
         check_k(k)
-        hits = no_hits(len(queries), k)
+        hits = empty_hits(len(queries), k)
         depth = min(k, len(self))
         if not depth:
             return hits
 
-        def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> None:
-            _answer_some(self._tables, terms, starts, space, Hits(hits.rows[some, :depth], hits.scores[some, :depth]))
+        def work(batch: slice, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory) -> None:
+            _search_queries(self._tables, terms, starts, memory, Hits(hits.rows[batch, :depth], hits.scores[batch, :depth]))
 
-        self._spread(queries, work)
+        self._map_queries(queries, work)
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of given rows, ascending, for each query: those of a search, bit by bit; -inf for a row with none of its terms.
+        """Return the scores of given rows, ascending, for each query, equal to a search's bit by bit; -inf for a row without a query term.
 
         Raises:
-            ArtifactDamaged: a part of the files that the queries need is corrupt.
+            ArtifactCorrupt: a part of the files that the queries need is corrupt.
         """
-        scores = [np.empty(len(of_query), dtype=np.float32) for of_query in rows]
+        scores = [np.empty(len(query_rows), dtype=np.float32) for query_rows in rows]
 
-        def work(some: slice, terms: Terms, starts: NDArray[np.int64], space: Space) -> None:
-            for of_query, out, start, end in zip(rows[some], scores[some], starts.tolist(), starts[1:].tolist(), strict=False):
-                mine = Terms(terms.numbers[start:end], terms.dense[start:end], terms.weights[start:end])
-                score_rows(self._tables, mine, space, of_query, out)
+        def work(batch: slice, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory) -> None:
+            for query_rows, out, start, end in zip(rows[batch], scores[batch], starts.tolist(), starts[1:].tolist(), strict=False):
+                query_terms = Terms(terms.numbers[start:end], terms.frequent[start:end], terms.weights[start:end])
+                score_rows(self._tables, query_terms, memory, query_rows, out)
 
-        self._spread(queries, work)
+        self._map_queries(queries, work)
         return scores
 
-    def _spread(self, queries: Sequence[str], work: Callable[[slice, Terms, NDArray[np.int64], Space], None]) -> None:
-        """Run work over batches of queries on a thread pool.
+    def _map_queries(self, queries: Sequence[str], work: Callable[[slice, Terms, NDArray[np.int64], WorkingMemory], None]) -> None:
+        """Run work over batches of queries, on a thread pool if there is enough of it.
 
         Args:
             queries: the queries.
@@ -110,16 +109,16 @@ class BM25Index:
         self._files.check_tables()
         terms, starts = self._terms(queries)
         is_long = self._n_postings(terms) > _POSTINGS_WORTH_THREADS
-        per_task = max(1, min(_QUERIES_PER_TASK, -(-len(queries) // n_threads()))) if is_long else len(queries)
+        queries_per_task = max(1, min(_QUERIES_PER_TASK, -(-len(queries) // n_threads()))) if is_long else len(queries)
 
         def task(first: int) -> None:
-            mine = starts[first : first + per_task + 1]
-            self._files.check(terms.numbers[mine[0] : mine[-1]], terms.dense[mine[0] : mine[-1]])
-            space = self._free_space()
-            work(slice(first, first + per_task), terms, mine, space)
-            self._spaces.append(space)
+            batch_starts = starts[first : first + queries_per_task + 1]
+            self._files.check(terms.numbers[batch_starts[0] : batch_starts[-1]], terms.frequent[batch_starts[0] : batch_starts[-1]])
+            memory = self._take_memory()
+            work(slice(first, first + queries_per_task), terms, batch_starts, memory)
+            self._free_memory.append(memory)
 
-        tasks = range(0, len(queries), per_task)
+        tasks = range(0, len(queries), queries_per_task)
         if len(tasks) == 1:
             task(0)
         else:
@@ -127,15 +126,15 @@ class BM25Index:
                 list(pool.map(task, tasks))
 
     def _n_postings(self, terms: Terms) -> int:
-        """Return the approximate number of postings of the terms; those of dense terms, which are read sequentially, count half."""
+        """Return the approximate number of postings of the terms; frequent terms' postings, which are read sequentially, count half."""
         starts = self._files.postings.posting_starts
-        return int((starts[terms.numbers + 1] - starts[terms.numbers]).sum()) + len(self) * int((terms.dense >= 0).sum()) // 2
+        return int((starts[terms.numbers + 1] - starts[terms.numbers]).sum()) + len(self) * int((terms.frequent >= 0).sum()) // 2
 
-    def _free_space(self) -> Space:
+    def _take_memory(self) -> WorkingMemory:
         try:
-            return self._spaces.pop()
+            return self._free_memory.pop()
         except IndexError:
-            return Space(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
+            return WorkingMemory(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
 
     def _terms(self, queries: Sequence[str]) -> tuple[Terms, NDArray[np.int64]]:
         """Return the known terms of all queries, and the start of each query's terms, (len(queries) + 1)."""
@@ -145,12 +144,12 @@ class BM25Index:
         table = analysed.table()
         known = find_all(HashedTerms(postings.pool, postings.ends, postings.slots), table.pool, table.ends)
         numbers, counts, starts = _distinct(occurrences, ends, known)
-        dense = np.searchsorted(postings.dense_terms, numbers)
-        is_dense = np.append(postings.dense_terms, -1)[dense] == numbers
+        frequent = np.searchsorted(postings.frequent_terms, numbers)
+        is_frequent = np.append(postings.frequent_terms, -1)[frequent] == numbers
         frequencies = postings.posting_starts[numbers + 1] - postings.posting_starts[numbers]
-        frequencies[is_dense] = postings.dense_frequencies[dense[is_dense]]
-        weights = counts.astype(np.float32) * idf(self._n_filled, frequencies)
-        return Terms(numbers, np.where(is_dense, dense, -1), weights), starts
+        frequencies[is_frequent] = postings.frequent_term_dfs[frequent[is_frequent]]
+        weights = counts.astype(np.float32) * idf(self._n_rows_with_terms, frequencies)
+        return Terms(numbers, np.where(is_frequent, frequent, -1), weights), starts
 
 
 @kernel
@@ -159,46 +158,46 @@ def _distinct(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct known terms of each query in order of appearance, their counts, and the start of each query's terms."""
     numbers, counts = np.empty(len(occurrences), np.int64), np.empty(len(occurrences), np.int64)
-    starts, places = np.zeros(len(ends) + 1, np.int64), np.full(len(known), -1, np.int64)
+    starts, positions = np.zeros(len(ends) + 1, np.int64), np.full(len(known), -1, np.int64)
     n = start = 0
     for q in range(len(ends)):
         for occurrence in occurrences[start : ends[q]]:
             if known[occurrence] < 0:
                 continue
-            if places[occurrence] < starts[q]:  # not yet in this query
-                places[occurrence] = n
+            if positions[occurrence] < starts[q]:  # not yet in this query
+                positions[occurrence] = n
                 numbers[n], counts[n] = known[occurrence], 0
                 n += 1
-            counts[places[occurrence]] += 1
+            counts[positions[occurrence]] += 1
         start = ends[q]
         starts[q + 1] = n
     return numbers[:n], counts[:n], starts
 
 
 @kernel
-def _answer_some(tables: Tables, terms: Terms, starts: NDArray[np.int64], space: Space, hits: Hits) -> None:
+def _search_queries(tables: SearchTables, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory, hits: Hits) -> None:
     """Answer consecutive queries."""
     for q in range(len(starts) - 1):
         start, end = starts[q], starts[q + 1]
-        mine = Terms(terms.numbers[start:end], terms.dense[start:end], terms.weights[start:end])
-        answer(tables, mine, space, hits.rows[q], hits.scores[q])
+        query_terms = Terms(terms.numbers[start:end], terms.frequent[start:end], terms.weights[start:end])
+        search_query(tables, query_terms, memory, hits.rows[q], hits.scores[q])
 
 
-def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
+def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:
     """Build the index of a store; see ``IndexKind.write``."""
     check_byte_order()
-    pieces = plan.staging / PIECES
-    pieces.mkdir(exist_ok=True)
-    dictionary = invert(plan.source, pieces, plan.progress)
-    return merge(plan.staging, pieces, dictionary, K1, B)
+    blocks = build.staging / INTERMEDIATE
+    blocks.mkdir(exist_ok=True)
+    dictionary = invert(build.source, blocks, build.progress)
+    return merge(build.staging, blocks, dictionary, *_k1_and_b(build.parameters))
 
 
 def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index:
     """Open a built index; see ``IndexKind.open``.
 
     Raises:
-        ArtifactDamaged: a file does not match its manifest.
-        ArtifactMismatch: its analyzer is unknown.
+        ArtifactCorrupt: a file does not match its manifest.
+        ArtifactMismatch: the index was built with another analyzer.
     """
     check_byte_order()
     parameters = {name: manifest.recipe.parameters.get(name) for name in PARAMETERS}
@@ -206,23 +205,40 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
         raise ArtifactMismatch(f"{path} was built with {parameters}, this version of idx has {PARAMETERS}: build it again with --force")
     files = IndexFiles(path, manifest)
     if len(files.postings.totals) != 2:
-        raise ArtifactDamaged(f"{path / 'totals'} does not hold two numbers: build it again with --force")
-    n_filled, n_tokens = files.postings.totals.tolist()
-    found = {"terms": len(files.postings.ends), "rows": len(files.postings.lengths), "rows_with_terms": n_filled, "tokens": n_tokens}
-    promised = {name: manifest.count(name) for name in found}
-    if found != promised:
-        raise ArtifactDamaged(f"{path} holds {found}, its manifest says {promised}: build it again with --force")
-    return BM25Index(files)
+        raise ArtifactCorrupt(f"{path / 'totals'} does not hold two numbers: build it again with --force")
+    n_rows_with_terms, n_tokens = files.postings.totals.tolist()
+    actual = {
+        "terms": len(files.postings.ends),
+        "rows": len(files.postings.lengths),
+        "rows_with_terms": n_rows_with_terms,
+        "tokens": n_tokens,
+    }
+    expected = {name: manifest.count(name) for name in actual}
+    if actual != expected:
+        raise ArtifactCorrupt(f"{path} holds {actual}, its manifest says {expected}: build it again with --force")
+    return BM25Index(files, *_k1_and_b(manifest.recipe.parameters))
 
 
-def _cost(size: Size) -> Cost:
-    """Return the estimate: the vocabulary is in memory; pieces and the merged index are on the disk at the same time."""
+def _k1_and_b(parameters: Parameters) -> tuple[float, float]:
+    return float(parameters["k1"] or 0), float(parameters["b"] or 0)
+
+
+def _estimate(size: Size) -> Estimate:
+    """Return the estimate of a build with the vocabulary in memory; blocks and the merged index are on disk at the same time."""
     n_bytes = size.n_rows * size.passage_bytes
     block_bytes = min(BLOCK_ROWS, size.n_rows) * size.passage_bytes
-    n_blocks = max(1, min(blocks_at_once(block_bytes), -(-size.n_rows // BLOCK_ROWS)))
+    n_blocks = max(1, min(max_parallel_blocks(block_bytes), -(-size.n_rows // BLOCK_ROWS)))
     memory_bytes = 0.4e9 + 0.15 * n_bytes + (n_blocks + 1) * BYTES_PER_TEXT_BYTE * block_bytes
     time_s = n_bytes / _TEXT_BYTES_PER_S * (_SERIAL + (1 - _SERIAL) * 2 / n_blocks)
-    return Cost(_DISK_BYTES_PER_TEXT_BYTE * n_bytes, memory_bytes, time_s)
+    return Estimate(_DISK_BYTES_PER_TEXT_BYTE * n_bytes, memory_bytes, time_s)
 
 
-KIND = IndexKind(name="bm25", format_version=FORMAT_VERSION, parameters=lambda size: PARAMETERS, write=write, open=open_bm25, cost=_cost)
+KIND = IndexKind(
+    name="bm25",
+    format_version=FORMAT_VERSION,
+    parameters=lambda size: PARAMETERS,
+    write=write,
+    open=open_bm25,
+    estimate=_estimate,
+    numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; float32 loses the scores of k1 far above 1000
+)

@@ -1,11 +1,11 @@
-"""Rows -> pieces: the postings of one block of 65,536 rows each, in files that a resumed build reuses once finished.
+"""Rows -> blocks, which are files with the postings of 65,536 rows each; a resumed build reuses finished blocks.
 
-The text of a block is analysed and inverted in a thread of its own; terms get their final numbers in the order of the rows, so that a build
-writes the same bytes for any number of threads. Files of piece ``n``, in the order of writing:
+The text of a block is analysed and inverted in a separate thread; terms get their final numbers in row order, so that a build writes the
+same bytes for any number of threads. Files of block ``n``, in the order of writing:
 
     <n>.terms.npy      (2, terms of the block), int64: the terms' numbers, ascending, and the end of each term's postings
     <n>.postings.npy   uint32: 65,536 * row within the block + tf
-    <n>.rows.npz       lengths of the rows, and the terms new in this piece; written last: it marks the piece as finished
+    <n>.rows.npz       lengths of the rows, and the new terms of this block; written last, as the mark of a finished block
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import replacing
-from wikidx.corpora.errors import PiecesDamaged
+from wikidx.corpora.artifacts.durable import atomic_write
+from wikidx.corpora.errors import StagingCorrupt
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
@@ -29,25 +29,25 @@ from wikidx.indexer.analysis import TermNumbers, TermTable
 from wikidx.indexer.machine.compiled import kernel
 from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.machine.workers import ahead
+from wikidx.indexer.machine.workers import map_ahead
 from wikidx.indexer.page_checks import save_array
 
 from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .similarity import MAX_TF
 
-BYTES_PER_TEXT_BYTE = 1.6  # held of a block while it is inverted (20,000 articles of 20 kB)
+BYTES_PER_TEXT_BYTE = 1.6  # memory for inverting a block, per byte of its text (20,000 articles of 20 kB)
 _TEXT_PER_STORED_BYTE = 2.2
 
 
-class Block(NamedTuple):
+class InvertedBlock(NamedTuple):
     """The inverted text of a block.
 
     Attributes:
         terms: the block's terms, numbered in order of appearance.
         ends: end of each term's postings, int64.
         postings: 65,536 * row within the block + tf, uint32; rows ascending for each term.
-        lengths: terms of each row, uint32.
+        lengths: number of terms of each row, uint32.
     """
 
     terms: TermTable
@@ -56,8 +56,8 @@ class Block(NamedTuple):
     lengths: NDArray[np.uint32]
 
 
-class Piece(NamedTuple):
-    """A finished piece, with large arrays mapped."""
+class BlockFiles(NamedTuple):
+    """The files of a finished block, with large arrays mapped."""
 
     terms: NDArray[np.int64]
     postings: NDArray[np.uint32]
@@ -67,72 +67,74 @@ class Piece(NamedTuple):
 
 
 def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
-    """Write the missing pieces of a store to ``folder``, and return the terms of all.
+    """Write the missing blocks of a store to ``folder``, and return all terms.
 
     Raises:
-        PiecesDamaged: a finished piece cannot be read.
+        StagingCorrupt: a finished block cannot be read.
     """
     dictionary = Dictionary()
     n_blocks = -(-len(store) // BLOCK_ROWS)
     n_done = 0
-    while n_done < n_blocks and _marker(folder, n_done).exists():
-        piece = read_piece(folder, n_done)
-        dictionary.add(piece.new_pool, piece.new_ends)
+    while n_done < n_blocks and _marker_path(folder, n_done).exists():
+        finished = read_block(folder, n_done)
+        dictionary.add(finished.new_pool, finished.new_ends)
         n_done += 1
-    for n, block in _inverted(store, range(n_done, n_blocks)):
-        _write_piece(folder, n, block, dictionary)
+    for n, block in _invert_blocks(store, range(n_done, n_blocks)):
+        _write_block(folder, n, block, dictionary)
         progress(min((n + 1) * BLOCK_ROWS, len(store)), len(store))
     return dictionary
 
 
-def blocks_at_once(text_bytes: float) -> int:
-    """Return the number of blocks of this much text to invert at once: one in each thread, if half of the free memory holds them."""
+def max_parallel_blocks(text_bytes: float) -> int:
+    """Return the number of blocks of ``text_bytes`` to invert in parallel: at most one per thread, in half of the free memory."""
     return max(1, min(n_threads(), int(available_bytes() / 2 / (BYTES_PER_TEXT_BYTE * max(1, text_bytes)))))
 
 
-def n_pieces(folder: Path) -> int:
-    """Return the number of finished pieces."""
+def count_blocks(folder: Path) -> int:
+    """Return the number of finished blocks."""
     return len(list(folder.glob("*.rows.npz")))
 
 
-def read_piece(folder: Path, n: int) -> Piece:
-    """Open a finished piece.
+def read_block(folder: Path, n: int) -> BlockFiles:
+    """Open the files of a finished block.
 
     Raises:
-        PiecesDamaged: it cannot be read.
+        StagingCorrupt: a file cannot be read.
     """
-    terms, postings = read_lists(folder, n)
+    terms, postings = read_postings(folder, n)
     try:
-        with _marker(folder, n).open("rb") as file, np.load(file) as arrays:  # opened here, because numpy leaks a file that it cannot read
-            piece = Piece(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
+        with (
+            _marker_path(folder, n).open("rb") as file,
+            np.load(file) as arrays,
+        ):  # opened here, because numpy leaks a file that it cannot read
+            return BlockFiles(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise PiecesDamaged(f"piece {n} in {folder} cannot be read: {error}") from error
-    return piece
+        raise StagingCorrupt(f"block {n} in {folder} cannot be read: {error}") from error
 
 
-def read_lists(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Map the terms and postings of a finished piece alone; raises as ``read_piece`` does."""
+def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """Map only the terms and postings of a finished block; raises as ``read_block`` does."""
     try:
         terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
     except (OSError, ValueError, EOFError) as error:
-        raise PiecesDamaged(f"piece {n} in {folder} cannot be read: {error}") from error
+        raise StagingCorrupt(f"block {n} in {folder} cannot be read: {error}") from error
     if len(terms[1]) and terms[1][-1] != len(postings):
-        raise PiecesDamaged(f"piece {n} in {folder} has {len(postings)} postings instead of {terms[1][-1]}")
+        raise StagingCorrupt(f"block {n} in {folder} has {len(postings)} postings instead of {terms[1][-1]}")
     return terms, postings
 
 
-def _inverted(store: PassageStore, blocks: range) -> Iterator[tuple[int, Block]]:
-    """Yield inverted blocks in order, while threads work on later ones."""
+def _invert_blocks(store: PassageStore, blocks: range) -> Iterator[tuple[int, InvertedBlock]]:
+    """Yield inverted blocks in order, while threads invert later blocks."""
     n_bytes = _TEXT_PER_STORED_BYTE * (store.folder / DATABASE).stat().st_size
-    n = blocks_at_once(n_bytes * min(1, BLOCK_ROWS / max(1, len(store))))
+    n = max_parallel_blocks(n_bytes * min(1, BLOCK_ROWS / max(1, len(store))))
     with (
         ThreadPoolExecutor(n) as pool,
-        closing(ahead(lambda number: pool.submit(_block, store, number), blocks, n)) as inverted,
+        closing(map_ahead(lambda number: pool.submit(_invert_block, store, number), blocks, n)) as inverted,
     ):
         yield from zip(blocks, inverted, strict=True)
 
 
-def _block(store: PassageStore, n: int) -> Block:
+def _invert_block(store: PassageStore, n: int) -> InvertedBlock:
     numbers = TermNumbers()
     occurrences, ends = [], []
     first, end = n * BLOCK_ROWS, min((n + 1) * BLOCK_ROWS, len(store))
@@ -141,29 +143,31 @@ def _block(store: PassageStore, n: int) -> Block:
         occurrences.append(terms)
         ends.append(np.diff(row_ends, prepend=0))
     lengths = np.concatenate(ends)
-    term_ends, postings = _postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
-    return Block(numbers.table(), term_ends, postings, lengths.astype(np.uint32))
+    term_ends, postings = _collect_postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
+    return InvertedBlock(numbers.table(), term_ends, postings, lengths.astype(np.uint32))
 
 
-def _write_piece(folder: Path, n: int, block: Block, dictionary: Dictionary) -> None:
+def _write_block(folder: Path, n: int, block: InvertedBlock, dictionary: Dictionary) -> None:
     n_known = len(dictionary)
     numbers = dictionary.add(block.terms.pool, block.terms.ends).astype(np.int64)
     order = np.argsort(numbers)
     ends = np.cumsum(np.diff(block.ends, prepend=0)[order])
     save_array(folder / f"{n:05d}.terms.npy", np.stack([numbers[order], ends]))
-    save_array(folder / f"{n:05d}.postings.npy", _reordered(block.postings, block.ends, order))
+    save_array(folder / f"{n:05d}.postings.npy", _reorder(block.postings, block.ends, order))
     pool, new_ends = dictionary.terms_from(n_known)
-    with replacing(_marker(folder, n)) as file:
+    with atomic_write(_marker_path(folder, n)) as file:
         np.savez(file, lengths=block.lengths, pool=pool, ends=new_ends)
 
 
-def _marker(folder: Path, n: int) -> Path:
+def _marker_path(folder: Path, n: int) -> Path:
     return folder / f"{n:05d}.rows.npz"
 
 
 @kernel
-def _postings(occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_terms: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Return the postings and the end of each term's, given the terms of all rows, concatenated."""
+def _collect_postings(
+    occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_terms: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """Return the end of each term's postings, and all postings, given the terms of all rows."""
     last_row = np.full(n_terms, -1, dtype=np.int64)
     ends = np.zeros(n_terms, dtype=np.int64)
     start = 0
@@ -192,13 +196,13 @@ def _postings(occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_ter
 
 
 @kernel
-def _reordered(postings: NDArray[np.uint32], ends: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.uint32]:
+def _reorder(postings: NDArray[np.uint32], ends: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Return the postings with the terms in another order."""
-    reordered = np.empty_like(postings)
-    at = 0
+    result = np.empty_like(postings)
+    target = 0
     for term in order:
         start = ends[term - 1] if term > 0 else 0
         size = ends[term] - start
-        reordered[at : at + size] = postings[start : start + size]
-        at += size
-    return reordered
+        result[target : target + size] = postings[start : start + size]
+        target += size
+    return result

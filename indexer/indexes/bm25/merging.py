@@ -1,4 +1,4 @@
-"""Pieces -> the files of the index, a range of terms at a time: memory is bounded by the range, and files are written sequentially."""
+"""Blocks -> index files, by ranges of terms that bound the memory; all files but ``frequent_impacts`` are written sequentially."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from wikidx.indexer.machine.compiled import kernel
 
 from .dictionary import Dictionary
 from .files import BLOCK_ROWS
-from .inversion import n_pieces, read_lists, read_piece
+from .inversion import count_blocks, read_block, read_postings
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
-DENSE_ABOVE = 1 / 8  # share of all rows; above, adding to every row of a block costs no more than adding to its postings
+FREQUENT_ABOVE = 1 / 8  # share of all rows above which adding to every row of a block costs no more than to its postings
 RANGE_POSTINGS = 1 << 24
 
 
 class Scoring(NamedTuple):
-    """Inputs of the impacts: a length code for each row, an inverse norm for each code, and the tf that each impact stands for."""
+    """Inputs of the impacts: a length code for each row, an inverse norm for each code, and the tf of each impact."""
 
     lengths: NDArray[np.uint8]
     inverse: NDArray[np.float32]
     frequencies: TermFrequencies
 
 
-class Dense(NamedTuple):
-    """The dense terms.
+class FrequentTerms(NamedTuple):
+    """The frequent terms.
 
     Attributes:
-        places: each term's place among the dense terms, or -1.
-        impacts: (dense terms * rows), see ``files.Postings``.
+        positions: each term's position among the frequent terms, or -1.
+        impacts: (frequent terms * rows), see ``files.Postings``.
     """
 
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     impacts: NDArray[np.uint8]
 
 
-class Range(NamedTuple):
+class TermRange(NamedTuple):
     """Consecutive terms whose postings are being filled in.
 
     Attributes:
-        first_term: the number of the first.
-        next_posting, next_segment: next free place of each term.
+        first_term: number of the first term.
+        next_posting, next_segment: next free position of each term.
         rows, impacts, segment_blocks, segment_sizes: see ``files.Postings``.
     """
 
@@ -60,70 +60,78 @@ class Range(NamedTuple):
     segment_sizes: NDArray[np.uint16]
 
 
-class Slice(NamedTuple):
-    """One piece's share of a range of terms: the block, the terms' numbers, the end of each term's postings, and the postings."""
+class BlockSlice(NamedTuple):
+    """A range of terms in one block: the block's number, the terms' numbers, the end of each term's postings, and the postings."""
 
-    block: int
+    number: int
     numbers: NDArray[np.int64]
     ends: NDArray[np.int64]
     postings: NDArray[np.uint32]
 
 
-class High(NamedTuple):
-    """Exceptions: postings whose tf is not the lowest of their impact; see ``files.Postings``."""
+class Exceptions(NamedTuple):
+    """Postings whose tf is not the lowest of their impact, with that tf; see ``files.Postings``."""
 
     postings: NDArray[np.int64]
-    frequencies: NDArray[np.uint16]
+    tfs: NDArray[np.uint16]
 
 
-_WRITTEN_BY_RANGE = ("rows", "impacts", "segment_blocks", "segment_sizes", "high_postings", "high_frequencies")
+_WRITTEN_BY_RANGE = ("rows", "impacts", "segment_blocks", "segment_sizes", "exception_postings", "exception_tfs")
 
 
-def merge(folder: Path, pieces: Path, dictionary: Dictionary, k1: float, b: float) -> dict[str, int]:
+def merge(folder: Path, blocks: Path, dictionary: Dictionary, k1: float, b: float) -> dict[str, int]:
     """Write the files of ``files.Postings``, and return the counts."""
-    in_rows, in_blocks = np.zeros(len(dictionary), np.int64), np.zeros(len(dictionary), np.int64)
+    document_counts, segment_counts = np.zeros(len(dictionary), np.int64), np.zeros(len(dictionary), np.int64)
     lengths = []
-    for n in range(n_pieces(pieces)):
-        piece = read_piece(pieces, n)
-        numbers, ends = piece.terms
-        in_rows[numbers] += np.diff(ends, prepend=0)
-        in_blocks[numbers] += 1
-        lengths.append(piece.lengths)
+    for n in range(count_blocks(blocks)):
+        block = read_block(blocks, n)
+        numbers, ends = block.terms
+        document_counts[numbers] += np.diff(ends, prepend=0)
+        segment_counts[numbers] += 1
+        lengths.append(block.lengths)
     scoring, counts = _scoring(np.concatenate(lengths), k1, b)
-    counts |= {"terms": len(dictionary), "postings": int(in_rows.sum())}
-    dense_terms = np.flatnonzero(in_rows > DENSE_ABOVE * len(scoring.lengths))
-    dense_frequencies = in_rows[dense_terms]
-    in_rows[dense_terms] = in_blocks[dense_terms] = 0  # from here on only terms with segments
-    starts, segment_starts = _starts(in_rows), _starts(in_blocks)
-    small = {
+    counts |= {"terms": len(dictionary), "postings": int(document_counts.sum())}
+    frequent_terms = np.flatnonzero(document_counts > FREQUENT_ABOVE * len(scoring.lengths))
+    frequent_term_dfs = document_counts[frequent_terms]
+    document_counts[frequent_terms] = segment_counts[frequent_terms] = 0  # from here on only terms with segments
+    starts, segment_starts = _starts(document_counts), _starts(segment_counts)
+    tables = {
         **dictionary.table()._asdict(),
         "posting_starts": starts,
         "segment_starts": segment_starts,
         "lengths": scoring.lengths,
-        "dense_terms": dense_terms,
-        "dense_frequencies": dense_frequencies,
+        "frequent_terms": frequent_terms,
+        "frequent_term_dfs": frequent_term_dfs,
         "totals": np.array([counts["rows_with_terms"], counts["tokens"]], dtype=np.int64),
     }
-    for name, array in small.items():
+    for name, array in tables.items():
         (folder / name).write_bytes(array.tobytes())
-    places = np.full(len(dictionary), -1, dtype=np.int64)
-    places[dense_terms] = np.arange(len(dense_terms))
-    dense = Dense(places, _new_array(folder / "dense_impacts", len(dense_terms) * len(scoring.lengths)))
-    with ExitStack() as opened:
-        files = [opened.enter_context((folder / name).open("wb")) for name in _WRITTEN_BY_RANGE]
+    positions = np.full(len(dictionary), -1, dtype=np.int64)
+    positions[frequent_terms] = np.arange(len(frequent_terms))
+    frequent = FrequentTerms(positions, _allocate_file(folder / "frequent_impacts", len(frequent_terms) * len(scoring.lengths)))
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in _WRITTEN_BY_RANGE]
         for first, end in _ranges(starts):
-            part = _new_range(first, starts[first : end + 1], segment_starts[first : end + 1])
-            high = _filled(part, (_slice(pieces, n, first, end) for n in range(n_pieces(pieces))), scoring, dense)
-            written: tuple[NDArray[Any], ...] = (part.rows, part.impacts, part.segment_blocks, part.segment_sizes, *high)
+            term_range = _allocate_range(first, starts[first : end + 1], segment_starts[first : end + 1])
+            exceptions = _fill_range(
+                term_range, (_read_slice(blocks, n, first, end) for n in range(count_blocks(blocks))), scoring, frequent
+            )
+            written: tuple[NDArray[Any], ...] = (
+                term_range.rows,
+                term_range.impacts,
+                term_range.segment_blocks,
+                term_range.segment_sizes,
+                *exceptions,
+            )
             for file, array in zip(files, written, strict=True):
                 file.write(array.tobytes())
     return counts
 
 
 def _scoring(lengths: NDArray[np.uint32], k1: float, b: float) -> tuple[Scoring, dict[str, int]]:
-    n_filled, n_tokens = int(np.count_nonzero(lengths)), int(lengths.sum(dtype=np.int64))
-    inverse = inverse_norms(k1, b, mean_length(n_tokens, n_filled))
-    counts = {"rows": len(lengths), "rows_with_terms": n_filled, "tokens": n_tokens}
+    n_rows_with_terms, n_tokens = int(np.count_nonzero(lengths)), int(lengths.sum(dtype=np.int64))
+    inverse = inverse_norms(k1, b, mean_length(n_tokens, n_rows_with_terms))
+    counts = {"rows": len(lengths), "rows_with_terms": n_rows_with_terms, "tokens": n_tokens}
     return Scoring(length_codes(lengths), inverse, term_frequencies(inverse)), counts
 
 
@@ -131,7 +139,7 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def _new_array(path: Path, n_bytes: int) -> NDArray[np.uint8]:
+def _allocate_file(path: Path, n_bytes: int) -> NDArray[np.uint8]:
     with path.open("wb") as file:
         file.truncate(n_bytes)
         if n_bytes and hasattr(os, "posix_fallocate"):
@@ -148,9 +156,9 @@ def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def _new_range(first: int, starts: NDArray[np.int64], segment_starts: NDArray[np.int64]) -> Range:
+def _allocate_range(first: int, starts: NDArray[np.int64], segment_starts: NDArray[np.int64]) -> TermRange:
     n_postings, n_segments = starts[-1] - starts[0], segment_starts[-1] - segment_starts[0]
-    return Range(
+    return TermRange(
         first,
         starts[:-1] - starts[0],
         segment_starts[:-1] - segment_starts[0],
@@ -161,48 +169,48 @@ def _new_range(first: int, starts: NDArray[np.int64], segment_starts: NDArray[np
     )
 
 
-def _slice(pieces: Path, n: int, first: int, end: int) -> Slice:
-    (numbers, ends), postings = read_lists(pieces, n)
-    a, z = np.searchsorted(numbers, [first, end])
-    start, stop = (int(ends[i - 1]) if i else 0 for i in (a, z))
-    return Slice(n, np.array(numbers[a:z]), ends[a:z] - start, np.array(postings[start:stop]))
+def _read_slice(blocks: Path, n: int, first: int, end: int) -> BlockSlice:
+    (numbers, ends), postings = read_postings(blocks, n)
+    low, high = np.searchsorted(numbers, [first, end])
+    start, stop = (int(ends[i - 1]) if i else 0 for i in (low, high))
+    return BlockSlice(n, np.array(numbers[low:high]), ends[low:high] - start, np.array(postings[start:stop]))
 
 
-def _filled(part: Range, slices: Iterable[Slice], scoring: Scoring, dense: Dense) -> High:
-    """Fill in a range and the impacts of its dense terms, and return its exceptions in order."""
-    highs = [_append(piece, part, scoring, dense) for piece in slices]
-    postings, frequencies = (np.concatenate(arrays) for arrays in zip(*highs, strict=True))
+def _fill_range(term_range: TermRange, slices: Iterable[BlockSlice], scoring: Scoring, frequent: FrequentTerms) -> Exceptions:
+    """Fill in a range and the impacts of its frequent terms, and return its exceptions in order."""
+    exceptions = [_append(block, term_range, scoring, frequent) for block in slices]
+    postings, tfs = (np.concatenate(arrays) for arrays in zip(*exceptions, strict=True))
     order = np.argsort(postings)
-    return High(postings[order], frequencies[order])
+    return Exceptions(postings[order], tfs[order])
 
 
 @kernel
-def _append(piece: Slice, part: Range, scoring: Scoring, dense: Dense) -> High:
-    """Append a piece's postings to those of the earlier pieces, and return its exceptions."""
+def _append(block: BlockSlice, term_range: TermRange, scoring: Scoring, frequent: FrequentTerms) -> Exceptions:
+    """Append a block's postings to the earlier blocks' postings, and return the block's exceptions."""
     n_rows = len(scoring.lengths)
-    high, n_high = High(np.empty(len(piece.postings), np.int64), np.empty(len(piece.postings), np.uint16)), 0
+    exceptions, n_exceptions = Exceptions(np.empty(len(block.postings), np.int64), np.empty(len(block.postings), np.uint16)), 0
     start = 0
-    for i in range(len(piece.numbers)):
-        term, end = piece.numbers[i], piece.ends[i]
-        t = term - part.first_term
-        at = part.next_posting[t]
+    for i in range(len(block.numbers)):
+        term, end = block.numbers[i], block.ends[i]
+        t = term - term_range.first_term
+        offset = term_range.next_posting[t]
         for p in range(start, end):
-            row, tf = piece.postings[p] >> 16, piece.postings[p] & MAX_TF
-            code = scoring.lengths[piece.block * BLOCK_ROWS + row]
+            row, tf = block.postings[p] >> 16, block.postings[p] & MAX_TF
+            code = scoring.lengths[block.number * BLOCK_ROWS + row]
             value = impact(tf, scoring.inverse[code])
             if scoring.frequencies.lowest[code, value] != tf:
-                high.postings[n_high] = term * n_rows + piece.block * BLOCK_ROWS + row
-                high.frequencies[n_high] = tf
-                n_high += 1
-            if dense.places[term] >= 0:
-                dense.impacts[dense.places[term] * n_rows + piece.block * BLOCK_ROWS + row] = value
+                exceptions.postings[n_exceptions] = term * n_rows + block.number * BLOCK_ROWS + row
+                exceptions.tfs[n_exceptions] = tf
+                n_exceptions += 1
+            if frequent.positions[term] >= 0:
+                frequent.impacts[frequent.positions[term] * n_rows + block.number * BLOCK_ROWS + row] = value
             else:
-                part.rows[at + p - start] = row
-                part.impacts[at + p - start] = value
-        if dense.places[term] < 0:
-            part.segment_blocks[part.next_segment[t]] = piece.block
-            part.segment_sizes[part.next_segment[t]] = end - start - 1
-            part.next_segment[t] += 1
-            part.next_posting[t] += end - start
+                term_range.rows[offset + p - start] = row
+                term_range.impacts[offset + p - start] = value
+        if frequent.positions[term] < 0:
+            term_range.segment_blocks[term_range.next_segment[t]] = block.number
+            term_range.segment_sizes[term_range.next_segment[t]] = end - start - 1
+            term_range.next_segment[t] += 1
+            term_range.next_posting[t] += end - start
         start = end
-    return High(high.postings[:n_high].copy(), high.frequencies[:n_high].copy())
+    return Exceptions(exceptions.postings[:n_exceptions].copy(), exceptions.tfs[:n_exceptions].copy())

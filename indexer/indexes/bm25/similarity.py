@@ -1,14 +1,14 @@
-"""The arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), bit for bit in float32, and its rounding to one-byte impacts.
+"""Arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), bit for bit in float32, and its rounding to one-byte impacts.
 
     score(query, row) = sum over distinct query terms t of  w - w / (1 + tf * inverse[length code of the row])
     w = (count of t in the query) * ln(1 + (N - df + 0.5) / (df + 0.5))
     inverse[c] = 1 / (k1 * (1 - b + b * length(c) / mean length))
 
-N and the mean length are those of the rows with at least one term. A length is stored in one byte: exact up to 40 terms, then four bits
-(org.apache.lucene.util.SmallFloat.intToByte4). Every term's part is a float32; they are added in float64 and the sum rounded to float32.
+N and the mean length are those of the rows with at least one term. A length is stored in one byte: exact up to 40 terms, then to four
+bits (org.apache.lucene.util.SmallFloat.intToByte4). Each term's part is a float32; the sum is in float64, rounded to float32 at the end.
 
 An impact is tf's share of the weight, x = 1 - 1 / (1 + tf * inverse), rounded up to 255ths: 1 to 255. With the row's length code it
-determines tf, except for some high ones, which share an impact with the tf below: the index lists these as exceptions.
+determines tf, except that some high tf share the impact of a lower one: the index lists these as exceptions.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from numpy.typing import NDArray
 
 from wikidx.indexer.machine.compiled import kernel
 
-MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped to this; Lucene does not clip, and its scores differ in the third digit
+MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped; Lucene does not clip them, and its scores differ in the third digit
 N_LENGTH_CODES = 256
 
-_N_EXACT = 24  # lengths below this are their own code: 255 - intToByte4's code for the largest int
+_INFINITE = np.float32(1e30)  # largest ``inverse``: scores equal those of an infinite one, and products stay finite
+_N_EXACT = 24  # lengths below this are their own codes; 255 minus intToByte4's code of the largest int
 
 
 class TermFrequencies(NamedTuple):
-    """The tf of each impact, both of shape (length codes, 256): the lowest tf (0: none), and if the next tf has the same impact."""
+    """The lowest tf of each impact (0: none), and a flag if the next tf has the same impact, both of shape (length codes, 256)."""
 
     lowest: NDArray[np.uint16]
     is_shared: NDArray[np.bool_]
 
 
 class Denominators(NamedTuple):
-    """``1 + tf * inverse`` by length code and impact, float32, (256, 256): negative if several tf share the impact, 1 for no impact."""
+    """``1 + tf * inverse`` by length code and impact, float32, (256, 256): negative if several tf share the impact, 1 if no tf has it."""
 
     values: NDArray[np.float32]
     inverse: NDArray[np.float32]
@@ -79,8 +80,9 @@ def inverse_norms(k1: float, b: float, mean_length: float) -> NDArray[np.float32
     """Return ``inverse``, float32, shape (256,)."""
     one, k, share = np.float32(1), np.float32(k1), np.float32(b)
     lengths = np.array([coded_length(code) for code in range(N_LENGTH_CODES)], dtype=np.float32)
-    norms: NDArray[np.float32] = one / (k * ((one - share) + share * lengths / np.float32(mean_length)))
-    return norms
+    norms = k * ((one - share) + share * lengths / np.float32(mean_length))
+    inverse: NDArray[np.float32] = one / np.maximum(norms, one / _INFINITE)
+    return inverse
 
 
 def idf(n_rows: int, frequencies: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -107,22 +109,22 @@ def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
         while tf <= MAX_TF:
             value = impact(tf, inverse[code])
             lowest[code, value] = tf
-            following = _first_above(tf, value, inverse[code])
-            is_shared[code, value] = following > tf + 1
-            tf = following
+            next_tf = _next_tf_above(tf, value, inverse[code])
+            is_shared[code, value] = next_tf > tf + 1
+            tf = next_tf
     return TermFrequencies(lowest, is_shared)
 
 
 def denominators(inverse: NDArray[np.float32]) -> Denominators:
-    """Return the denominators of a score's parts: w - w / denominator."""
+    """Return the denominators of the score parts w - w / denominator."""
     lowest, is_shared = term_frequencies(inverse)
     values = np.float32(1) + lowest.astype(np.float32) * inverse[:, None]
     return Denominators(np.where(is_shared, -values, values), inverse)
 
 
 @kernel
-def _first_above(tf: int, value: int, inverse: np.float32) -> int:
-    """Return the lowest term frequency whose impact is above ``value``, that of ``tf``; MAX_TF + 1 if there is none."""
+def _next_tf_above(tf: int, value: int, inverse: np.float32) -> int:
+    """Return the lowest term frequency with an impact above ``value``, the impact of ``tf``; MAX_TF + 1 if there is none."""
     low, high = tf, MAX_TF + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,10 +1,10 @@
 """Exact top-k of a stream of scores, as integers: a key encodes a score and a row, and orders by score, then by lower row.
 
-A key is int64: the upper half is the score's bits, transformed to order like the scores, the lower half 2^32 - 1 minus the row. The k
-largest keys are the k best rows, with ties going to the lower row, in whatever order and on whatever device the rows were scored.
+A key is int64: the upper half is the score's bits, transformed to order like the scores; the lower half is 2^32 - 1 minus the row.
+The k largest keys are the k best rows, with ties going to the lower row, independent of the order and the devices of scoring.
 
-Scores below the threshold, the k-th best score so far, are skipped: nearly all. The others become candidates, unordered; when their space
-is full, only the k largest are kept. Inputs of the kernels are validated by their callers.
+Nearly all scores are below the threshold, the k-th best score so far, and are skipped. The others become unordered candidates; when all
+slots are used, only the k largest keys are kept. Callers validate the inputs of the kernels.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Candidates(NamedTuple):
 
     Attributes:
         k: number of results per query.
-        thresholds: see ``no_thresholds``; shared by the threads.
-        keys: int64 (Q, places), at least k places, unordered.
-        counts: int64 (Q,), number of used places.
+        thresholds: see ``initial_thresholds``; shared by the threads.
+        keys: int64 (Q, slots), unordered, with at least k slots.
+        counts: int64 (Q,), number of used slots.
     """
 
     k: int
@@ -47,31 +47,31 @@ class Candidates(NamedTuple):
     counts: NDArray[np.int64]
 
 
-class Scored(NamedTuple):
+class ScoredRows(NamedTuple):
     """Scores of rows, float32 (rows, queries), and a bit for each query whose threshold the row reaches, uint16 (rows,)."""
 
     scores: NDArray[np.float32]
     reached: NDArray[np.uint16]
 
 
-def no_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:
+def initial_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:
     """Return the initial thresholds of a search, float32 (n_lines,): scores that reach them may be among the k best.
 
-    Threads write them without a lock: every value written is reached by k candidates of some thread, so that any of them is valid. Lines
-    beyond the queries, which fill up a panel, have +inf.
+    Threads write them without a lock: at least k candidates of some thread reach every written value, so that any value is valid. Padding
+    lines, which complete a panel, have +inf.
     """
     thresholds = np.full(n_lines, np.inf, dtype=np.float32)
     thresholds[:n_queries] = _SMALLEST_SCORE
     return thresholds
 
 
-def no_candidates(n_queries: int, k: int, n_places: int, thresholds: NDArray[np.float32]) -> Candidates:
-    """Return candidates with all places free."""
-    return Candidates(k, thresholds, np.full((n_queries, n_places), NO_KEY, dtype=np.int64), np.zeros(n_queries, dtype=np.int64))
+def empty_candidates(n_queries: int, k: int, n_slots: int, thresholds: NDArray[np.float32]) -> Candidates:
+    """Return candidates with all slots free."""
+    return Candidates(k, thresholds, np.full((n_queries, n_slots), NO_KEY, dtype=np.int64), np.zeros(n_queries, dtype=np.int64))
 
 
-def taken(candidates: Candidates) -> Keys:
-    """Return the keys, with unused places overwritten by NO_KEY."""
+def finalize(candidates: Candidates) -> Keys:
+    """Return the keys, with unused slots overwritten by NO_KEY."""
     keys = candidates.keys
     keys[np.arange(keys.shape[1]) >= candidates.counts[:, np.newaxis]] = NO_KEY
     return keys
@@ -90,7 +90,7 @@ def best_hits(keys: Keys, k: int) -> Hits:
     return Hits(np.where(is_empty, NO_ROW, LARGEST_ROW - (best & LARGEST_ROW)), np.where(is_empty, np.float32(-np.inf), scores))
 
 
-def keys_of(hits: Hits) -> Keys:
+def encode_keys(hits: Hits) -> Keys:
     """Return the key of each hit, int64 of the hits' shape: the inverse of ``best_hits``."""
     bits = np.ascontiguousarray(hits.scores).view(np.int32)
     ordered: NDArray[np.int32] = np.where(bits == _MINUS_ZERO, np.int32(0), bits ^ ((bits >> 31) & _ALL_BUT_SIGN))
@@ -98,19 +98,19 @@ def keys_of(hits: Hits) -> Keys:
 
 
 def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
-    """Return the k best of several parts' hits for each query, by score, then row: the result for the whole.
+    """Return the k best hits of several parts for each query, by score, then row, as a search of the whole would.
 
     Args:
-        parts: with disjoint rows, each of shape (Q, anything).
+        parts: hits with disjoint rows, each of shape (Q, anything).
         n_queries: Q.
-        k: results.
+        k: number of results.
     """
-    keys = [keys_of(part) for part in parts] or [np.empty((n_queries, 0), dtype=np.int64)]
+    keys = [encode_keys(part) for part in parts] or [np.empty((n_queries, 0), dtype=np.int64)]
     return best_hits(np.concatenate(keys, axis=1) if len(keys) > 1 else keys[0], k)
 
 
 @kernel
-def collect(scored: Scored, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
+def collect(scored: ScoredRows, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
     """Offer the scores of the first ``n_rows`` rows, starting with ``first_row``, to the candidates of the lines from ``first_line`` on.
 
     Rows in ``missing``, ascending, are skipped. NaN and -inf never reach a threshold.
@@ -129,15 +129,15 @@ def collect(scored: Scored, n_rows: int, first_row: int, missing: Rows, first_li
 @kernel
 def _offer(score: NDArray[np.float32], row: int, line: int, candidates: Candidates) -> None:
     """Offer one score, passed as an array of one."""
-    keys, n_taken = candidates.keys[line], candidates.counts[line]
-    if n_taken == len(keys):
+    keys, n_used = candidates.keys[line], candidates.counts[line]
+    if n_used == len(keys):
         keep_largest(keys, candidates.k)
-        n_taken = candidates.k
-        candidates.thresholds[line] = max(candidates.thresholds[line], _score(keys[:n_taken].min()))
+        n_used = candidates.k
+        candidates.thresholds[line] = max(candidates.thresholds[line], _score(keys[:n_used].min()))
     if score[0] >= candidates.thresholds[line]:
-        keys[n_taken] = _key(score.view(np.int32)[0], row)
-        n_taken += 1
-    candidates.counts[line] = n_taken
+        keys[n_used] = _key(score.view(np.int32)[0], row)
+        n_used += 1
+    candidates.counts[line] = n_used
 
 
 @kernel
@@ -146,7 +146,7 @@ def keep_largest(keys: Keys, k: int) -> None:
 
     Quickselect around the median of three, without a branch per key, which the CPU could not predict.
     """
-    low, stop = 0, len(keys)  # keys before ``low`` are kept, those from ``stop`` on are not
+    low, stop = 0, len(keys)  # keys before ``low`` are kept, keys from ``stop`` on are not
     while stop - low > 2:
         first, middle, last = keys[low], keys[(low + stop) // 2], keys[stop - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
@@ -181,7 +181,7 @@ def _score(key: int) -> np.float32:
 
 @kernel
 def _contains(rows: Rows, row: int) -> bool:
-    """Return whether ascending rows contain one."""
+    """Return whether the ascending rows contain a row."""
     low, high = 0, len(rows)
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Exact search on a CPU, straight over mapped vectors: each thread takes blocks of rows, split into tiles that fit its caches."""
+"""Exact search on a CPU, directly over mapped vectors: each thread takes blocks of rows, split into tiles that fit its core's caches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wikidx.indexer.machine.compiled import kernel
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.page_checks import ReadableArray
 
-from .best_keys import Candidates, Keys, Scored, best_hits, collect, no_candidates, no_thresholds, taken
-from .products import ROWS, Ahead, panels_of, score_rows, widen
+from .best_keys import Candidates, Keys, ScoredRows, best_hits, collect, empty_candidates, finalize, initial_thresholds
+from .products import ROWS, Prefetch, pack_panels, score_rows, widen
 
 _TILE_ROWS = 48  # rows of a tile, a multiple of ROWS; two tiles and the panels fit into a core's own cache
 _TILE_PANELS = 8
 _BLOCK_ROWS = 2_064  # rows of a thread's unit of work, a multiple of _TILE_ROWS
-_SMALL = 4_000_000  # multiplications below which a second thread costs more than it saves
-_SPARE_PLACES = 64  # places for candidates beyond 2 k
+_SMALL = 4_000_000  # number of multiplications below which a second thread costs more than it saves
+_SPARE_SLOTS = 64  # slots for candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20
 _MAX_QUERIES = 1_024
 
@@ -35,7 +35,7 @@ class _Block(NamedTuple):
     missing: Rows
 
 
-class _Work(NamedTuple):
+class _WorkingMemory(NamedTuple):
     """Working memory of one thread: queries as panels, their candidates, and buffers for a tile of rows and for scores.
 
     ``tile`` is a read-only view of ``space``, like mapped rows, so that one kernel serves both array types.
@@ -45,11 +45,11 @@ class _Work(NamedTuple):
     candidates: Candidates
     space: Vectors
     tile: Vectors
-    scored: Scored
+    scored: ScoredRows
 
 
 class CpuEngine:
-    """Finds the best rows of vectors, float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are skipped.
+    """Exact search over vectors, float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are skipped.
 
     ``search`` is safe for several threads, and for processes forked from this one.
     """
@@ -57,38 +57,38 @@ class CpuEngine:
     def __init__(self, vectors: ReadableArray, missing: Rows) -> None:
         self._vectors, self._n_rows = vectors, len(vectors)
         self._starts = range(0, self._n_rows, _BLOCK_ROWS)
-        self._missing = np.split(missing, np.searchsorted(missing, self._starts[1:]))  # of each block
+        self._missing = np.split(missing, np.searchsorted(missing, self._starts[1:]))  # missing rows of each block
 
     def search(self, queries: Vectors, k: int) -> Hits:
         """Return the k best rows of each query, float32 of shape (Q, dim); k is at most the number of rows."""
-        n_places = min(2 * k + _SPARE_PLACES, self._n_rows)
-        n_workers = max(1, min(n_threads(), len(self._starts), _CANDIDATE_BYTES // (8 * n_places)))
+        n_slots = min(2 * k + _SPARE_SLOTS, self._n_rows)
+        n_workers = max(1, min(n_threads(), len(self._starts), _CANDIDATE_BYTES // (8 * n_slots)))
         if self._n_rows * queries.size < _SMALL:
             n_workers = 1
-        n_at_once = max(1, min(_MAX_QUERIES, _CANDIDATE_BYTES // (8 * n_places * n_workers)))
-        parts = [self._search(queries[first : first + n_at_once], k, n_places, n_workers) for first in range(0, len(queries), n_at_once)]
+        n_at_once = max(1, min(_MAX_QUERIES, _CANDIDATE_BYTES // (8 * n_slots * n_workers)))
+        parts = [self._search(queries[first : first + n_at_once], k, n_slots, n_workers) for first in range(0, len(queries), n_at_once)]
         return Hits(np.concatenate([part.rows for part in parts]), np.concatenate([part.scores for part in parts]))
 
-    def _search(self, queries: Vectors, k: int, n_places: int, n_workers: int) -> Hits:
-        panels = panels_of(queries)
-        thresholds = no_thresholds(len(queries), panels.shape[0] * panels.shape[2])
-        blocks, turn = iter(zip(self._starts, self._missing, strict=True)), threading.Lock()
+    def _search(self, queries: Vectors, k: int, n_slots: int, n_workers: int) -> Hits:
+        panels = pack_panels(queries)
+        thresholds = initial_thresholds(len(queries), panels.shape[0] * panels.shape[2])
+        blocks, lock = iter(zip(self._starts, self._missing, strict=True)), threading.Lock()
 
-        def work() -> Keys:
-            mine = _work(panels, no_candidates(len(queries), k, n_places, thresholds))
+        def search_blocks() -> Keys:
+            memory = _allocate(panels, empty_candidates(len(queries), k, n_slots, thresholds))
             while True:
-                with turn:
-                    turn_of = next(blocks, None)
-                if turn_of is None:
-                    return taken(mine.candidates)
-                block = self._block(*turn_of)
-                (_search_float32 if block.vectors.dtype == np.float32 else _search_float16)(block, mine)
+                with lock:
+                    next_block = next(blocks, None)
+                if next_block is None:
+                    return finalize(memory.candidates)
+                block = self._block(*next_block)
+                (_search_float32 if block.vectors.dtype == np.float32 else _search_float16)(block, memory)
 
         if n_workers == 1:
-            return best_hits(work(), k)
-        with ThreadPoolExecutor(n_workers) as threads:  # of this search alone: a permanent pool's threads would be missing after a fork
-            found = [threads.submit(work) for _ in range(n_workers)]
-        return best_hits(np.concatenate([keys.result() for keys in found], axis=1), k)
+            return best_hits(search_blocks(), k)
+        with ThreadPoolExecutor(n_workers) as threads:  # only for this search: a permanent pool would have no threads after a fork
+            running = [threads.submit(search_blocks) for _ in range(n_workers)]
+        return best_hits(np.concatenate([keys.result() for keys in running], axis=1), k)
 
     def _block(self, start: int, missing: Rows) -> _Block:
         """Return the block of rows from ``start`` on, read-only, so that one kernel serves mapped and other arrays."""
@@ -98,40 +98,42 @@ class CpuEngine:
         return _Block(rows, start, missing)
 
 
-def _work(panels: Vectors, candidates: Candidates) -> _Work:
+def _allocate(panels: Vectors, candidates: Candidates) -> _WorkingMemory:
     _, dim, width = panels.shape
     space = np.zeros((_TILE_ROWS, dim), dtype=np.float32)
     tile = space.view()
     tile.flags.writeable = False
-    return _Work(panels, candidates, space, tile, Scored(np.empty((ROWS, width), dtype=np.float32), np.empty(ROWS, dtype=np.uint16)))
+    return _WorkingMemory(
+        panels, candidates, space, tile, ScoredRows(np.empty((ROWS, width), dtype=np.float32), np.empty(ROWS, dtype=np.uint16))
+    )
 
 
 @kernel
-def _search_float32(block: _Block, work: _Work) -> None:
+def _search_float32(block: _Block, memory: _WorkingMemory) -> None:
     for start in range(0, len(block.vectors), _TILE_ROWS):
         rows = block.vectors[start : start + _TILE_ROWS]
         n_rows = len(rows)
         if n_rows < _TILE_ROWS:
-            work.space[:n_rows] = rows
-            rows = work.tile
-        _search_tile(rows, n_rows, start, block, work)
+            memory.space[:n_rows] = rows
+            rows = memory.tile
+        _search_tile(rows, n_rows, start, block, memory)
 
 
 @kernel
-def _search_float16(block: _Block, work: _Work) -> None:
+def _search_float16(block: _Block, memory: _WorkingMemory) -> None:
     for start in range(0, len(block.vectors), _TILE_ROWS):
         half_bits = block.vectors[start : start + _TILE_ROWS]
-        widen(half_bits, work.space)
-        _search_tile(work.tile, len(half_bits), start, block, work)
+        widen(half_bits, memory.space)
+        _search_tile(memory.tile, len(half_bits), start, block, memory)
 
 
 @kernel
-def _search_tile(rows: Vectors, n_rows: int, start: int, block: _Block, work: _Work) -> None:
-    """Search the first ``n_rows`` of ``_TILE_ROWS`` rows of a block from ``start`` on, while the next ones are prefetched."""
-    width, row_bytes = work.panels.shape[2], block.vectors.strides[0]
+def _search_tile(rows: Vectors, n_rows: int, start: int, block: _Block, memory: _WorkingMemory) -> None:
+    """Search the first ``n_rows`` of ``_TILE_ROWS`` rows of a block from ``start`` on, while prefetching the next tile."""
+    width, row_bytes = memory.panels.shape[2], block.vectors.strides[0]
     address = np.int64(block.vectors.ctypes.data) + (start + _TILE_ROWS) * row_bytes
-    for first in range(0, len(work.panels), _TILE_PANELS):
-        panels = work.panels[first : first + _TILE_PANELS]
+    for first in range(0, len(memory.panels), _TILE_PANELS):
+        panels = memory.panels[first : first + _TILE_PANELS]
         if first == 0:
             step = ROWS * block.vectors.itemsize // len(panels)
         else:  # already prefetched
@@ -139,6 +141,8 @@ def _search_tile(rows: Vectors, n_rows: int, start: int, block: _Block, work: _W
         for row in range(0, n_rows, ROWS):
             for number in range(len(panels)):
                 line = (first + number) * width
-                score_rows(rows[row:], panels[number], work.candidates.thresholds[line : line + width], work.scored, Ahead(address, step))
-                collect(work.scored, min(ROWS, n_rows - row), block.first_row + start + row, block.missing, line, work.candidates)
+                score_rows(
+                    rows[row:], panels[number], memory.candidates.thresholds[line : line + width], memory.scored, Prefetch(address, step)
+                )
+                collect(memory.scored, min(ROWS, n_rows - row), block.first_row + start + row, block.missing, line, memory.candidates)
                 address += step * len(panels[number])

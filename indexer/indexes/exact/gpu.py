@@ -1,6 +1,6 @@
-"""Exact search on GPUs: rows are divided evenly and stored in the GPUs' memory as on disk; one matrix product per tile, then its top-k.
+"""Exact search on GPUs: rows are divided among the GPUs' memories, in the type on disk; each tile takes a matrix product and a top-k.
 
-float16 vectors are multiplied as they are, with float32 scores. A float32 query is split into two float16 terms that together have its 22
+float16 vectors are multiplied in float16, with float32 scores. A float32 query is split into two float16 terms that together have its 22
 leading bits; the second is omitted if all queries are exact in float16.
 """
 
@@ -21,23 +21,23 @@ from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
-from .gpu_best import BLOCK, Best
+from .gpu_best import BLOCK, TopK
 
 _MAX_QUERIES = 1_024
 _MAX_KEYS = 4 << 20  # limit on the keys of all queries of a batch
 _TILE_SCORES = 128 << 20
 _FIRST_TILE_SCORES = 1 << 20  # scores of the first tile, all examined individually
-_GROWTH = 8  # growth of tiles: most scores of a tile are skipped only if there are not much fewer rows before it
-_QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: in float16's range, with the low term well above its smallest number
+_GROWTH = 8  # growth of tiles: a tile's scores are mostly skipped only if not many fewer rows precede it
+_QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: within float16's range, with the low term well above its smallest number
 _LEAST_EXPONENT = -100
-_COPIED_ROWS = 16_384  # copied to a device at a time
+_COPIED_ROWS = 16_384  # rows copied to a device at a time
 
 
 class TorchEngine:
-    """Finds the best rows of parts of a corpus, each on its own device. Searches are serialised."""
+    """Exact search over shards of a corpus, each on its own device. Searches are serialised."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
+    def __init__(self, shards: Sequence[DeviceShard]) -> None:
+        self._shards = shards
         self._turn = threading.Lock()
 
     def search(self, queries: Vectors, k: int) -> Hits:
@@ -47,16 +47,16 @@ class TorchEngine:
             IdxError: a GPU has too little memory left, or has failed.
         """
         n_at_once = max(1, min(_MAX_QUERIES, _MAX_KEYS // k))
-        found = []
-        with self._turn, ThreadPoolExecutor(len(self._parts)) as threads:
+        batches = []
+        with self._turn, ThreadPoolExecutor(len(self._shards)) as threads:
             for first in range(0, len(queries), n_at_once):
-                running = [threads.submit(part.search, queries[first : first + n_at_once], k) for part in self._parts]
-                found.append(best_hits(np.concatenate([keys.result() for keys in running], axis=1), k))
-        return Hits(np.concatenate([hits.rows for hits in found]), np.concatenate([hits.scores for hits in found]))
+                running = [threads.submit(shard.search, queries[first : first + n_at_once], k) for shard in self._shards]
+                batches.append(best_hits(np.concatenate([keys.result() for keys in running], axis=1), k))
+        return Hits(np.concatenate([hits.rows for hits in batches]), np.concatenate([hits.scores for hits in batches]))
 
 
-def load_parts(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> list[Part]:
-    """Copy vectors, float32 or float16 of shape (rows, dim), to devices in equal shares.
+def load_shards(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> list[DeviceShard]:
+    """Copy vectors, float32 or float16 of shape (rows, dim), to devices in equal shards.
 
     Args:
         rows: the vectors.
@@ -64,23 +64,23 @@ def load_parts(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> li
         devices: torch's names; one may occur more than once.
 
     Raises:
-        ArtifactDamaged: a vector is corrupt.
+        ArtifactCorrupt: a vector is corrupt.
         IdxError: a device has too little memory, or has failed.
     """
     dtype = torch.float16 if rows.dtype == np.float16 else torch.float32
-    parts = []
-    for device, here in zip(devices, equal_ranges(len(rows), len(devices)), strict=True):
-        if here:
-            with _errors_of(device):
-                vectors = torch.empty((len(here), rows.shape[1]), dtype=dtype, device=device)
-                _copy(rows, here, vectors)
-            low, high = np.searchsorted(missing, (here.start, here.stop))
-            parts.append(Part(vectors, here.start, missing[low:high] - here.start))
-    return parts
+    shards = []
+    for device, rows_here in zip(devices, equal_ranges(len(rows), len(devices)), strict=True):
+        if rows_here:
+            with _gpu_errors(device):
+                vectors = torch.empty((len(rows_here), rows.shape[1]), dtype=dtype, device=device)
+                _copy_rows(rows, rows_here, vectors)
+            low, high = np.searchsorted(missing, (rows_here.start, rows_here.stop))
+            shards.append(DeviceShard(vectors, rows_here.start, missing[low:high] - rows_here.start))
+    return shards
 
 
-class Part:
-    """Consecutive rows of a corpus on one device, from ``first_row`` on; ``missing`` ones, counted from there, are skipped."""
+class DeviceShard:
+    """Consecutive rows of a corpus on one device, from ``first_row`` on; ``missing`` rows, counted from there, are skipped."""
 
     def __init__(self, vectors: torch.Tensor, first_row: int, missing: Rows) -> None:
         self.vectors = vectors
@@ -90,34 +90,34 @@ class Part:
     @torch.inference_mode()
     def search(self, queries: Vectors, k: int) -> Keys:
         """Return the k best of these rows for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
-        with _errors_of(str(self._device)):
+        with _gpu_errors(str(self._device)):
             factors, scales = self.factors(queries)
-            best = Best(k, scales)
+            best = TopK(k, scales)
             for start, scores in self.tiles(factors, len(queries)):
                 best.offer(scores, self._first_row + start)
             return best.keys()
 
     def tiles(self, factors: torch.Tensor, n_queries: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the start of each tile, and its scores for ``Best.offer``, given the result of ``factors``."""
-        start, n_rows = 0, _whole_blocks(_FIRST_TILE_SCORES // n_queries)
+        """Yield the start of each tile, and its scores for ``TopK.offer``, given the result of ``factors``."""
+        start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
         while start < len(self.vectors):
             stop = min(start + n_rows, len(self.vectors))
             yield start, self._scores(factors, n_queries, start, stop)
-            start, n_rows = stop, min(n_rows * _GROWTH, _whole_blocks(_TILE_SCORES // n_queries))
+            start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
 
     def factors(self, queries: Vectors) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the multipliers of the rows, shape (Q or 2 Q, dim), and the scale of each query's scores, shape (Q,)."""
-        given = torch.tensor(queries, device=self._device)
+        query_tensor = torch.tensor(queries, device=self._device)
         if self.vectors.dtype == torch.float32:
-            return given, torch.ones_like(given[:, 0])
-        exponents = torch.frexp(given.abs().amax(dim=1)).exponent.clamp(min=_LEAST_EXPONENT) - _QUERY_EXPONENT
-        scaled = torch.ldexp(given, -exponents[:, None])
+            return query_tensor, torch.ones_like(query_tensor[:, 0])
+        exponents = torch.frexp(query_tensor.abs().amax(dim=1)).exponent.clamp(min=_LEAST_EXPONENT) - _QUERY_EXPONENT
+        scaled = torch.ldexp(query_tensor, -exponents[:, None])
         first = scaled.half()
         second = (scaled - first.float()).half()
-        return torch.cat([first, second]) if bool(second.any()) else first, torch.ldexp(torch.ones_like(given[:, 0]), exponents)
+        return torch.cat([first, second]) if bool(second.any()) else first, torch.ldexp(torch.ones_like(query_tensor[:, 0]), exponents)
 
     def _scores(self, factors: torch.Tensor, n_queries: int, start: int, stop: int) -> torch.Tensor:
-        """Return the unscaled scores of some rows, float32 (Q, whole blocks); -inf without a vector."""
+        """Return the unscaled scores of some rows, float32 (Q, whole blocks); -inf for rows without a vector."""
         scores = _product(factors, self.vectors[start:stop])
         if len(factors) > n_queries:
             scores = scores[:n_queries].add_(scores[n_queries:])
@@ -137,27 +137,27 @@ def _product(factors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     return torch.mm(factors, rows.T, out_dtype=torch.float32)
 
 
-def _whole_blocks(n_rows: int) -> int:
+def _round_to_blocks(n_rows: int) -> int:
     return max(1, n_rows // BLOCK) * BLOCK
 
 
-def _copy(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
-    """Copy rows to a device's memory, reading the next ones during each transfer."""
+def _copy_rows(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
+    """Copy rows to a device's memory, reading the next rows during each transfer."""
     buffers = [torch.empty((_COPIED_ROWS, target.shape[1]), dtype=target.dtype, pin_memory=target.is_cuda) for _ in range(2)]
     copied: list[torch.cuda.Event | None] = [None, None]
     for number, start in enumerate(range(0, len(rows), _COPIED_ROWS)):
-        buffer, event, here = buffers[number % 2], copied[number % 2], rows[start : start + _COPIED_ROWS]
+        buffer, event, rows_here = buffers[number % 2], copied[number % 2], rows[start : start + _COPIED_ROWS]
         if event is not None:
             event.synchronize()
-        np.copyto(buffer.numpy()[: len(here)], vectors[here.start : here.stop])
-        target[start : start + len(here)].copy_(buffer[: len(here)], non_blocking=True)
+        np.copyto(buffer.numpy()[: len(rows_here)], vectors[rows_here.start : rows_here.stop])
+        target[start : start + len(rows_here)].copy_(buffer[: len(rows_here)], non_blocking=True)
         if target.is_cuda:
             copied[number % 2] = torch.cuda.current_stream(target.device).record_event()
     if target.is_cuda:
         torch.cuda.synchronize(target.device)
 
 
-def _errors_of(device: str) -> contextlib.AbstractContextManager[None]:
+def _gpu_errors(device: str) -> contextlib.AbstractContextManager[None]:
     """Translate torch's exceptions for a device with too little memory or a failure."""
     advice = "end other programs there, or name more GPUs (--device cuda:0,1)"
     return device_errors(device, "exact search", advice, aftermath="; start again, or with --device cpu")

@@ -9,11 +9,11 @@ from .best_keys import LARGEST_ROW, NO_KEY, Keys
 BLOCK = 128  # scores that are examined individually only if their maximum reaches the threshold
 
 _MOST_AT_ONCE = 4 << 20  # scores that are examined individually at a time
-_LEAST_PENDING = 64  # keys per query, on average, before they are merged
+_LEAST_PENDING = 64  # mean number of pending keys per query before a merge
 _ALL_BUT_SIGN = 0x7FFFFFFF
 
 
-class Best:
+class TopK:
     """The k best of Q queries as keys (``best_keys``).
 
     Rows are offered in ascending order, so that a row that ties with the k-th best so far is not among the best.
@@ -24,7 +24,7 @@ class Best:
 
         Args:
             k: number of results.
-            scales: factor of the offered scores, a power of two for each query, float32 (Q,).
+            scales: factor of each query's offered scores, a power of two, float32 (Q,).
         """
         self._k, self._scales = k, scales
         self._best = torch.full((len(scales), k), NO_KEY, dtype=torch.int64, device=scales.device)
@@ -34,7 +34,7 @@ class Best:
 
     def keys(self) -> Keys:
         """Return the k best of each query, int64 (Q, k), unordered."""
-        self._sort_in()
+        self._merge_pending()
         keys: Keys = self._best.cpu().numpy()
         return keys
 
@@ -47,17 +47,17 @@ class Best:
             self.offer(scores[:, :half], first_row)
             self.offer(scores[:, half:], first_row + half)
             return
-        some = blocks[lines, numbers]
-        places, within = (some > self._thresholds[lines, None]).nonzero(as_tuple=True)
-        if not len(places):
+        block_scores = blocks[lines, numbers]
+        selected, within = (block_scores > self._thresholds[lines, None]).nonzero(as_tuple=True)
+        if not len(selected):
             return
-        lines, rows = lines[places], first_row + numbers[places] * BLOCK + within
-        self._pending.append((lines, _keys(some[places, within] * self._scales[lines], rows)))
+        lines, rows = lines[selected], first_row + numbers[selected] * BLOCK + within
+        self._pending.append((lines, _keys(block_scores[selected, within] * self._scales[lines], rows)))
         self._n_pending += len(lines)
         if self._n_pending > len(scores) * max(self._k, _LEAST_PENDING):
-            self._sort_in()
+            self._merge_pending()
 
-    def _sort_in(self) -> None:
+    def _merge_pending(self) -> None:
         """Keep the k largest of the best so far and the pending keys."""
         n_queries = len(self._best)
         all_lines = torch.arange(n_queries, device=self._best.device).repeat_interleave(self._k)
@@ -66,8 +66,8 @@ class Best:
         lines, stable = lines[order].sort(stable=True)
         counts = torch.bincount(lines, minlength=n_queries)
         ranks = torch.arange(len(lines), device=lines.device) - (counts.cumsum(0) - counts)[lines]
-        is_kept = ranks < self._k
-        self._best = keys[stable][is_kept].view(n_queries, self._k)
+        is_reusable = ranks < self._k
+        self._best = keys[stable][is_reusable].view(n_queries, self._k)
         self._thresholds = _scores(self._best[:, -1]) / self._scales
         self._pending, self._n_pending = [], 0
 

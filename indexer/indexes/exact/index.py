@@ -1,4 +1,4 @@
-"""Exact inner-product search straight over memory-mapped vectors, on a CPU or on GPUs."""
+"""Exact inner-product search directly over vectors, memory-mapped on a CPU or copied to GPUs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from wikidx.indexer.base import (
     SearchParams,
     Vectors,
     check_k,
-    checked_queries,
-    no_hits,
+    empty_hits,
+    validate_queries,
 )
 from wikidx.indexer.page_checks import ReadableArray
-from wikidx.indexer.vectors.corpus_vectors import corpus_vectors
+from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 
 from .best_keys import LARGEST_ROW
 from .cpu import CpuEngine
-from .placement import VectorsSize, place
+from .placement import VectorsSize, choose_placement
 
 if TYPE_CHECKING:
     from .gpu import TorchEngine
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class ExactIndex:
     """All vectors of a corpus, float32 or float16 of shape (rows, dim).
 
-    ``missing`` are rows without a vector, ascending: they are never returned. ``placement`` has the devices of the vectors, and the reason.
-    ``first_row`` is the number of the first row if the vectors are those of a range. Thread-safe; on GPUs searches are serialised.
+    ``missing`` are rows without a vector, ascending, which are never returned. ``placement`` has the vectors' devices, and the reason.
+    ``first_row`` is the number of the first row of a range. Thread-safe; on GPUs searches are serialised.
     """
 
     parameters: Mapping[str, SearchParam] = {}
@@ -60,45 +60,45 @@ class ExactIndex:
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
-            ArtifactDamaged: a vector is corrupt.
+            ArtifactCorrupt: a vector is corrupt.
             IdxError: a GPU has too little memory left, or has failed.
         """
         check_k(k)
-        queries = checked_queries(vectors, self.dim)
+        queries = validate_queries(vectors, self.dim)
         if not len(queries) or not self._n_rows:
-            return no_hits(len(queries), k)
-        found = self._engine.search(queries, min(k, self._n_rows))
-        rest = no_hits(len(queries), k - found.rows.shape[1])
-        rows = np.where(found.rows == NO_ROW, NO_ROW, found.rows + self._first_row)
-        return Hits(np.concatenate([rows, rest.rows], axis=1), np.concatenate([found.scores, rest.scores], axis=1))
+            return empty_hits(len(queries), k)
+        hits = self._engine.search(queries, min(k, self._n_rows))
+        rest = empty_hits(len(queries), k - hits.rows.shape[1])
+        rows = np.where(hits.rows == NO_ROW, NO_ROW, hits.rows + self._first_row)
+        return Hits(np.concatenate([rows, rest.rows], axis=1), np.concatenate([hits.scores, rest.scores], axis=1))
 
 
 def _engine(vectors: ReadableArray, missing: Rows, placement: Placement) -> CpuEngine | TorchEngine:
     if placement.devices == ("cpu",):
         return CpuEngine(vectors, missing)
-    from .gpu import TorchEngine, load_parts  # torch takes two seconds to import
+    from .gpu import TorchEngine, load_shards  # torch takes two seconds to import
 
-    return TorchEngine(load_parts(vectors, missing, placement.devices))
+    return TorchEngine(load_shards(vectors, missing, placement.devices))
 
 
 def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None) -> ExactIndex:
     """Open the vectors of a corpus for exact search: memory-mapped on a CPU, copied to GPUs.
 
     Args:
-        path: the directory.
+        path: directory of the vectors.
         manifest: its manifest.
-        device: see ``placement.place``; the index's ``placement`` has the resolved devices, and the reason.
-        rows: search only these; None: all.
+        device: see ``placement.choose_placement``; the index's ``placement`` has the resolved devices, and the reason.
+        rows: search only these rows; None: all.
 
     Raises:
-        ArtifactDamaged: the vectors do not match their manifest.
+        ArtifactCorrupt: the vectors do not match their manifest.
         InputError: the device does not exist, or has too little memory; nothing has been loaded.
-        MissingExtraError: it is a GPU, and torch is not installed.
-        IdxError: a GPU ran out of memory nevertheless, or failed.
+        MissingExtraError: the device is a GPU, and torch is not installed.
+        IdxError: a GPU nevertheless ran out of memory, or failed.
     """
-    vectors = corpus_vectors(path, manifest)
+    vectors = open_corpus_vectors(path, manifest)
     rows = range(vectors.n_rows) if rows is None else rows
-    placement = place(VectorsSize(len(rows), vectors.dim, vectors.stored), device)
+    placement = choose_placement(VectorsSize(len(rows), vectors.dim, vectors.stored), device)
     low, high = np.searchsorted(vectors.missing, (rows.start, rows.stop))
     missing = vectors.missing[low:high] - rows.start
-    return ExactIndex(vectors.array.part(rows), missing=missing, placement=placement, first_row=rows.start)
+    return ExactIndex(vectors.array.row_range(rows), missing=missing, placement=placement, first_row=rows.start)

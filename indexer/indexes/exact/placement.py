@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.corpora.errors import MissingExtraError
-from wikidx.corpora.progress import amount
+from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.base import Placement
 from wikidx.indexer.machine import devices
 
@@ -29,26 +29,26 @@ class VectorsSize(NamedTuple):
         return self.n_rows * self.dim * (2 if self.dtype == "float16" else 4)
 
 
-def place(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
-    """Return the placement of vectors; see ``devices.place``, which raises the same errors.
+def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
+    """Return the placement of vectors; see ``devices.choose_placement``, which raises the same errors.
 
     Args:
-        size: of the vectors.
-        device: see ``devices.place``.
-        free_bytes: free memory of each GPU; None asks torch.
+        size: size of the vectors.
+        device: see ``devices.choose_placement``.
+        free_bytes: free memory of each GPU; None: ask torch.
 
     Raises:
         IdxError: a named GPU has failed.
         MissingExtraError: GPUs are named and torch is not installed.
     """
-    described = f"{amount(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
+    description = f"{format_bytes(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
     smaller = (f"build the vectors with --dtype float16 ({size.n_bytes / 2e9:.1f} GB)",) if size.dtype == "float32" else ()
-    load = devices.Load("exact search", described, size.n_bytes, WORK_BYTES, (*smaller, "use an index of kind ivfpq"))
-    return devices.place(load, device, _free_bytes(device) if free_bytes is None else free_bytes)
+    load = devices.SearchLoad("exact search", description, size.n_bytes, WORK_BYTES, (*smaller, "use an index of kind ivfpq"))
+    return devices.choose_placement(load, device, _free_bytes(device) if free_bytes is None else free_bytes)
 
 
 def _free_bytes(device: str) -> list[int]:
-    """Return the free memory of each GPU that torch can use. With "auto", torch is imported only if there is a sign of a GPU."""
+    """Return the free memory of each GPU that torch can use. With "auto", torch is imported only if a GPU driver is found."""
     devices.check_devices(device)
     if device in ("cpu", "mps") or (device == "auto" and not any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU)):
         return []
@@ -58,4 +58,4 @@ def _free_bytes(device: str) -> list[int]:
         if device == "auto":
             return []
         raise MissingExtraError("exact search on a GPU", "gpu") from error
-    return devices.free_on_gpus(device, torch.cuda.device_count())
+    return devices.free_memory_of_gpus(device, torch.cuda.device_count())

@@ -1,8 +1,8 @@
 """FAISS indexes on one or several GPUs, from the files of ``flat-fp16``, ``ivf`` and ``ivfpq``; needs the extra ``gpu``.
 
-A GPU's copy is made page by page from the mapped file, never through a float32 copy of the whole, and only if the index fits by
-estimate. Several GPUs share an index: blocks of vectors of a flat one, lists of an inverted file. FAISS's GPU indexes are not
-thread-safe, so that one search runs at a time.
+A GPU's copy is made in parts from the mapped file, never through a float32 copy of the whole, and only if the index fits by estimate.
+Several GPUs divide an index: a flat one by ranges of vectors, an inverted file by lists. FAISS's GPU indexes are not thread-safe, so that
+one search runs at a time.
 """
 
 from __future__ import annotations
@@ -19,149 +19,151 @@ import numpy as np
 
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import IdxError, MissingExtraError
-from wikidx.corpora.progress import amount
+from wikidx.corpora.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Placement, Scores, Vectors
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import Load, free_on_gpus, gpu_numbers, place
+from wikidx.indexer.machine.devices import SearchLoad, choose_placement, free_memory_of_gpus, gpu_numbers
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
-from .index import FaissIndex, contents_of
+from .index import FaissIndex, read_contents
 from .library import INDEX_FILE, load_faiss, reason
-from .row_range import without_lists
+from .row_range import copy_without_lists
 
 LARGEST_K = 2_048  # limit of FAISS's selection kernels, also for nprobe
-_PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time: one block of a flat index
-_WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU: that block, FAISS's temporary memory (1.5 GB) and CUDA's own
+_PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time, as one block of a flat index
+_WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU: that block, FAISS's temporary memory (1.5 GB), and CUDA's memory
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors
 
-Search = Callable[[Vectors, int, Mapping[str, int]], Hits]
-"""Searches a share of an index on one GPU."""
+ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
+"""Search of an index shard on one GPU."""
 
 
-def open_flat_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
-    """Open a flat float16 index on the device of ``opening.device``.
+def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
+    """Open a flat float16 index on the device of ``options.device``.
 
     Raises:
-        ArtifactDamaged: see ``faiss_cpu.open_mapped``.
-        InputError: this build of FAISS has no GPU support, there is no GPU of that number, or the index does not fit.
+        ArtifactCorrupt: see ``faiss_cpu.open_mapped``.
+        InputError: this build of FAISS has no GPU support, the GPU does not exist, or the index does not fit.
         IdxError: a GPU has failed.
     """
-    per_vector = 2 * manifest.count("dim") + 4  # and a norm
-    gpus, placement = _placed(opening, per_vector * _n_vectors(manifest, opening))
+    per_vector = 2 * manifest.count("dim") + 4  # float16 components and a norm
+    gpus, placement = _choose_gpus(options, per_vector * _n_vectors(manifest, options))
     if not gpus:
-        return faiss_cpu.open_flat(path, manifest, opening, placement)
-    mapped, first_place, contents, check = faiss_cpu.open_flat_part(path, manifest, opening)
+        return faiss_cpu.open_flat(path, manifest, options, placement)
+    mapped, first_position, contents, check = faiss_cpu.map_flat(path, manifest, options)
     check()
-    with _failures_named(opening.name):
-        shares = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
-        parts = [list(_flat_parts(mapped, gpu, share, first_place)) for gpu, share in shares]
-    return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
+    with _gpu_errors(options.name):
+        ranges = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
+        searches = [list(_copy_flat(mapped, gpu, positions, first_position)) for gpu, positions in ranges]
+    return FaissIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
 
 
-def open_ivf_anywhere(path: Path, manifest: Manifest, opening: OpenOptions) -> FaissIndex:
-    """Open an inverted file on the device of ``opening.device``; raises as ``open_flat_anywhere`` does."""
+def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
+    """Open an inverted file on the device of ``options.device``; raises as ``open_flat_anywhere`` does."""
     entry_bytes = _code_bytes(manifest) + 8
-    gpus, placement = _placed(opening, _LIST_PADDING * entry_bytes * _n_vectors(manifest, opening))
+    gpus, placement = _choose_gpus(options, _LIST_PADDING * entry_bytes * _n_vectors(manifest, options))
     if not gpus:
-        return faiss_cpu.open_ivf(path, manifest, opening, placement)
+        return faiss_cpu.open_ivf(path, manifest, options, placement)
     CheckedFiles(path, manifest)[INDEX_FILE].check_all()
-    mapped = faiss_cpu.open_ivf_part(path, manifest, opening)
-    with _failures_named(opening.name):
-        parts = [[_ivf_part(only_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _list_shares(mapped, len(gpus)), strict=True)]
-    contents = contents_of(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
-    return FaissIndex(contents, opening, _Workers(opening.name, parts).search, placement, largest_k=LARGEST_K)
+    mapped = faiss_cpu.map_ivf(path, manifest, options)
+    with _gpu_errors(options.name):
+        searches = [
+            [_copy_ivf(select_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)
+        ]
+    contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
+    return FaissIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
 
 
-def _n_vectors(manifest: Manifest, opening: OpenOptions) -> int:
+def _n_vectors(manifest: Manifest, options: OpenOptions) -> int:
     """Return the maximum number of vectors to open."""
     n_vectors = manifest.count("vectors")
-    return n_vectors if opening.rows is None else min(n_vectors, len(opening.rows))
+    return n_vectors if options.rows is None else min(n_vectors, len(options.rows))
 
 
-def only_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return an inverted file with the quantisers of another and some of its lists, the others empty; without copying."""
+def select_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Return an inverted file that shares another's quantisers and some of its lists, without a copy; all other lists are empty."""
     faiss = load_faiss()
     if len(lists) == index.nlist:
         return index
-    share = without_lists(index)
+    subset = copy_without_lists(index)
     before = faiss.ArrayInvertedLists(lists.start, index.code_size)
-    those = faiss.SliceInvertedLists(index.invlists, lists.start, lists.stop)
-    behind = faiss.ArrayInvertedLists(index.nlist - lists.stop, index.code_size)
+    chosen = faiss.SliceInvertedLists(index.invlists, lists.start, lists.stop)
+    after = faiss.ArrayInvertedLists(index.nlist - lists.stop, index.code_size)
     stacked = faiss.InvertedListsPtrVector()
-    for piece in (before, those, behind):
-        stacked.push_back(piece)
-    joined = faiss.VStackInvertedLists(stacked.size(), stacked.data())
-    share.replace_invlists(joined, False)
-    share.ntotal = joined.compute_ntotal()
-    share.referenced_objects = [index, before, those, behind, joined]
-    return share
+    for part in (before, chosen, after):
+        stacked.push_back(part)
+    combined = faiss.VStackInvertedLists(stacked.size(), stacked.data())
+    subset.replace_invlists(combined, False)
+    subset.ntotal = combined.compute_ntotal()
+    subset.referenced_objects = [index, before, chosen, after, combined]
+    return subset
 
 
-class _Workers:
+class _GpuWorkers:
     """The shards of an index, one thread per GPU, one search at a time."""
 
-    def __init__(self, name: str, parts: Sequence[Sequence[Search]]) -> None:
-        self._name, self._parts = name, parts
+    def __init__(self, name: str, searches: Sequence[Sequence[ShardSearch]]) -> None:
+        self._name, self._searches = name, searches
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(len(parts), thread_name_prefix=f"faiss-{name}")
+        self._threads = ThreadPoolExecutor(len(searches), thread_name_prefix=f"faiss-{name}")
 
     def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        with self._lock, _failures_named(self._name):
-            found = list(self._threads.map(lambda parts: [search(queries, k, settings) for search in parts], self._parts))
-        best = merge_hits([hits for share in found for hits in share], len(queries), k)
+        with self._lock, _gpu_errors(self._name):
+            results = list(self._threads.map(lambda searches: [search(queries, k, settings) for search in searches], self._searches))
+        best = merge_hits([hits for gpu in results for hits in gpu], len(queries), k)
         return best.scores, best.rows
 
 
-def _list_shares(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
-    """Return consecutive lists for each GPU, with about equally many entries."""
+def _divide_lists(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
+    """Return a range of lists for each GPU, with about equally many entries."""
     ends = np.cumsum([mapped.get_list_size(number) for number in range(mapped.nlist)])
-    cuts = np.searchsorted(ends, [mapped.ntotal * number / n_gpus for number in range(1, n_gpus)]).tolist()
-    return [range(start, stop) for start, stop in zip([0, *cuts], [*cuts, mapped.nlist], strict=True)]
+    boundaries = np.searchsorted(ends, [mapped.ntotal * number / n_gpus for number in range(1, n_gpus)]).tolist()
+    return [range(start, stop) for start, stop in zip([0, *boundaries], [*boundaries, mapped.nlist], strict=True)]
 
 
-def _flat_parts(mapped: Any, gpu: int, places: range, first_place: int) -> Iterator[Search]:  # noqa: ANN401
-    """Yield the blocks of a flat index on one GPU; each is filled at once, because a growing one is copied on the GPU.
+def _copy_flat(mapped: Any, gpu: int, positions: range, first_position: int) -> Iterator[ShardSearch]:  # noqa: ANN401
+    """Yield the blocks of a flat index on one GPU; each is filled in one call, because FAISS copies a growing index on the GPU.
 
     Args:
-        mapped: the index, whose first vector is at ``first_place`` of the whole.
+        mapped: the index, or a range of it.
         gpu: number of the GPU.
-        places: places in the mapped index of the GPU's vectors.
-        first_place: see above.
+        positions: positions of the GPU's vectors in ``mapped``.
+        first_position: position of the first vector of ``mapped`` in the whole index.
     """
     faiss = load_faiss()
     resources = faiss.StandardGpuResources()
     page = max(1, _PAGE_BYTES // (4 * mapped.d))
-    for first in range(places.start, places.stop, page):
+    for first in range(positions.start, positions.stop, page):
         config = faiss.GpuIndexFlatConfig()
         config.useFloat16 = True
-        index = faiss.GpuIndexFlat(resources, mapped.d, faiss.METRIC_INNER_PRODUCT, _on(config, gpu))
-        index.add(mapped.reconstruct_n(first, min(page, places.stop - first)))
+        index = faiss.GpuIndexFlat(resources, mapped.d, faiss.METRIC_INNER_PRODUCT, _on_gpu(config, gpu))
+        index.add(mapped.reconstruct_n(first, min(page, positions.stop - first)))
         index.referenced_objects = [resources]
-        yield _flat_search(index, first_place + first)
+        yield _flat_search(index, first_position + first)
 
 
-def _flat_search(index: Any, first_place: int) -> Search:  # noqa: ANN401
+def _flat_search(index: Any, first_position: int) -> ShardSearch:  # noqa: ANN401
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        scores, places = index.search(queries, min(k, index.ntotal))
-        return Hits(np.where(places < 0, places, places + first_place), scores)
+        scores, positions = index.search(queries, min(k, index.ntotal))
+        return Hits(np.where(positions < 0, positions, positions + first_position), scores)
 
     return search
 
 
-def _ivf_part(index: Any, gpu: int) -> Search:  # noqa: ANN401
+def _copy_ivf(index: Any, gpu: int) -> ShardSearch:  # noqa: ANN401
     """Copy an inverted file to a GPU, list by list."""
     faiss = load_faiss()
     resources = faiss.StandardGpuResources()
     if isinstance(index, faiss.IndexIVFPQ):
         config = faiss.GpuIndexIVFPQConfig()
-        config.interleavedLayout = True  # the only one with 4-bit codes
-        copy = faiss.GpuIndexIVFPQ(resources, index, _on(config, gpu))
+        config.interleavedLayout = True  # the only layout with 4-bit codes
+        copy = faiss.GpuIndexIVFPQ(resources, index, _on_gpu(config, gpu))
     else:
-        copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
+        copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on_gpu(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
     copy.referenced_objects = [resources]
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
@@ -171,8 +173,8 @@ def _ivf_part(index: Any, gpu: int) -> Search:  # noqa: ANN401
     return search
 
 
-def _on(config: Any, gpu: int) -> Any:  # noqa: ANN401
-    """Return a configuration for one GPU, with FAISS's own kernels."""
+def _on_gpu(config: Any, gpu: int) -> Any:  # noqa: ANN401
+    """Return a configuration for one GPU, with FAISS's own kernels instead of cuVS's."""
     config.device = gpu
     if hasattr(config, "use_cuvs"):
         config.use_cuvs = False
@@ -185,15 +187,15 @@ _WITHOUT_GPUS = (
 )
 
 
-def _placed(opening: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
-    """Return the GPUs for an index of that many bytes, none for the CPU, and the reason; see ``devices.place``."""
+def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
+    """Return the GPUs for an index of ``n_bytes``, none for the CPU, and the placement; see ``devices.choose_placement``."""
     n_gpus = load_faiss().get_num_gpus()
-    if n_gpus and opening.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
+    if n_gpus and options.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
     seen_by = ("this FAISS", _WITHOUT_GPUS)
-    free = [] if opening.device in ("cpu", "mps") else free_on_gpus(opening.device, n_gpus, *seen_by)
-    load = Load("FAISS", f"{amount(n_bytes)} of '{opening.name}'", n_bytes, _WORK_BYTES, (), *seen_by)
-    placement = place(load, opening.device, free)
+    free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(options.device, n_gpus, *seen_by)
+    load = SearchLoad("FAISS", f"{format_bytes(n_bytes)} of '{options.name}'", n_bytes, _WORK_BYTES, (), *seen_by)
+    placement = choose_placement(load, options.device, free)
     return gpu_numbers(",".join(placement.devices).replace(",cuda:", ","), n_gpus), placement
 
 
@@ -203,7 +205,7 @@ def _code_bytes(manifest: Manifest) -> int:
 
 
 @contextlib.contextmanager
-def _failures_named(name: str) -> Iterator[None]:
+def _gpu_errors(name: str) -> Iterator[None]:
     """Translate FAISS's exceptions for a GPU with too little memory or a failure."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Search shared by all FAISS indexes, on CPU and GPU: places are mapped to rows, ties are ordered, candidates are rescored."""
+"""Search shared by all FAISS indexes, on CPU and GPU: positions are mapped to rows, ties are ordered, candidates are rescored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import (
     DEFAULT_PARAMS,
@@ -21,17 +21,17 @@ from wikidx.indexer.base import (
     SearchParams,
     Vectors,
     check_k,
-    checked_queries,
-    no_hits,
+    empty_hits,
+    validate_queries,
 )
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.vectors.corpus_vectors import rows_at
+from wikidx.indexer.vectors.corpus_vectors import positions_to_rows
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
-_MOST_TIED = 16_384  # limit on ties that are ordered; a corpus may repeat a passage a million times
-_PLACES_AT_ONCE = 2 << 20  # results of all queries searched together; about 60 bytes each
+_MOST_TIED = 16_384  # maximum number of ties to order; a corpus may repeat a passage a million times
+_RESULTS_AT_ONCE = 2 << 20  # results of all queries searched together, about 60 bytes each
 
 RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
 
@@ -43,8 +43,8 @@ class Contents:
     Attributes:
         n_rows: rows of the corpus.
         n_vectors: vectors in the index.
-        dim: components of each.
-        missing: rows without a vector, whose places the following rows take; empty if the index knows its vectors by their rows.
+        dim: components of a vector.
+        missing: rows without a vector, whose positions the following rows take; empty if the index stores row numbers.
         parameters: search parameters of the index.
     """
 
@@ -59,18 +59,18 @@ class FaissIndex:
     """An open FAISS index; ``search`` is thread-safe."""
 
     def __init__(
-        self, contents: Contents, opening: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
+        self, contents: Contents, options: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
     ) -> None:
         """Wrap an index.
 
         Args:
             contents: its contents.
-            opening: has the vectors for rescoring, and the name.
-            search: (queries, k, params) -> scores and places, each of shape (Q, k), best first; place -1 for no result.
+            options: options of opening, with the vectors for rescoring, and the name.
+            search: (queries, k, params) -> scores and positions, each of shape (Q, k), best first; position -1 for no result.
             placement: devices of ``search``.
-            largest_k: the most results of ``search``; None for no limit.
+            largest_k: maximum number of results of ``search``; None: unlimited.
         """
-        self._contents, self._opening, self._search = contents, opening, search
+        self._contents, self._options, self._search = contents, options, search
         self._largest_k = largest_k
         self.dim, self.parameters, self.placement = contents.dim, contents.parameters, placement
 
@@ -84,113 +84,115 @@ class FaissIndex:
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
-            ArtifactDamaged: the index names rows that the corpus does not have.
+            ArtifactCorrupt: the index names rows that the corpus does not have.
             InputError: a parameter exceeds this index's limit; k exceeds a GPU's limit; rescoring is requested and the vectors are missing.
         """
         check_k(k)
-        queries = checked_queries(vectors, self.dim)
+        queries = validate_queries(vectors, self.dim)
         settings = self._settings(params)
         refine = settings.pop("refine", 0)
-        n_wanted = min(k, self._contents.n_vectors)
-        if not len(queries) or not n_wanted:
-            return no_hits(len(queries), k)
-        self._check_k(n_wanted, refine)
-        find = self._rescored if refine else self._found_with_ties
-        width = min(n_wanted * max(1, refine), self._contents.n_vectors)
-        parts = [find(queries[some], n_wanted, width, settings) for some in _slices(len(queries), width)]
+        n_results = min(k, self._contents.n_vectors)
+        if not len(queries) or not n_results:
+            return empty_hits(len(queries), k)
+        self._check_k(n_results, refine)
+        search = self._search_and_rescore if refine else self._search_with_ties
+        width = min(n_results * max(1, refine), self._contents.n_vectors)
+        parts = [search(queries[batch], n_results, width, settings) for batch in _batches(len(queries), width)]
         empty = ((0, 0), (0, k - parts[0].rows.shape[1]))
         rows, scores = (np.concatenate([part[number] for part in parts]) for number in range(2))
         return Hits(np.pad(rows, empty, constant_values=NO_ROW), np.pad(scores, empty, constant_values=-np.inf))
 
     def _settings(self, params: SearchParams) -> dict[str, int]:
         """Return the value of each search parameter of this index."""
-        given = params.given()
+        overrides = params.overrides()
         for name, param in self.parameters.items():
-            if given.get(name, 0) > param.largest:
-                raise InputError(f"{name} {given[name]:,}: for '{self._opening.name}' it can be at most {param.largest:,}")
-        return {name: given.get(name, param.default) for name, param in self.parameters.items()}
+            if overrides.get(name, 0) > param.maximum:
+                raise InputError(f"{name} {overrides[name]:,}: for '{self._options.name}' it can be at most {param.maximum:,}")
+        return {name: overrides.get(name, param.default) for name, param in self.parameters.items()}
 
     def _check_k(self, k: int, refine: int) -> None:
         n_candidates = k * max(1, refine)
         if self._largest_k is not None and n_candidates > self._largest_k:
-            asked = f"k {k:,}" + (f" with refine {refine}" if refine > 1 else "")
+            requested = f"k {k:,}" + (f" with refine {refine}" if refine > 1 else "")
             raise InputError(
-                f"{asked}: FAISS finds at most {self._largest_k:,} on a GPU; exact search ('{self._opening.encoder}') has no such limit"
+                f"{requested}: FAISS finds at most {self._largest_k:,} on a GPU; exact search ('{self._options.encoder}') has no such limit"
             )
 
-    def _found(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        """Return FAISS's results, with places mapped to rows."""
-        scores, places = self._search(queries, k, settings)
-        rows = rows_at(places, self._contents.missing)
-        if places.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
-            raise ArtifactDamaged(f"'{self._opening.name}' found rows outside of the {len(self):,} there are: build it again with --force")
-        return Hits(rows, np.where(places < 0, np.float32(-np.inf), scores))
+    def _search_rows(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
+        """Return FAISS's results, with positions mapped to rows."""
+        scores, positions = self._search(queries, k, settings)
+        rows = positions_to_rows(positions, self._contents.missing)
+        if positions.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
+            raise ArtifactCorrupt(f"'{self._options.name}' has rows outside of the {len(self):,} there are: build it again with --force")
+        return Hits(rows, np.where(positions < 0, np.float32(-np.inf), scores))
 
-    def _found_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
-        """Return the k best, with ties at the k-th score ordered by row: FAISS's own choice among these is arbitrary.
+    def _search_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
+        """Return the k best, with ties at the k-th score ordered by row: FAISS's own choice among ties is arbitrary.
 
-        Queries whose k-th score extends to the end of their results are searched again, for four times as many, up to ``_MOST_TIED``:
-        among more ties the choice stays arbitrary.
+        A query whose last result has the k-th score is searched again for four times as many results, up to ``_MOST_TIED``; among more
+        ties the choice remains arbitrary.
         """
         limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors, max(width + 1, _MOST_TIED))
         width = min(width + 1, limit)
-        found = self._found(queries, width, settings)
-        best = merge_hits([found], len(queries), k)
-        tied = np.flatnonzero(_goes_on(found, k))
+        hits = self._search_rows(queries, width, settings)
+        best = merge_hits([hits], len(queries), k)
+        tied = np.flatnonzero(_may_have_more_ties(hits, k))
         while len(tied) and width < limit:
             width = min(4 * width, limit)
-            unfinished = []
-            for some in _slices(len(tied), width):
-                lines = tied[some]
-                found = self._found(queries[lines], width, settings)
-                best.rows[lines], best.scores[lines] = merge_hits([found], len(lines), k)
-                unfinished.append(lines[_goes_on(found, k)])
-            tied = np.concatenate(unfinished)
+            still_tied = []
+            for batch in _batches(len(tied), width):
+                lines = tied[batch]
+                hits = self._search_rows(queries[lines], width, settings)
+                best.rows[lines], best.scores[lines] = merge_hits([hits], len(lines), k)
+                still_tied.append(lines[_may_have_more_ties(hits, k)])
+            tied = np.concatenate(still_tied)
         return best
 
-    def _rescored(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
+    def _search_and_rescore(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
         """Return the k best of ``width`` candidates by their exact scores."""
-        vectors = self._opening.vectors
+        vectors = self._options.vectors
         if vectors is None:
             raise InputError(
-                f"'{self._opening.name}' rescores what it finds from the vectors it was built from, which are not there any more: "
+                f"'{self._options.name}' rescores candidates from the vectors it was built from, which no longer exist: "
                 "build them again, or set refine to 0"
             )
-        rows = self._found(queries, width, settings).rows
+        rows = self._search_rows(queries, width, settings).rows
         return merge_hits([Hits(rows, vectors.scores(queries, rows))], len(queries), k)
 
 
-def _slices(n_queries: int, width: int) -> Iterator[slice]:
-    """Yield slices of queries to search together, given the number of results of each."""
-    n_at_once = max(1, _PLACES_AT_ONCE // width)
+def _batches(n_queries: int, width: int) -> Iterator[slice]:
+    """Yield slices of queries to search together, given the number of results per query."""
+    n_at_once = max(1, _RESULTS_AT_ONCE // width)
     return (slice(first, first + n_at_once) for first in range(0, n_queries, n_at_once))
 
 
-def _goes_on(found: Hits, k: int) -> NDArray[np.bool_]:
-    """Return for each line whether its k-th score is also its last: further ties may be missing."""
-    last = found.scores[:, -1]
-    goes_on: NDArray[np.bool_] = (found.scores[:, k - 1] == last) & np.isfinite(last)
-    return goes_on
+def _may_have_more_ties(hits: Hits, k: int) -> NDArray[np.bool_]:
+    """Return a flag for each line whose k-th score is also its last, so that further ties may be missing."""
+    last = hits.scores[:, -1]
+    may_have_more: NDArray[np.bool_] = (hits.scores[:, k - 1] == last) & np.isfinite(last)
+    return may_have_more
 
 
-def contents_of(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_nprobe: int | None = None) -> Contents:
-    """Return the contents of an index from its manifest, or of a part of it with that many vectors; parameters include search defaults.
+def read_contents(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_nprobe: int | None = None) -> Contents:
+    """Return the contents of an index, or of a part with ``n_vectors`` vectors, from the manifest, with default search parameters.
 
     Raises:
-        ArtifactDamaged: a parameter is invalid.
+        ArtifactCorrupt: a parameter is invalid.
     """
     parameters = manifest.recipe.parameters
     largest = {"nprobe": parameters.get("lists"), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}
-    searched = dict[str, SearchParam]()
+    search_params = dict[str, SearchParam]()
     for name in largest.keys() & parameters.keys():
-        default, most = parameters[name], largest[name]
-        if not isinstance(default, int) or not isinstance(most, int):
-            raise ArtifactDamaged(f"the manifest of '{manifest.recipe.kind}' says {name} {default} of {most}: build it again with --force")
-        searched[name] = SearchParam(default, min(most, largest_nprobe or most) if name == "nprobe" else most)
+        default, maximum = parameters[name], largest[name]
+        if not isinstance(default, int) or not isinstance(maximum, int):
+            raise ArtifactCorrupt(
+                f"the manifest of '{manifest.recipe.kind}' says {name} {default} of {maximum}: build it again with --force"
+            )
+        search_params[name] = SearchParam(default, min(maximum, largest_nprobe or maximum) if name == "nprobe" else maximum)
     return Contents(
         n_rows=manifest.count("rows"),
         n_vectors=n_vectors,
         dim=manifest.count("dim"),
         missing=missing,
-        parameters=searched,
+        parameters=search_params,
     )

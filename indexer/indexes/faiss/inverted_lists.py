@@ -1,6 +1,6 @@
-"""FAISS's inverted lists, merged from pieces on disk: each piece holds some rows, sorted by list; all pieces together become one file.
+"""FAISS's inverted lists, merged into one file from shards on disk; each shard holds some rows, sorted by list.
 
-No more than a piece, or a range of lists, is held in memory. The file equals FAISS's after adding all rows in order.
+Memory holds no more than a shard, or a range of lists. The file equals FAISS's after adding all rows in order.
 (Format: facebookresearch/faiss, faiss/impl/index_write.cpp.)
 """
 
@@ -13,8 +13,8 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import replacing
-from wikidx.corpora.errors import PiecesDamaged
+from wikidx.corpora.artifacts.durable import atomic_write
+from wikidx.corpora.errors import StagingCorrupt
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import Rows
 
@@ -22,12 +22,12 @@ Codes = NDArray[np.uint8]
 Lists = NDArray[np.int64]
 
 _ROW_BYTES = 8
-_STRETCH_BYTES = 256 << 20
-# FAISS's header of empty lists: "ilar", their number, the size of a code, "sprs", the length of the table of non-empty lists
+_RANGE_BYTES = 256 << 20
+# FAISS's header of empty lists: "ilar", number of lists, size of a code, "sprs", length of the table of non-empty lists
 NO_LISTS_BYTES = 4 + 8 + 8 + 4 + 8
 
 
-class Piece(NamedTuple):
+class ListShard(NamedTuple):
     """A file with some rows and their codes, sorted by list, and within a list by row.
 
     It holds the cumulative number of entries of each list (int64), then the rows (int64), then the codes (uint8).
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
     code_bytes: int
 
     def write(self, lists: Lists, rows: Rows, codes: Codes) -> None:
-        """Write the entries, given in any order of lists; within a list the given order is kept.
+        """Write the entries, which may come in any order of lists; within a list their order is kept.
 
         Args:
             lists: shape (n,).
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
             codes: shape (n, code_bytes).
         """
         order = np.argsort(lists, kind="stable")
-        with replacing(self.path) as file:
+        with atomic_write(self.path) as file:
             file.write(np.cumsum(np.bincount(lists, minlength=self.n_lists)).astype(np.int64).data)
             file.write(rows[order].data)
             file.write(codes[order].data)
@@ -55,13 +55,13 @@ class Piece(NamedTuple):
         """Return the cumulative number of entries of each list, shape (n_lists,).
 
         Raises:
-            PiecesDamaged: the file has the wrong size.
+            StagingCorrupt: the file has the wrong size.
         """
-        found = np.fromfile(self.path, dtype=np.int64, count=self.n_lists)
+        ends = np.fromfile(self.path, dtype=np.int64, count=self.n_lists)
         n_bytes = self.path.stat().st_size
-        if len(found) < self.n_lists or n_bytes != found.nbytes + int(found[-1]) * (_ROW_BYTES + self.code_bytes):
-            raise PiecesDamaged(f"{self.path} has {n_bytes:,} bytes, which is no piece of an index")
-        return found
+        if len(ends) < self.n_lists or n_bytes != ends.nbytes + int(ends[-1]) * (_ROW_BYTES + self.code_bytes):
+            raise StagingCorrupt(f"{self.path} has {n_bytes:,} bytes, which is no shard of an index")
+        return ends
 
     def entries(self, ends: Lists, first: int, stop: int) -> tuple[Lists, Rows, Codes]:
         """Return the entries of the lists from ``first`` to before ``stop``: list, row and code of each."""
@@ -76,20 +76,20 @@ class Piece(NamedTuple):
         return np.repeat(np.arange(first, stop), sizes), rows, codes.reshape(n, self.code_bytes)
 
 
-def write_lists(file: IO[bytes], pieces: Sequence[Piece], progress: Progress) -> None:
-    """Write the lists with the entries of all pieces in FAISS's format, each piece's after those of the earlier ones.
+def write_lists(file: IO[bytes], shards: Sequence[ListShard], progress: Progress) -> None:
+    """Write the lists with the entries of all shards in FAISS's format; the entries of a list are in the order of the shards.
 
     Raises:
-        PiecesDamaged: a piece is corrupt.
+        StagingCorrupt: a shard is corrupt.
     """
-    sizes = np.zeros(pieces[0].n_lists, dtype=np.int64)
-    for piece in pieces:
-        sizes += np.diff(piece.ends(), prepend=0)
-    _write_table(file, sizes, pieces[0].code_bytes)
+    sizes = np.zeros(shards[0].n_lists, dtype=np.int64)
+    for shard in shards:
+        sizes += np.diff(shard.ends(), prepend=0)
+    _write_table(file, sizes, shards[0].code_bytes)
     n_done, n_all = 0, int(sizes.sum())
-    for first, stop in _stretches(sizes, _ROW_BYTES + pieces[0].code_bytes):
-        entries = zip(*(piece.entries(piece.ends(), first, stop) for piece in pieces), strict=True)
-        lists, rows, codes = (np.concatenate(part) for part in entries)
+    for first, stop in _list_ranges(sizes, _ROW_BYTES + shards[0].code_bytes):
+        entries = zip(*(shard.entries(shard.ends(), first, stop) for shard in shards), strict=True)
+        lists, rows, codes = (np.concatenate(arrays) for arrays in entries)
         order = np.argsort(lists, kind="stable")
         starts = np.concatenate(([0], np.cumsum(sizes[first:stop])))
         for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
@@ -100,19 +100,19 @@ def write_lists(file: IO[bytes], pieces: Sequence[Piece], progress: Progress) ->
 
 
 def _write_table(file: IO[bytes], sizes: Lists, code_bytes: int) -> None:
-    """Write the length of each list: of all, or of the non-empty ones if these are at most half."""
-    used = np.flatnonzero(sizes)
-    is_full = len(used) > len(sizes) // 2
-    table = sizes if is_full else np.stack([used, sizes[used]], axis=1).ravel()
+    """Write the lengths of all lists, or of the non-empty lists alone if these are at most half."""
+    non_empty = np.flatnonzero(sizes)
+    is_full = len(non_empty) > len(sizes) // 2
+    table = sizes if is_full else np.stack([non_empty, sizes[non_empty]], axis=1).ravel()
     file.write(b"ilar" + np.array([len(sizes), code_bytes], dtype=np.uint64).tobytes())
     file.write((b"full" if is_full else b"sprs") + np.uint64(len(table)).tobytes() + table.astype(np.uint64).tobytes())
 
 
-def _stretches(sizes: Lists, entry_bytes: int) -> Iterator[tuple[int, int]]:
+def _list_ranges(sizes: Lists, entry_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of lists, first and stop, that together hold about 256 MiB, or a single larger list."""
     first, n = 0, 0
     for number, size in enumerate(sizes.tolist()):
-        if n and (n + size) * entry_bytes > _STRETCH_BYTES:
+        if n and (n + size) * entry_bytes > _RANGE_BYTES:
             yield first, number
             first, n = number, 0
         n += size

@@ -1,4 +1,4 @@
-"""FAISS: imported only here and configured once; reading and writing of its files and headers, translation of its errors."""
+"""The only import of FAISS, which is configured once here; reading and writing of its files, and translation of its errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import replacing, sync
-from wikidx.corpora.errors import ArtifactDamaged, InputError, MissingExtraError, PiecesDamaged
+from wikidx.corpora.artifacts.durable import atomic_write, sync
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt
 from wikidx.corpora.store import Rows
-from wikidx.indexer.machine.threads import limit_forked
+from wikidx.indexer.machine.threads import limit_threads_after_fork
 
-# Below this many queries FAISS computes distances query by query; its own default is 128,000, which leaves the matrix product unused.
+# Below this many queries FAISS computes distances query by query; the default of 128,000 leaves the matrix product unused.
 _MIN_BLAS_QUERIES = 2
 
 INDEX_FILE = "index.faiss"
@@ -36,27 +36,27 @@ def load_faiss() -> ModuleType:
     except ImportError as error:
         raise MissingExtraError("a FAISS index", "dense") from error
     faiss.cvar.distance_compute_blas_threshold = _MIN_BLAS_QUERIES
-    limit_forked(faiss.omp_set_num_threads)
+    limit_threads_after_fork(faiss.omp_set_num_threads)
     library: ModuleType = faiss
     return library
 
 
-def serialized(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
+def serialize(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
     """Return FAISS's file content for an index."""
     content: NDArray[np.uint8] = load_faiss().serialize_index(index)
     return content.tobytes()
 
 
-def deserialized(path: Path) -> Any:  # noqa: ANN401
-    """Return the index that ``write_piece`` wrote; raises ``PiecesDamaged`` if it is corrupt."""
-    with damage_named(path, is_piece=True):
+def deserialize(path: Path) -> Any:  # noqa: ANN401
+    """Return the index that ``write_intermediate`` wrote; raises ``StagingCorrupt`` if it is corrupt."""
+    with faiss_errors(path, is_intermediate=True):
         return load_faiss().deserialize_index(np.fromfile(path, dtype=np.uint8))
 
 
-def write_piece(path: Path, index: Any) -> None:  # noqa: ANN401
+def write_intermediate(path: Path, index: Any) -> None:  # noqa: ANN401
     """Write an index to a file from which an interrupted build can resume."""
-    with replacing(path) as file:
-        file.write(serialized(index))
+    with atomic_write(path) as file:
+        file.write(serialize(index))
 
 
 def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
@@ -78,24 +78,24 @@ def read_mapped(path: Path, *, flags: int) -> Any:  # noqa: ANN401
     """Open the index in a file, mapped according to ``flags`` (FAISS's IO_FLAG_*).
 
     Raises:
-        ArtifactDamaged: the file contains no index, or an untrained one.
+        ArtifactCorrupt: the file contains no index, or an untrained one.
     """
-    with damage_named(path):
+    with faiss_errors(path):
         index = load_faiss().read_index(str(path), flags)
     if not index.is_trained:
-        raise ArtifactDamaged(f"{path} holds an index that was never trained: build it again with --force")
+        raise ArtifactCorrupt(f"{path} holds an index that was never trained: build it again with --force")
     return index
 
 
 @contextlib.contextmanager
-def damage_named(path: Path, *, is_piece: bool = False) -> Iterator[None]:
-    """Translate FAISS's exceptions over an index's file into ``ArtifactDamaged``; for a file of an interrupted build, ``PiecesDamaged``."""
+def faiss_errors(path: Path, *, is_intermediate: bool = False) -> Iterator[None]:
+    """Translate FAISS's exceptions for a file into ``ArtifactCorrupt``, or ``StagingCorrupt`` for a file of an interrupted build."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:  # a corrupt length may ask for any amount of memory
-        if is_piece:
-            raise PiecesDamaged(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
-        raise ArtifactDamaged(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
+        if is_intermediate:
+            raise StagingCorrupt(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
+        raise ArtifactCorrupt(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
 
 
 def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
@@ -103,7 +103,7 @@ def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
 
     Args:
         codes: shape (n, 2 * dim).
-        rows: of the n vectors, for the message.
+        rows: rows of the n vectors, for the message.
     """
     too_large = np.isinf(codes.view(np.float16)).any(axis=1)
     if too_large.any():

@@ -1,4 +1,4 @@
-"""A range of rows of a FAISS index as an index of its own, in memory, with the quantisers of the whole, and so with its scores."""
+"""A range of a FAISS index's rows as a separate index in memory, with the quantisers, and so the scores, of the whole index."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from typing import Any
 import numpy as np
 
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress import amount
+from wikidx.corpora.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.memory import available_bytes
 
-from .library import damage_named, load_faiss
+from .library import faiss_errors, load_faiss
 
-ID_BYTES = 8  # size of a row number, stored besides its code in a list
+ID_BYTES = 8  # size of a row number, stored next to its code in a list
 
 
-def places_of(rows: range, missing: Rows) -> range:
-    """Return the places of rows among the rows with a vector; ``missing`` are those without, ascending."""
+def position_range(rows: range, missing: Rows) -> range:
+    """Return the positions of rows among the rows with a vector; ``missing`` are rows without one, ascending."""
     before, behind = np.searchsorted(missing, (rows.start, rows.stop)).tolist()
     return range(rows.start - before, rows.stop - behind)
 
 
-def flat_range(path: Path, mapped: Any, places: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return a flat index of some places of a mapped one.
+def select_flat_range(path: Path, mapped: Any, positions: range) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Return a flat index of a range of positions of a mapped one.
 
     Raises:
         InputError: there is too little memory.
     """
     faiss = load_faiss()
-    check_memory(path, len(places), mapped.code_size)
+    check_memory(path, len(positions), mapped.code_size)
     if isinstance(mapped, faiss.IndexFlat):
         part = faiss.IndexFlat(mapped.d, mapped.metric_type)
     else:
         part = faiss.IndexScalarQuantizer(mapped.d, mapped.sq.qtype, mapped.metric_type)
         part.sq, part.is_trained = mapped.sq, True
-    if len(places):
+    if len(positions):
         codes = faiss.rev_swig_ptr(mapped.codes.data(), mapped.ntotal * mapped.code_size).reshape(-1, mapped.code_size)
-        part.add_sa_codes(codes[places.start : places.stop])
+        part.add_sa_codes(codes[positions.start : positions.stop])
     return part
 
 
-def ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
-    """Return an inverted file of the entries of a mapped one whose rows are in a range; all have the same lists.
+def select_ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
+    """Return an inverted file with a mapped one's entries for a range of rows, in the same lists.
 
     Raises:
         InputError: there is too little memory.
-        ArtifactDamaged: FAISS cannot read the lists.
+        ArtifactCorrupt: FAISS cannot read the lists.
     """
     faiss = load_faiss()
     check_memory(path, len(rows), mapped.code_size + ID_BYTES)
-    part = without_lists(mapped)
-    with damage_named(path):
+    part = copy_without_lists(mapped)
+    with faiss_errors(path):
         mapped.copy_subset_to(part, faiss.InvertedLists.SUBSET_TYPE_ID_RANGE, rows.start, rows.stop)
     return part
 
 
-def without_lists(index: Any) -> Any:  # noqa: ANN401
+def copy_without_lists(index: Any) -> Any:  # noqa: ANN401
     """Return an empty inverted file with the quantisers of another, which must outlive it."""
     faiss = load_faiss()
     if isinstance(index, faiss.IndexIVFPQ):
@@ -76,6 +76,6 @@ def check_memory(path: Path, n_vectors: int, vector_bytes: int, advice: str = "u
     needed, available = n_vectors * vector_bytes, available_bytes()
     if needed > available:
         raise InputError(
-            f"opening {path} takes {amount(needed)} of memory ({n_vectors:,} vectors × {vector_bytes} bytes), of which "
-            f"{amount(available)} can be had: {advice}"
+            f"opening {path} takes {format_bytes(needed)} of memory ({n_vectors:,} vectors × {vector_bytes} bytes), of which "
+            f"{format_bytes(available)} can be had: {advice}"
         )

@@ -1,8 +1,8 @@
-"""Builds a Lucene index from a store: pieces by Anserini's ``IndexCollection``, several in parallel, then one merge by Lucene.
+"""Build a Lucene index from a store: in pieces by Anserini's ``IndexCollection``, several in parallel, then in one merge by Lucene.
 
-Each piece is indexed on one thread and the merge keeps their order, so that Lucene's documents are in the order of the rows and ties
-go to the lower row. (Anserini's own ``-threads`` shuffles the documents.) A resumed build reuses finished
-pieces. One merged segment is faster to search than many.
+Each piece is indexed on one thread, and the merge keeps the pieces' order, so that Lucene's documents are in row order and ties go to
+the lower row. (Anserini's own ``-threads`` shuffles the documents.) A resumed build reuses finished pieces. One merged segment is faster
+to search than many.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import PIECES
-from wikidx.corpora.errors import IdxError, InputError, PiecesDamaged, StorageError
+from wikidx.corpora.artifacts.building import INTERMEDIATE
+from wikidx.corpora.errors import IdxError, InputError, StagingCorrupt, StorageError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
-from wikidx.indexer.indexes.kinds import Cost, IndexBuild, Size
+from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, Size
 from wikidx.indexer.machine.memory import memory_bytes
 from wikidx.indexer.machine.threads import n_threads
 
 from .java_functions import call, method
-from .jvm import JavaError, beside_java, check_installed, in_java, java_class, run_java
+from .jvm import JavaError, call_directly, call_in_java, check_installed, java_class, run_java
 from .reader import LUCENE, STEMMER, LuceneReader, open_directory
 
 DIRECTORY = "index"
@@ -40,39 +40,39 @@ ROWS = "rows.i32"
 PIECE_ROWS = 131_072
 
 PROGRAM_HEAP_BYTES = 1 << 30  # heap of the process that indexes one piece
-_BUFFER_MB = 512  # fits a piece of 100-word passages, which makes it one segment
+_BUFFER_MB = 512  # holds a piece of 100-word passages, so that it becomes one segment
 _IDS_PER_CALL = 1 << 16
 _NO_SPACE = "No space left on device"
 _COMPLAINT = re.compile(r"^(?!\s*at ).*(Exception|Error|" + _NO_SPACE + ")")  # excludes lines of a stack trace
-_KEPT = "what is finished is kept: mend it and run the same command again"
+_KEPT = "finished parts are kept: fix the cause and run the same command again"
 _MAX_CHARACTERS = 20_000_000  # limit of Anserini's parser for a JSON string
 _PASSAGES_PER_S = 5_500  # per process
 _BYTES_PER_TEXT_BYTE = 0.5  # as for BM25
 _LOCK_FILE = "write.lock"
 
 
-def cost(size: Size) -> Cost:
-    """Return the estimate of a build; each parallel process has a piece of the passages on the disk as text.
+def estimate(size: Size) -> Estimate:
+    """Return the estimate of a build; each parallel process keeps a piece of the passages on disk as text.
 
     Raises:
         MissingExtraError: the extra ``lucene`` is not installed.
     """
     check_installed()
-    n_programs = min(programs_at_once(), size.n_rows // PIECE_ROWS + 1)
+    n_programs = min(max_parallel_programs(), size.n_rows // PIECE_ROWS + 1)
     disk_bytes = size.passage_bytes * (_BYTES_PER_TEXT_BYTE * size.n_rows + n_programs * min(PIECE_ROWS, size.n_rows))
-    return Cost(disk_bytes, 0.5e9 + n_programs * PROGRAM_HEAP_BYTES, size.n_rows / (n_programs * _PASSAGES_PER_S))
+    return Estimate(disk_bytes, 0.5e9 + n_programs * PROGRAM_HEAP_BYTES, size.n_rows / (n_programs * _PASSAGES_PER_S))
 
 
-def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
+def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:
     """Build the index of a store; see ``IndexKind.write``."""
-    store, _, staging, progress = plan
-    pieces = staging / PIECES
+    store, _, staging, progress = build
+    pieces = staging / INTERMEDIATE
     pieces.mkdir(exist_ok=True)
     for unfinished in pieces.glob(".*"):
         shutil.rmtree(unfinished, ignore_errors=True)
     firsts = range(0, len(store), PIECE_ROWS)
     n_done = 0
-    with ThreadPoolExecutor(programs_at_once()) as pool:
+    with ThreadPoolExecutor(max_parallel_programs()) as pool:
         futures = {pool.submit(_index_piece, store, first, pieces): first for first in firsts}
         try:
             for future in as_completed(futures):
@@ -82,12 +82,12 @@ def write(plan: IndexBuild[PassageStore]) -> Mapping[str, int]:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    _merge([_piece(pieces, first) for first in firsts], staging / DIRECTORY)
+    _merge([_piece_path(pieces, first) for first in firsts], staging / DIRECTORY)
     with closing(LuceneReader(staging / DIRECTORY)) as reader:
         rows = document_rows(reader, store)
         lost = [row for row in missing_rows(rows, len(store)) if not is_blank(store.get_many([row])[0])]
         if lost or (rows == NO_ROW).any() or len(np.unique(rows)) < len(rows):
-            raise PiecesDamaged(f"the Lucene index in {staging} does not hold each passage once: run the same command again")
+            raise StagingCorrupt(f"the Lucene index in {staging} does not hold each passage once: run the same command again")
         (staging / ROWS).write_bytes(rows.data)
         return counts(reader, store)
 
@@ -98,7 +98,7 @@ def counts(reader: LuceneReader, store: PassageStore) -> dict[str, int]:
 
 
 def document_rows(reader: LuceneReader, store: PassageStore, progress: Progress | None = None) -> NDArray[np.int32]:
-    """Return the row of each document, int32 of shape (documents,), by its stored id; -1 if the store lacks the id."""
+    """Return the row of each document, int32 of shape (documents,), found by its stored id; -1 if the store lacks the id."""
     rows = np.empty(reader.n_documents, dtype="<i4")
     for first in range(0, len(rows), _IDS_PER_CALL):
         end = min(first + _IDS_PER_CALL, len(rows))
@@ -110,9 +110,9 @@ def document_rows(reader: LuceneReader, store: PassageStore, progress: Progress 
 
 def missing_rows(rows: NDArray[np.int32], n_rows: int) -> list[int]:
     """Return the rows from 0 to ``n_rows`` that do not occur in ``rows``, ascending."""
-    is_there = np.zeros(n_rows, dtype=bool)
-    is_there[rows[rows != NO_ROW]] = True
-    return np.flatnonzero(~is_there).tolist()
+    is_found = np.zeros(n_rows, dtype=bool)
+    is_found[rows[rows != NO_ROW]] = True
+    return np.flatnonzero(~is_found).tolist()
 
 
 def contents(passage: Passage) -> str:
@@ -121,13 +121,13 @@ def contents(passage: Passage) -> str:
 
 
 def is_blank(passage: Passage) -> bool:
-    """Return whether Anserini creates no document for the passage: it has only spaces and ASCII control characters."""
+    """Return whether Anserini creates no document for a passage, which has only spaces and ASCII control characters."""
     return all(character <= " " for character in contents(passage))
 
 
 def _index_piece(store: PassageStore, first: int, pieces: Path) -> None:
     """Index the rows of one piece, unless it is finished."""
-    target = _piece(pieces, first)
+    target = _piece_path(pieces, first)
     if target.exists():
         return
     # A new directory for each attempt: a process that outlived a killed build may still be writing into an earlier one.
@@ -155,44 +155,44 @@ def _run_anserini(source: Path, index: Path, n_documents: int) -> None:
         StorageError: the disk is full.
         IdxError: another failure, with Anserini's error in the message.
     """
-    complaints: list[str] = []
+    errors: list[str] = []
 
     def note(line: str) -> None:
         if _COMPLAINT.search(line):
-            complaints.append(line)
+            errors.append(line)
 
     arguments = ["-collection", "JsonCollection", "-input", str(source), "-generator", "DefaultLuceneDocumentGenerator"]
     arguments += ["-index", str(index), "-threads", "1", "-stemmer", STEMMER, "-memoryBuffer", str(_BUFFER_MB)]
-    found = -1
+    n_indexed = -1
     try:
         run_java("io.anserini.index.IndexCollection", arguments, heap_bytes=PROGRAM_HEAP_BYTES, on_line=note)
         with closing(LuceneReader(index)) as reader:
-            found = reader.n_documents
+            n_indexed = reader.n_documents
     except JavaError as error:
-        complaints.append(str(error))
-    if found == n_documents:
+        errors.append(str(error))
+    if n_indexed == n_documents:
         return
-    told = "; ".join(dict.fromkeys([*complaints[:1], *complaints[-1:]])) or f"it made {found:,} documents of {n_documents:,} passages"
-    if any(_NO_SPACE in line for line in complaints):
+    detail = "; ".join(dict.fromkeys([*errors[:1], *errors[-1:]])) or f"it made {n_indexed:,} documents of {n_documents:,} passages"
+    if any(_NO_SPACE in line for line in errors):
         raise StorageError(f"Lucene cannot write {index.parent.parent}: {_NO_SPACE}; {_KEPT}")
-    raise IdxError(f"Lucene could not index the passages: {told}; {_KEPT}")
+    raise IdxError(f"Lucene could not index the passages: {detail}; {_KEPT}")
 
 
 def _merge(pieces: Sequence[Path], target: Path) -> None:
-    """Merge Lucene directories into one of a single segment, their documents in this order."""
+    """Merge Lucene directories, in the given order, into a directory with a single segment."""
     shutil.rmtree(target, ignore_errors=True)  # left by an interrupted merge
     try:
-        writer = in_java(lambda: _new_directory(target))
+        writer = call_in_java(lambda: _new_directory(target))
         try:
-            in_java(lambda: _add_all(pieces, writer))
+            call_in_java(lambda: _add_all(pieces, writer))
         except BaseException:
             with contextlib.suppress(JavaError):
-                beside_java(writer.rollback)  # after the user's interrupt the merge continues until this stops it
+                call_directly(writer.rollback)  # after an interrupt by the user, the merge continues until this call
             raise
     except JavaError as error:
         if _NO_SPACE in str(error):
             raise StorageError(f"Lucene cannot write {target}: {_NO_SPACE}; {_KEPT}") from error
-        raise PiecesDamaged(f"Lucene cannot merge what is in {target.parent} ({error}): run the same command again") from error
+        raise StagingCorrupt(f"Lucene cannot merge the files in {target.parent} ({error}): run the same command again") from error
     (target / _LOCK_FILE).unlink()
 
 
@@ -203,7 +203,7 @@ def _new_directory(target: Path) -> Any:  # noqa: ANN401 - an IndexWriter
 
 
 def _add_all(pieces: Sequence[Path], writer: Any) -> None:  # noqa: ANN401 - an IndexWriter
-    """Merge the segments of Lucene directories into one segment, and commit its directory; within ``in_java``."""
+    """Merge the segments of Lucene directories into one segment, and commit it; must run within ``call_in_java``."""
     with ExitStack() as open_pieces:
         segments = []
         for piece in pieces:
@@ -215,10 +215,10 @@ def _add_all(pieces: Sequence[Path], writer: Any) -> None:  # noqa: ANN401 - an 
         writer.close()
 
 
-def _piece(pieces: Path, first: int) -> Path:
+def _piece_path(pieces: Path, first: int) -> Path:
     return pieces / f"{first // PIECE_ROWS:05d}"
 
 
-def programs_at_once() -> int:
-    """Return the number of parallel processes: one per CPU, as far as memory suffices."""
+def max_parallel_programs() -> int:
+    """Return the number of parallel processes: one per CPU, as far as memory allows."""
     return max(1, min(n_threads(), memory_bytes() // (2 * PROGRAM_HEAP_BYTES)))

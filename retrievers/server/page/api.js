@@ -1,9 +1,9 @@
-// Requests to the server. The API key lives in this tab's session storage, and nowhere else.
+// Requests to the server. The API key is kept only in this tab's session storage.
 
 const KEY = "idx.key";
 const LONGEST_WAIT_S = 300; // while an index is being opened
 
-/** What went wrong, in words that can be shown. */
+/** An error with a message to show. */
 export class ServerError extends Error {
   constructor(message, { status = 0, type = "", retryAfter = null } = {}) {
     super(message);
@@ -19,28 +19,28 @@ export function hasKey() {
   return sessionStorage.getItem(KEY) !== null;
 }
 
-/** Return what is served. */
+/** Return the served corpora, limits and rules. */
 export function indexes(signal, onWait) {
-  return patiently(() => request("v1/indexes", null, signal), signal, onWait);
+  return retryUntilReady(() => request("v1/indexes", null, signal), signal, onWait);
 }
 
-/** Return the ranking of one group of queries, and how long that took: {passages, ms}. */
-export async function search(asked, signal, onWait) {
+/** Return the ranking of one group of queries, and its duration: {passages, ms}. */
+export async function search(body, signal, onWait) {
   let started;
-  const ask = () => {
+  const send = () => {
     started = performance.now();
-    return request("v1/search", asked, signal);
+    return request("v1/search", body, signal);
   };
-  const answer = await patiently(ask, signal, onWait);
+  const answer = await retryUntilReady(send, signal, onWait);
   return { passages: answer.rankings[0], ms: performance.now() - started };
 }
 
-/** Ask again as long as the server says that it is still opening what is asked for. */
-async function patiently(ask, signal, onWait) {
+/** Repeat a request as long as the server is still opening the index. */
+async function retryUntilReady(send, signal, onWait) {
   const end = performance.now() + 1000 * LONGEST_WAIT_S;
   for (;;) {
     try {
-      return await ask();
+      return await send();
     } catch (error) {
       if (error.type !== "NotReady" || error.retryAfter === null || performance.now() > end) throw error;
       onWait?.(error.message);
@@ -54,21 +54,21 @@ async function request(path, body, signal) {
   const headers = body === null ? {} : { "content-type": "application/json" };
   const key = sessionStorage.getItem(KEY);
   if (key !== null) headers.authorization = `Bearer ${key}`;
-  const sent = body === null ? { headers, signal } : { headers, signal, method: "POST", body: JSON.stringify(body) };
+  const options = body === null ? { headers, signal } : { headers, signal, method: "POST", body: JSON.stringify(body) };
   let response;
   let answer = null;
   try {
-    response = await fetch(path, sent);
+    response = await fetch(path, options);
     answer = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
     if (!(error instanceof SyntaxError)) throw new ServerError("The server does not answer. Is it still running?");
   }
   if (response.ok && answer !== null) return answer;
-  const wait = Number.parseFloat(response.headers.get("retry-after"));
+  const retryAfter = Number.parseFloat(response.headers.get("retry-after"));
   throw new ServerError(answer?.error ?? `The server answered with status ${response.status} and no reason.`, {
     status: response.status,
     type: answer?.error_type ?? "",
-    retryAfter: Number.isNaN(wait) ? null : wait,
+    retryAfter: Number.isNaN(retryAfter) ? null : retryAfter,
   });
 }

@@ -1,5 +1,5 @@
-// The form <-> a state: {queries: [text], corpus, retriever, k, depth, fuse, merge, dedup, rerank} <-> the fragment of a link and a request.
-// The choices are those that the server says it has. The fragment is never sent to a server.
+// Conversion between the form, its state {queries: [text], corpus, retriever, k, depth, fuse, merge, dedup, rerank}, a link's fragment,
+// and a request. The server's response determines the choices. The fragment is never sent to a server.
 
 export const NAMES = ["corpus", "retriever", "k", "depth", "fuse", "merge", "dedup", "rerank"];
 const NORMALIZED = "weighted-normalized";
@@ -7,15 +7,15 @@ const LABELS = {
   fuse: { rrf: "rrf: by ranks", weighted: "weighted: scores added", [NORMALIZED]: "weighted, normalized" },
   merge: { max: "max: best score", sum: "sum: scores added", rrf: "rrf: by ranks", interleave: "interleave: in turn" },
   dedup: { row: "by row", text: "by text" },
-  rerank: { root: "root: by first query" },
+  rerank: { primary: "primary: by first query" },
 };
 
-/** Return the fragment of a link. Every value is in it, defaults too. */
+/** Return the fragment of a link, with all values, including defaults. */
 export function toFragment(state) {
   return `#${new URLSearchParams([...state.queries.map((query) => ["q", query]), ...NAMES.map((name) => [name, state[name]])])}`;
 }
 
-/** Return the state of a fragment over that of the defaults, or null if the fragment is not one of ours. */
+/** Return the state of a fragment, completed by the defaults, or null if the fragment is not a search. */
 export function fromFragment(fragment, defaults) {
   const pairs = new URLSearchParams(fragment.replace(/^#/, ""));
   if (!pairs.has("q")) return null;
@@ -31,7 +31,7 @@ export function toRequest({ queries, ...state }) {
 }
 
 export class SearchForm {
-  /** @param served what GET /v1/indexes answered */
+  /** @param served the response of GET /v1/indexes */
   constructor(form, served) {
     Object.assign(this, { form, served, fields: form.elements, queries: form.querySelector("textarea") });
     const { corpora, limits, rules } = served;
@@ -41,14 +41,14 @@ export class SearchForm {
       for (const rule of offered) this.fields[name].add(new Option(labels[rule] ?? rule, rule));
     }
     for (const [name, value] of [["k", 10], ["depth", 100]]) {
-      this.fields[name].max = limits[name];
-      this.fields[name].value = Math.min(value, limits[name]);
+      this.fields[name].max = limits[`max_${name}`];
+      this.fields[name].value = Math.min(value, limits[`max_${name}`]);
     }
     this.offerRetrievers();
     this.fields.corpus.addEventListener("change", () => this.offerRetrievers());
     form.addEventListener("input", () => this.refresh());
     this.foldOn(window.matchMedia("(max-width: 36rem)"));
-    const isTouched = window.matchMedia("(pointer: coarse)").matches; // such a keyboard has no Shift and Enter
+    const isTouched = window.matchMedia("(pointer: coarse)").matches; // touch keyboards have no Shift and Enter
     form.querySelector(".keys").hidden = isTouched;
     this.queries.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing || isTouched) return;
@@ -59,7 +59,7 @@ export class SearchForm {
     this.refresh();
   }
 
-  /** Fold the settings while the screen is narrow; what is wrong among them unfolds them. */
+  /** Fold the settings while the screen is narrow; an invalid setting unfolds them. */
   foldOn(narrow) {
     const details = this.form.querySelector("details");
     const fold = () => (details.open = !narrow.matches);
@@ -68,24 +68,24 @@ export class SearchForm {
     details.addEventListener("invalid", () => (details.open = true), { capture: true });
   }
 
-  /** Offer the retrievers of the chosen corpus, keeping what is chosen where it has that, too. */
+  /** Offer the retrievers of the chosen corpus; keep the chosen retriever if the corpus has it. */
   offerRetrievers() {
-    const about = this.served.corpora.find(({ corpus }) => corpus === this.fields.corpus.value);
-    if (!about) return;
+    const entry = this.served.corpora.find(({ corpus }) => corpus === this.fields.corpus.value);
+    if (!entry) return;
     const select = this.fields.retriever;
     const chosen = select.value;
-    select.replaceChildren(...about.retrievers.map(({ retriever }) => new Option(retriever)));
-    if (about.retrievers.some(({ retriever }) => retriever === chosen)) select.value = chosen;
+    select.replaceChildren(...entry.retrievers.map(({ retriever }) => new Option(retriever)));
+    if (entry.retrievers.some(({ retriever }) => retriever === chosen)) select.value = chosen;
   }
 
-  /** Show what the values of some fields mean for others. */
+  /** Update fields that depend on others. */
   refresh() {
     const { corpus, retriever, k, queries } = this.read();
     this.fields.fuse.disabled = !retriever.includes("+");
     this.queries.rows = Math.min(12, this.queries.value.split("\n").length);
     document.getElementById("group").textContent =
       queries.length > 1
-        ? `${queries.length} queries, one group: their results are merged into one ranking. The first is the root, which reranking goes by.`
+        ? `${queries.length} queries, one group: their results are merged into one ranking. The first is the primary query, by which the ranking is reranked.`
         : "One query a line. Several are a group: each is searched, their results are merged into one ranking.";
     document.getElementById("chosen").textContent = `${corpus}, ${retriever}, ${k} passages`;
   }
@@ -95,7 +95,7 @@ export class SearchForm {
     return { queries, ...Object.fromEntries(NAMES.map((name) => [name, this.fields[name].value])) };
   }
 
-  /** Show a state; what the server does not have stays chosen, so that it can say so. */
+  /** Show a state; a value that the server lacks stays chosen, so that the server's error names it. */
   write(state) {
     this.queries.value = state.queries.join("\n");
     for (const name of NAMES) {

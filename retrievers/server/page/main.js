@@ -1,4 +1,4 @@
-// The search page: what is in the form is searched, shown, and put into the address, from which it can be had again.
+// The search page: searches with the form, shows the results, and keeps the form's state in the address.
 
 import { ServerError, hasKey, indexes, search, useKey } from "./api.js";
 import { SearchForm, fromFragment, toFragment, toRequest } from "./form.js";
@@ -8,20 +8,20 @@ const [keyForm, searchForm, results, status, link, shown] = ["key-form", "search
   document.getElementById(id),
 );
 let served, form, defaults;
-let underWay = new AbortController();
+let running = new AbortController();
 
 async function start() {
   shown.replaceChildren();
-  say("Asking the server what it has …");
+  showStatus("Asking the server what it has …");
   try {
-    served = await indexes(null, say);
+    served = await indexes(null, showStatus);
   } catch (error) {
-    say("");
+    showStatus("");
     if (error.status === 401) askForKey();
     else shown.replaceChildren(problem(error.message, start));
     return;
   }
-  say("");
+  showStatus("");
   keyForm.hidden = true;
   form ??= new SearchForm(searchForm, served);
   defaults ??= form.read();
@@ -34,7 +34,7 @@ function askForKey() {
   keyForm.elements.key.focus();
 }
 
-/** Show and search what the address says. */
+/** Restore the state from the address, and search. */
 function restore() {
   const state = fromFragment(location.hash, defaults);
   if (state !== null) {
@@ -42,32 +42,32 @@ function restore() {
     run(form.read());
     return;
   }
-  underWay.abort();
-  say("");
+  running.abort();
+  showStatus("");
   link.hidden = true;
   shown.replaceChildren(welcome(served.corpora));
   form.queries.focus();
 }
 
-/** Search, and show what is found. */
+/** Search, and show the results. */
 async function run(state) {
-  underWay.abort();
-  underWay = new AbortController();
-  const { signal } = underWay;
+  running.abort();
+  running = new AbortController();
+  const { signal } = running;
   link.hidden = true;
   results.setAttribute("aria-busy", "true");
   shown.replaceChildren(placeholder());
   document.title = `${state.queries[0]} · idx`;
-  say("Searching …");
+  showStatus("Searching …");
   try {
-    const { passages, ms } = await search(toRequest(state), signal, say);
+    const { passages, ms } = await search(toRequest(state), signal, showStatus);
     if (signal.aborted) return;
     shown.replaceChildren(ranking(passages, state));
-    say(`${count(passages.length, "passage")} in ${ms < 1000 ? `${ms.toFixed(ms < 10 ? 1 : 0)} ms` : `${(ms / 1000).toFixed(2)} s`}`);
+    showStatus(`${count(passages.length, "passage")} in ${ms < 1000 ? `${ms.toFixed(ms < 10 ? 1 : 0)} ms` : `${(ms / 1000).toFixed(2)} s`}`);
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof ServerError)) throw error;
-    say("no answer");
+    showStatus("no answer");
     const mayPass = error.status === 0 || error.status >= 500;
     shown.replaceChildren(problem(error.message, mayPass ? () => run(state) : null));
     if (error.status === 401) askForKey();
@@ -78,7 +78,7 @@ async function run(state) {
   link.textContent = navigator.clipboard ? "Copy link" : "Link";
 }
 
-function say(text) {
+function showStatus(text) {
   status.textContent = text;
 }
 

@@ -1,38 +1,38 @@
-// A ranking -> elements. Whatever comes from passages and queries goes into text nodes only.
+// Elements for rankings. Texts of passages and queries go into text nodes only.
 
-const SHOWN_WAYS = 6; // ways a passage was found, before the others are folded
+const SHOWN_MATCHES = 6; // matches of a passage before the rest is folded
 const SHOWN_CHARACTERS = 1200; // of a passage
 
 /** Return a new element with attributes and children; null children are left out. */
 export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key in made) made[key] = value;
-    else made.setAttribute(key, value);
+    if (key in node) node[key] = value;
+    else node.setAttribute(key, value);
   }
-  made.append(...children.filter((child) => child !== null));
-  return made;
+  node.append(...children.filter((child) => child !== null));
+  return node;
 }
 
-/** Return the list of passages, or what is said if there are none. */
+/** Return the list of passages, or a sentence if there are none. */
 export function ranking(passages, { retriever, queries }) {
   if (passages.length > 0) return element("ol", { className: "passages" }, ...passages.map((passage, n) => item(passage, n + 1, queries)));
   return element("p", { className: "empty" }, `${retriever} finds no passage for ${queries.length > 1 ? "these queries" : "this query"}.`);
 }
 
-/** Return what is shown instead of passages when something went wrong. */
+/** Return an error message instead of passages. */
 export function problem(message, onRetry) {
   const again = onRetry ? element("button", { type: "button", onclick: onRetry }, "Try again") : null;
   return element("div", { className: "problem", role: "alert" }, element("p", {}, message), again);
 }
 
-/** Return grey bars in place of passages that are still to come. */
+/** Return grey bars for passages that are still loading. */
 export function placeholder() {
   const bars = [1, 2, 3].map(() => element("li", {}, element("i"), element("i"), element("i")));
   return element("ol", { className: "placeholder", ariaHidden: "true" }, ...bars);
 }
 
-/** Return what is served, in place of results. */
+/** Return the list of served corpora instead of results. */
 export function welcome(corpora) {
   const rows = corpora.map(({ corpus, passages, retrievers }) =>
     element(
@@ -46,13 +46,13 @@ export function welcome(corpora) {
   return element("div", { className: "welcome" }, element("h2", {}, "Served here"), element("ul", {}, ...rows));
 }
 
-export function count(n, what) {
-  return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
+export function count(n, noun) {
+  return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
-function item({ row, id, title, text, score, found, highlights }, rank, queries) {
-  const heading = title === "" ? element("i", {}, "no title") : element("span", { className: "title" }, ...marked(title, highlights.title));
-  const made = element(
+function item({ row, id, title, text, score, provenance, highlights }, rank, queries) {
+  const heading = title === "" ? element("i", {}, "no title") : element("span", { className: "title" }, ...highlight(title, highlights.title));
+  const node = element(
     "li",
     { className: "passage" },
     element("span", { className: "rank", ariaHidden: "true" }, String(rank)),
@@ -63,15 +63,15 @@ function item({ row, id, title, text, score, found, highlights }, rank, queries)
       element("span", { className: "score", title: String(score) }, `score ${score.toFixed(4)}`),
       element("span", { className: "id" }, "id ", element("bdi", {}, id)),
     ),
-    shortened(text, highlights.text),
-    ways(found, queries),
+    shorten(text, highlights.text),
+    matches(provenance, queries),
   );
-  made.dataset.row = row;
-  return made;
+  node.dataset.row = row;
+  return node;
 }
 
 /** Return nodes that show a text, or its beginning, with the spans in a <mark>. Spans count code points, strings UTF-16 units. */
-function marked(text, spans, stop = Infinity) {
+function highlight(text, spans, stop = Infinity) {
   const letters = Array.from(text);
   const nodes = [];
   let shown = 0;
@@ -82,23 +82,23 @@ function marked(text, spans, stop = Infinity) {
   return [...nodes, letters.slice(shown, stop).join("")];
 }
 
-function shortened(text, spans) {
-  const made = element("p", { className: "text", dir: "auto" });
+function shorten(text, spans) {
+  const node = element("p", { className: "text", dir: "auto" });
   if (text.length <= SHOWN_CHARACTERS) {
-    made.append(...marked(text, spans));
-    return made;
+    node.append(...highlight(text, spans));
+    return node;
   }
   const letters = Array.from(text);
   const end = letters.lastIndexOf(" ", SHOWN_CHARACTERS);
-  const onclick = () => made.replaceChildren(...marked(text, spans));
+  const onclick = () => node.replaceChildren(...highlight(text, spans));
   const more = element("button", { type: "button", onclick }, `Show all ${count(letters.length, "character")}`);
-  made.append(...marked(text, spans, end > 0 ? end : SHOWN_CHARACTERS), " … ", more);
-  return made;
+  node.append(...highlight(text, spans, end > 0 ? end : SHOWN_CHARACTERS), " … ", more);
+  return node;
 }
 
-/** Return the ways a passage was found: by which query and retriever, at which rank, with which score. */
-function ways(found, queries) {
-  const rows = found.map(({ query, retriever, rank, score }) => {
+/** Return the provenance of a passage: query, retriever, rank and score of each match. */
+function matches(provenance, queries) {
+  const rows = provenance.map(({ query, retriever, rank, score }) => {
     const number = queries.length > 1 ? element("b", {}, `${queries.indexOf(query) + 1} `) : null;
     return element(
       "li",
@@ -109,8 +109,8 @@ function ways(found, queries) {
       element("span", { className: "score", title: String(score) }, score.toFixed(4)),
     );
   });
-  const shown = element("ul", { className: "found", ariaLabel: "Found by" }, ...rows.slice(0, SHOWN_WAYS));
-  if (rows.length <= SHOWN_WAYS) return shown;
-  const others = element("ul", { className: "found" }, ...rows.slice(SHOWN_WAYS));
-  return element("div", {}, shown, element("details", {}, element("summary", {}, `${rows.length - SHOWN_WAYS} more`), others));
+  const shown = element("ul", { className: "provenance", ariaLabel: "Found by" }, ...rows.slice(0, SHOWN_MATCHES));
+  if (rows.length <= SHOWN_MATCHES) return shown;
+  const others = element("ul", { className: "provenance" }, ...rows.slice(SHOWN_MATCHES));
+  return element("div", {}, shown, element("details", {}, element("summary", {}, `${rows.length - SHOWN_MATCHES} more`), others));
 }

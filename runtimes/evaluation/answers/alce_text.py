@@ -10,14 +10,14 @@ _CITATION = re.compile(r"\[\d+")
 
 
 def first_line(output: str) -> str:
-    """Return the scored part of an output: its first line, after stripping white space and ``<|im_end|>``."""
+    """Return the part of an output that is scored: its first line, after stripping white space, without ``<|im_end|>``."""
     return output.strip().split("\n")[0].replace("<|im_end|>", "")
 
 
 def remove_citations(text: str) -> str:
-    """Return a text without its citations "[1]".
+    """Return a text without citations such as "[1]".
 
-    Literally: "[" with the digits after it and one space before it is removed; then every "]" and " |", part of a citation or not.
+    Each "[" followed by digits is removed with the digits and one preceding space, then every " |" and "]", even outside citations.
     """
     return _CITATION.sub("", _SPACED_CITATION.sub("", text)).replace(" |", "").replace("]", "")
 
@@ -25,6 +25,6 @@ def remove_citations(text: str) -> str:
 def split_sentences(text: str) -> list[str]:
     """Split a text into sentences at white space after ".", "!" or "?", regardless of abbreviations.
 
-    ALCE splits with NLTK's ``sent_tokenize``, whose model is not part of any package.
+    ALCE splits with NLTK's ``sent_tokenize``, whose model no package includes.
     """
     return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]

@@ -1,8 +1,8 @@
-"""ASQA's metrics of long answers, as ALCE (princeton-nlp/ALCE, eval.py) and ASQA's authors (google-research, language/asqa) compute them.
+"""ASQA's metrics of long answers, as computed by ALCE (princeton-nlp/ALCE, eval.py) and ASQA's authors (google-research, language/asqa).
 
-An ambiguous question has several readings, each with short answers of its own (``answer_groups``). STR-EM is the share of readings with
-a short answer in the long one; hit is 1 if all have one. ALCE scores the first line of the output, without its citations; ASQA's authors
-score the whole output.
+An ambiguous question has several interpretations ("readings"), each with its own short answers (``answer_groups``). STR-EM is the share of
+readings for which the long answer contains a short answer; STR-hit is 1 if it does so for all readings, else 0. ALCE scores the first line
+of the output, without citations; ASQA's authors score the whole output.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from wikidx.runtimes.questions import Question
 _REFERENCES = 2  # number of annotations that ALCE uses
 
 
-def without_citations(output: str) -> str:
+def strip_citations(output: str) -> str:
     """Return the part of an output that ALCE scores."""
     return remove_citations(first_line(output))
 
 
-def readings_answered(text: str, groups: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each reading whether the text contains one of its short answers, both normalised as for SQuAD.
+def answered_readings(text: str, groups: Sequence[Sequence[str]]) -> list[bool]:
+    """Return for each reading whether the text contains one of its short answers, after SQuAD's normalisation of both.
 
-    A short answer that normalises to the empty text is in every text; a reading without short answers is never answered.
+    Every text contains a short answer that normalises to the empty string; a reading without short answers is never answered.
     """
-    whole = normalizing.squad(text)
-    return [any(normalizing.squad(answer) in whole for answer in group) for group in groups]
+    normalised = normalizing.squad(text)
+    return [any(normalizing.squad(answer) in normalised for answer in group) for group in groups]
 
 
 def str_em(text: str, groups: Sequence[Sequence[str]]) -> float | None:
-    """Return the share of the readings that the text answers; None without readings."""
-    return fmean(readings_answered(text, groups)) if groups else None
+    """Return the share of readings that the text answers; None without readings."""
+    return fmean(answered_readings(text, groups)) if groups else None
 
 
 def str_hit(text: str, groups: Sequence[Sequence[str]]) -> float | None:
     """Return 1.0 if the text answers every reading, else 0.0; None without readings."""
-    return float(all(readings_answered(text, groups))) if groups else None
+    return float(all(answered_readings(text, groups))) if groups else None
 
 
 def rouge_lsum_f(text: str, references: Sequence[str]) -> float | None:
-    """Return the F of ROUGE-Lsum with the better of the first two references; None without references."""
+    """Return the ROUGE-Lsum F1 with the better of the first two references; None without references."""
     return max((rouge_lsum(text, reference).f for reference in references[:_REFERENCES]), default=None)
 
 
@@ -57,18 +57,18 @@ METRICS = (
         "alce_str_em",
         "ALCE's str_em on ASQA: of the first line, without citations. A short answer that normalises to nothing is always found; an item "
         "without readings is not defined.",
-        _of_groups(lambda answer, groups: str_em(without_citations(answer), groups)),
+        _of_groups(lambda answer, groups: str_em(strip_citations(answer), groups)),
     ),
     Metric(
         "alce_str_hit",
         "ALCE's str_hit on ASQA: every reading is answered. Otherwise as alce_str_em.",
-        _of_groups(lambda answer, groups: str_hit(without_citations(answer), groups)),
+        _of_groups(lambda answer, groups: str_hit(strip_citations(answer), groups)),
     ),
     Metric(
         "alce_rouge_lsum",
         "ALCE's rougeLsum (package rouge_score, stemmed), the better of the first two references, of the first line, without citations; "
         "sentences end at . ! ? before a space instead of where NLTK ends them. An empty answer scores 0; without references not defined.",
-        lambda answer, question: rouge_lsum_f(without_citations(answer), question.gold.get("long_answers", ())),
+        lambda answer, question: rouge_lsum_f(strip_citations(answer), question.gold.get("long_answers", ())),
     ),
     Metric(
         "asqa_str_em",

@@ -1,6 +1,6 @@
-"""Exact match of DPR and FiD, and GenRead's additions: as SQuAD 1.1, but normalised with the word boundaries of the package ``regex``.
+"""Exact match of DPR and FiD, F1 and ROUGE-L of GenRead; EM and F1 are SQuAD 1.1's with the word boundaries of the package ``regex``.
 
-facebookresearch/DPR, dpr/data/qa_validation.py; facebookresearch/FiD, src/evaluation.py; wyu97/GenRead, evaluation.py.
+Sources: facebookresearch/DPR, dpr/data/qa_validation.py; facebookresearch/FiD, src/evaluation.py; wyu97/GenRead, evaluation.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""FEVER's label accuracy, and two looser readings of a label (SUPPORTS, REFUTES, NOT ENOUGH INFO).
+"""FEVER's label accuracy, and two more lenient comparisons with a label (SUPPORTS, REFUTES, NOT ENOUGH INFO).
 
-fever-scorer; ysymyth/ReAct, wrappers.py; wyu97/GenRead, evaluation.py, eval_fact_checking.
+Sources: fever-scorer; ysymyth/ReAct, wrappers.py; wyu97/GenRead, evaluation.py, eval_fact_checking.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 def genread_correct(answer: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if the answer holds a gold as DPR's ``has_answer`` finds it.
+    """Return 1.0 if the answer contains a gold by DPR's ``has_answer``, else 0.0.
 
-    A single gold "supports" also stands for "yes" and "true", a single "refutes" for "no" and "false", both in lower case only. The context
-    is ignored: "It is not true" counts as support.
+    A single gold "supports" also matches "yes" and "true", a single gold "refutes" also "no" and "false"; these golds must be lower-case.
+    The context is ignored: "It is not true" counts as support.
     """
     from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval"
 
@@ -29,11 +29,11 @@ def genread_correct(answer: str, golds: Sequence[str]) -> float:
 
 
 def _of_label(score: Callable[[str, str], float]) -> Callable[[str, Question], float | None]:
-    def scored(answer: str, question: Question) -> float | None:
+    def label_score(answer: str, question: Question) -> float | None:
         label = question.gold.get("label")
         return None if label is None else score(answer, label)
 
-    return scored
+    return label_score
 
 
 METRICS = (
@@ -51,7 +51,7 @@ METRICS = (
     ),
     Metric(
         "genread_fever_hit",
-        "GenRead's accuracy on FEVER: the label's word (supports, yes, true; refutes, no, false) stands in the answer. An empty answer is "
+        "GenRead's accuracy on FEVER: the label's word (supports, yes, true; refutes, no, false) is in the answer. An empty answer is "
         "wrong; a question without a label is not defined.",
         _of_label(lambda answer, label: genread_correct(answer, [label.lower()])),
     ),

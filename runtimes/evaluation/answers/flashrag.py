@@ -1,7 +1,7 @@
 """FlashRAG's answer metrics (RUC-NLPIR/FlashRAG, flashrag/evaluator/metrics.py).
 
-"acc" is containment: a normalised gold is part of the normalised answer, also inside a word; a gold that normalises to the empty text is in
-every answer. Longer answers contain more golds, so report it beside exact match. F1, precision and recall are HotpotQA's, each maximised
+"acc" is containment: the normalised answer contains a normalised gold, even inside a word; every answer contains a gold that normalises to
+the empty string. Longer answers contain more golds, so report acc with exact match. F1, precision and recall are HotpotQA's, each maximised
 separately over the golds.
 """
 
@@ -18,7 +18,7 @@ from . import hotpotqa, squad
 
 
 def _any_matches(match: Callable[[re.Pattern[str], str], object], answer: str, golds: Sequence[str]) -> float | None:
-    """Return whether a gold's pattern matches; None if a gold is no regular expression."""
+    """Return 1.0 if any gold's pattern matches the normalised answer, else 0.0; None if a gold is not a regular expression."""
     try:
         patterns = [re.compile(gold, re.IGNORECASE) for gold in golds]
     except (re.error, OverflowError, RecursionError):

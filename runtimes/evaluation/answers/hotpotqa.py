@@ -1,7 +1,7 @@
 """HotpotQA's exact match, F1, precision and recall of answers (hotpotqa/hotpot, hotpot_evaluate_v1.py).
 
-"yes", "no" and "noanswer" have no partial credit: if one side is one of them and the other differs, all three figures are 0. HotpotQA
-has one gold; of several, the first counts.
+"yes", "no" and "noanswer" get no partial credit: if answer or gold is one of them and the other differs, F1, precision and recall are 0.
+HotpotQA has one gold per question; of several golds, the first counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
 
 
 def answer_overlap(answer: str, gold: str) -> Overlap:
-    """Return F1, precision and recall of the answer's tokens."""
+    """Return F1, precision and recall of the answer's tokens against the gold's."""
     ours, theirs = normalizing.squad(answer), normalizing.squad(gold)
     if ours != theirs and not _ALL_OR_NOTHING.isdisjoint((ours, theirs)):
         return NO_OVERLAP
@@ -25,7 +25,7 @@ def answer_overlap(answer: str, gold: str) -> Overlap:
 
 
 def best_overlap(answer: str, golds: Sequence[str]) -> Overlap:
-    """Return the largest F1, precision and recall over the golds, each separately, perhaps of different golds; 0 without golds."""
+    """Return the largest F1, precision and recall, each maximised separately over the golds; 0 without golds."""
     pairs = [NO_OVERLAP, *(answer_overlap(answer, gold) for gold in golds)]
     return Overlap(*map(max, zip(*pairs, strict=True)))
 

@@ -1,7 +1,7 @@
-"""KILT's answer metrics (facebookresearch/KILT, kilt/eval_downstream.py); F1 and ROUGE-L are those of Wizard of Wikipedia.
+"""KILT's answer metrics (facebookresearch/KILT, kilt/eval_downstream.py); Wizard of Wikipedia uses F1 and ROUGE-L.
 
-Answers and golds are stripped of white space. An empty answer scores 0 with any golds; empty golds are dropped; if none is left, where KILT
-fails, the value is undefined. KILT refuses a file that lacks a question or does not have exactly one answer to each.
+White space around answers and golds is stripped. An empty answer scores 0; empty golds are dropped; without other golds, where KILT fails
+on non-empty answers, the value is undefined. KILT refuses a file that does not have exactly one answer to every question.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wikidx.runtimes.questions import Question
 
 
 def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float | None]:
-    """Return the score of an answer with the best gold; undefined without golds for any answer."""
+    """Return a scorer that takes the best score over the golds; None without golds, even for an empty answer."""
 
-    def scored(answer: str, question: Question) -> float | None:
+    def best_score(answer: str, question: Question) -> float | None:
         ours, golds = answer.strip(), [gold.strip() for gold in references(question) if gold.strip()]
         return max((score(ours, gold) if ours else 0.0 for gold in golds), default=None)
 
-    return scored
+    return best_score
 
 
 _RULE = (

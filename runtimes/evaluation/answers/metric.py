@@ -9,14 +9,14 @@ from wikidx.runtimes.questions import Question
 
 
 class Metric(NamedTuple):
-    """A metric of one answer to one question; a run's value is the mean.
+    """A metric of one answer to one question; a run's value is the mean over its questions.
 
     Attributes:
-        name: begins with the origin, such as ``hotpotqa_f1``.
-        origin: its evaluator, and the evaluator's rule for empty answers and unusual golds.
-        score: (answer, question) -> a number from 0 to 1; None if the evaluator does not define a value for the question, which is then
-            counted and left out of the mean.
-        missing: value of a question without an answer, by the evaluator's rule; None: it is left out of the mean.
+        name: the metric's name, which begins with its origin, such as ``hotpotqa_f1``.
+        origin: the evaluator, and its rule for empty answers and unusual golds.
+        score: (answer, question) -> a number from 0 to 1; None if the evaluator defines no value for the question, which is then counted
+            and left out of the mean.
+        missing: the evaluator's value for a question without an answer; None: the question is left out of the mean.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The table of answer metrics, and the selection of those for a set of questions."""
+"""The table of answer metrics, and the selection of metrics for a set of questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["METRICS", "Metric", "default_metrics"]
 _ORIGINS = (squad, dpr, triviaqa, hotpotqa, twowiki, popqa, selfrag, flashrag, strategyqa, fever, asqa, kilt)
 
 METRICS: dict[str, Metric] = {metric.name: metric for origin in _ORIGINS for metric in origin.METRICS}
-"""All metrics of one answer, by name."""
+"""Name -> metric, for all metrics of one answer."""
 
 _SHORT_ANSWERS = ("squad_em", "squad_f1")
 _KILT = tuple(metric.name for metric in kilt.METRICS)
@@ -35,10 +35,10 @@ _TWOWIKI = tuple(metric.name for metric in twowiki.METRICS)
 
 
 def default_metrics(questions: Sequence[Question]) -> list[str]:
-    """Return the names of the most suitable metrics for these questions, judging by their gold data; empty without gold data.
+    """Return the names of the metrics that suit the questions' gold data; empty without gold data.
 
-    They are those of the data set with such gold data; containment (``flashrag_acc``) accompanies the exact match of short answers.
-    2WikiMultihopQA is recognised as HotpotQA with answer ids or several golds.
+    They are the metrics of the data set to which such gold data belong, mostly with containment (``flashrag_acc``) for short answers.
+    2WikiMultihopQA is recognised by aliases, by answer ids, or by supporting facts together with several golds.
     """
     known = {key for question in questions for key, value in question.gold.items() if value}
     names = {name for key, applying in _BY_KEY.items() if key in known for name in applying}

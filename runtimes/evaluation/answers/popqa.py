@@ -1,7 +1,7 @@
 """PopQA's accuracy (AlexTMallen/adaptive-retrieval, run_model.py).
 
-A gold counts if the first line of the output contains it literally, in lower case, or capitalised. The output is not normalised: "PARIS"
-misses the gold "Paris", "usable" contains the gold "USA". An empty gold is in every text.
+The answer is right if the first line of the output contains a gold as written, in lower case, or capitalised. The output is not normalised:
+"PARIS" does not contain the gold "Paris", but "usable" contains the gold "USA". Every text contains an empty gold.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from wikidx.runtimes.evaluation.answers.metric import Metric
 
 
 def first_line(generation: str) -> str:
-    """Return the scored part: the first line, after one blank line if there is one; a single leading line break leaves the empty text."""
+    """Return the part that is scored: the first line after removal of two leading line breaks; a single one leaves it empty."""
     return generation.removeprefix("\n\n").split("\n")[0]
 
 
 def is_correct(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether the answer contains a gold."""
+    """Return whether the answer contains a gold in any of the three forms."""
     return any(form in answer for gold in golds for form in (gold, gold.lower(), gold.capitalize()))
 
 
 METRICS = (
     Metric(
         "popqa_accuracy",
-        "PopQA's accuracy (adaptive-retrieval): a gold, its lower-case or its capitalised form stands in the first line of the answer, "
+        "PopQA's accuracy (adaptive-retrieval): a gold, its lower-case or its capitalised form is in the first line of the answer, "
         "nothing normalised. Without golds 0; an empty gold is always right.",
         lambda answer, question: float(is_correct(first_line(answer), question.golden_answers)),
     ),

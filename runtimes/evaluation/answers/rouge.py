@@ -1,10 +1,10 @@
-"""Two ROUGE scores that differ although their names are similar.
+"""Two different ROUGE scores with similar names.
 
-``rouge_l`` is that of the package ``rouge`` 1.0 (pltrdy/rouge), used by KILT and GenRead: words are separated by spaces and case-sensitive,
-every full stop ends a sentence, and a repeated word counts once. It is reimplemented here because the package fails on texts of about a
-thousand words (RecursionError) and its other versions count differently.
+``rouge_l`` follows the package ``rouge`` 1.0 (pltrdy/rouge), used by KILT and GenRead: words are separated by white space and
+case-sensitive, every full stop ends a sentence, and a repeated word counts once. It is reimplemented here because the package fails on
+texts of about a thousand words (RecursionError) and its other versions count differently.
 
-``rouge_lsum`` is that of the package ``rouge_score`` (Google), used by ALCE and ASQA: words are stemmed, and repeated ones count.
+``rouge_lsum`` follows the package ``rouge_score`` (Google), used by ALCE and ASQA: words are stemmed, and repetitions count.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
 
-_EPSILON = 1e-8  # the package's constant, which avoids division by 0 and puts identical texts just below 1
+_EPSILON = 1e-8  # the package's constant, which avoids division by 0; identical texts score just below 1
 
 
 class Rouge(NamedTuple):
-    """Precision, recall and F of a text against a reference, each from 0 to 1."""
+    """Precision, recall and F1 of a text against a reference, each from 0 to 1."""
 
     precision: float
     recall: float
@@ -33,8 +33,8 @@ class Rouge(NamedTuple):
 def rouge_l(text: str, reference: str) -> Rouge:
     """Return the summary-level ROUGE-L of the package ``rouge`` 1.0.
 
-    The common part of two texts is the set of words in a longest common subsequence of any pair of sentences. If a text is empty or has
-    only full stops, the package fails, and all values are 0, as in KILT and GenRead.
+    The common words of two texts are the union of the longest common subsequences over all pairs of sentences. If a text is empty or has
+    only full stops, the package fails; all values are then 0, as in KILT and GenRead.
     """
     ours, theirs = _sentences(text), _sentences(reference)
     if not ours or not theirs:
@@ -45,31 +45,31 @@ def rouge_l(text: str, reference: str) -> Rouge:
 
 
 def rouge_lsum(text: str, reference: str) -> Rouge:
-    """Return ROUGE-Lsum as ALCE and ASQA compute it: lower case, one sentence a line, words stemmed.
+    """Return ROUGE-Lsum as ALCE and ASQA compute it: lower case, one sentence per line, words stemmed.
 
     Args:
-        text: the answer; empty, or without an ASCII letter or digit, it scores 0.
-        reference: the reference text, likewise.
+        text: the answer; without an ASCII letter or digit, all values are 0.
+        reference: the reference text; likewise.
 
     Raises:
         MissingExtraError: ``rouge_score`` is not installed.
     """
-    lines = ("\n".join(split_sentences(one.lower())) for one in (reference, text))
+    lines = ("\n".join(split_sentences(item.lower())) for item in (reference, text))
     precision, recall, f = _scorer().score(*lines)["rougeLsum"]
     return Rouge(float(precision), float(recall), float(f))
 
 
 def _sentences(text: str) -> list[list[str]]:
-    """Return the words of each sentence. A sentence of spaces only has one empty word, as in the package."""
+    """Return the words of each sentence. A sentence of white space only has one empty word, as in the package."""
     return [sentence.split() or [""] for sentence in text.split(".") if sentence]
 
 
 def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> set[str]:
     """Return the words of a longest common subsequence.
 
-    Among several, it is the package's: backtracking drops words of ``second`` first where that loses nothing.
+    Of several, it is the one that the package finds: on a tie, backtracking drops a word of ``second``.
     """
-    lengths = [[0] * (len(second) + 1)]  # lengths[i][j]: length for the first i and the first j words
+    lengths = [[0] * (len(second) + 1)]  # lengths[i][j]: length for the first i words of ``first`` and j of ``second``
     for word in first:
         above, row = lengths[-1], [0]
         for j, other in enumerate(second):

@@ -1,6 +1,6 @@
 """Self-RAG's answer metrics and its preprocessing of outputs (AkariAsai/self-rag, retrieval_lm).
 
-Nothing is normalised: a gold counts if the output contains it literally, including case.
+Texts are not normalised: a gold matches if the output contains it exactly, including case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FEVER_GOLDS = {"SUPPORTS": "true", "REFUTES": "false"}
 def match(output: str, golds: Sequence[str]) -> float:
     """Return 1.0 if the output contains a gold, else 0.0 (metrics.py, match).
 
-    Like the original, it treats a single text in place of the golds as a list of its letters.
+    As in the original, a string passed as ``golds`` is a sequence of one-character golds.
     """
     return float(any(gold in output for gold in golds))
 
@@ -27,7 +27,7 @@ def contains_first_gold(output: str, golds: Sequence[str]) -> float | None:
 
 
 def short_form(output: str) -> str:
-    """Return an output without a leading "#" or ":" (run_short_form.py, which fails on an empty output)."""
+    """Return an output without one leading "#" or ":" (run_short_form.py, which fails on an empty output)."""
     return output[1:] if output.startswith(("#", ":")) else output
 
 
@@ -44,18 +44,18 @@ def _fever_match(answer: str, question: Question) -> float | None:
 METRICS = (
     Metric(
         "selfrag_match",
-        "Self-RAG's match: a gold stands in the answer, nothing normalised. Without golds 0; an empty gold is always right.",
+        "Self-RAG's match: the answer contains a gold, without normalisation. 0 without golds; an empty gold always matches.",
         lambda answer, question: match(answer, question.golden_answers),
     ),
     Metric(
         "selfrag_accuracy",
-        "Self-RAG's accuracy of baselines: the first gold stands in the answer, nothing normalised. Without golds not defined.",
+        "Self-RAG's accuracy of baselines: the answer contains the first gold, without normalisation. Undefined without golds.",
         lambda answer, question: contains_first_gold(answer, question.golden_answers),
     ),
     Metric(
         "selfrag_fever_match",
-        "Self-RAG's match on FEVER: SUPPORTS in the answer reads true, REFUTES false, which must be the label's; NOT ENOUGH INFO is not in "
-        "its data and not defined. An empty answer, on which the original fails, is wrong.",
+        "Self-RAG's match on FEVER: SUPPORTS in the answer means true, REFUTES false, compared with the label; undefined for NOT ENOUGH "
+        "INFO, absent from its data. An empty answer is wrong (the original fails).",
         _fever_match,
     ),
 )

@@ -1,7 +1,7 @@
 """SQuAD's exact match and F1, maximised over golds (evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer).
 
-1.1 and 2.0 differ for golds that normalise to the empty text ("The", "..."): in 1.1 an empty answer matches such a gold, with an F1 of 0;
-2.0 drops such golds while others remain, and gives two empty texts an F1 of 1.
+The versions differ for golds that normalise to the empty string ("The", "..."). In 1.1, an empty answer matches such a gold, with an F1 of
+0; 2.0 drops such golds unless no others remain, and gives two empty texts an F1 of 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ exact_match, f1 = best_exact_match(normalizing.squad), best_f1(normalizing.squad
 
 
 def exact_match_v2(answer: str, golds: Sequence[str]) -> float:
-    """Return SQuAD 2.0's exact match: without golds the empty answer is right."""
+    """Return SQuAD 2.0's exact match; without golds, the empty answer is right."""
     return float(any(normalizing.squad(answer) == gold for gold in _golds_v2(golds)))
 
 
 def f1_v2(answer: str, golds: Sequence[str]) -> float:
-    """Return SQuAD 2.0's F1: 1.0 if answer and gold are both empty."""
+    """Return SQuAD 2.0's F1, which is 1.0 if answer and gold are both empty."""
     tokens = normalizing.squad(answer).split()
     pairs = [(tokens, gold.split()) for gold in _golds_v2(golds)]
     return max(overlap(ours, gold).f1 if ours and gold else float(ours == gold) for ours, gold in pairs)

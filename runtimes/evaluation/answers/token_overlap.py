@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of an answer's tokens against a gold answer's, by the formula of all evaluators."""
+"""Precision, recall and F1 of an answer's tokens against a gold answer's, by the formula that all evaluators share."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NO_OVERLAP = Overlap(0.0, 0.0, 0.0)
 
 
 def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
-    """Return the overlap of an answer's tokens with a gold answer's; repeated tokens count with their multiplicity.
+    """Return the overlap of an answer's tokens with a gold answer's; tokens count with their multiplicity.
 
-    Without a common token all figures are 0, also if both sides are empty.
+    Without a common token all three are 0, even if both sequences are empty.
     """
     common = (Counter(predicted) & Counter(gold)).total()
     if common == 0:
@@ -34,28 +34,28 @@ def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
 
 
 def best_exact_match(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
-    """Return exact match: 1.0 if an answer equals a gold, both normalised, else 0.0; None without golds."""
+    """Return exact match as a function: 1.0 if the answer equals a gold, both normalised, else 0.0; None without golds."""
     return lambda answer, golds: max((float(normalise(answer) == normalise(gold)) for gold in golds), default=None)
 
 
 def best_f1(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
-    """Return the largest F1 of an answer's tokens with a gold's, both normalised; None without golds."""
+    """Return F1 as a function: the largest F1 of the answer's tokens with a gold's, both normalised; None without golds."""
     return lambda answer, golds: max((overlap(normalise(answer).split(), normalise(gold).split()).f1 for gold in golds), default=None)
 
 
 def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], Overlap | None]) -> tuple[Metric, ...]:
-    """Return precision, recall and F1 of an overlap as metrics.
+    """Return F1, precision and recall of an overlap as metrics.
 
     Args:
-        name: prefix of their names.
-        origin: of each, with ``{figure}`` in place of the figure's name.
+        name: prefix of the metrics' names.
+        origin: template of the metrics' ``origin``; ``{figure}`` becomes "f1", "precision" or "recall".
         measure: (answer, question) -> overlap; None: undefined.
     """
 
     def metric(position: int, figure: str) -> Metric:
         def score(answer: str, question: Question) -> float | None:
-            found = measure(answer, question)
-            return None if found is None else found[position]
+            result = measure(answer, question)
+            return None if result is None else result[position]
 
         return Metric(f"{name}_{figure}", origin.format(figure=figure), score)
 

@@ -1,7 +1,7 @@
 """TriviaQA's own exact match and F1 (mandarjoshi90/triviaqa, evaluation/triviaqa_evaluation.py).
 
-They differ from SQuAD's in the normalisation: punctuation becomes a space. The evaluator compares with the data's ``NormalizedAliases``,
-which are aliases normalised like this; normalising them again changes nothing.
+They differ from SQuAD's only in the normalisation, which replaces punctuation by spaces. The evaluator compares answers with the data's
+``NormalizedAliases``, which are aliases normalised in this way; normalising these again changes nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """2WikiMultihopQA's exact match, F1, precision and recall of answers (Alab-NII/2wikimultihop, 2wikimultihop_evaluate_v1.1.py).
 
-HotpotQA's figures, each maximised separately over the answer, its aliases and its demonyms, so that precision and recall may come from
-different names.
+The metrics are HotpotQA's, each maximised separately over the answer, its aliases and its demonyms, so that precision and recall may come
+from different names.
 """
 
 from __future__ import annotations

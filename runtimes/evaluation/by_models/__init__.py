@@ -1,6 +1,6 @@
-"""Metrics computed by a model, which is named in the result.
+"""Metrics computed by a model; the result names the model.
 
-measured   the result of such a metric            citations  ALCE's citation recall and precision
+row_metrics  the type and result of such a metric  citations  ALCE's citation recall and precision
 nli        entailment of one text by another      judge      correctness of an answer, by an LLM's votes
 sentence_splitting  splitting of long answers into statements
 """

@@ -1,16 +1,16 @@
 """Citation recall and precision as ALCE's evaluator computes them (Gao et al., 2023; princeton-nlp/ALCE, eval.py).
 
-Of an answer the first line counts. A sentence cites passages by marks such as ``[1][2]``; what is left without the marks is its claim.
+Only the first line of an answer is scored. A sentence cites passages by marks such as ``[1][2]``; its claim is the text without the marks.
 
-- recall: the share of an answer's sentences whose cited passages together entail the claim. A sentence without a mark, or with a
-  mark beyond the last passage, fails.
-- precision: the share of useful citations. If the passages together entail the claim, a citation is useful if its passage alone
-  entails the claim, or the other passages do not.
+- recall: the share of an answer's sentences whose cited passages together entail the claim. A sentence without marks, or with a
+  mark for a passage that does not exist, is not entailed.
+- precision: the share of useful citations. If the cited passages together entail the claim, a citation is useful if its passage
+  alone entails the claim, or if the other cited passages do not.
 
-The evaluator's peculiarities are kept: ``[1, 2]`` cites 1 alone, ``[0]`` the last passage, ``[3`` counts as a mark; the range of all
-marks is checked before all but the first three are dropped; marks of a sentence with one out of range are not counted in
-the precision; of a passage cited twice one citation at a time is left out. An answer without a sentence is undefined (NaN). The one
-difference: ``[0]`` without passages is out of range, where the evaluator fails.
+The evaluator's peculiarities are kept: ``[1, 2]`` cites passage 1 only, ``[0]`` the last passage; ``[3`` counts as a mark; all marks
+are checked for range before all but the first three are dropped; a sentence with a mark out of range adds no citations to the
+precision; if a passage is cited twice, leaving out one citation keeps the other. Both values of an answer without sentences are
+undefined (NaN). The one difference is ``[0]`` without passages, which is out of range here and makes the evaluator fail.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations
-from wikidx.runtimes.evaluation.by_models.measured import Measured
 from wikidx.runtimes.evaluation.by_models.nli import NLI, Pair
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import Splitter
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.questions import Question
@@ -38,8 +38,8 @@ ORIGIN = (
 )
 
 _MARK = re.compile(r"\[(\d+)")
-_MANY_DIGITS = 1000  # more digits than any number of passages, fewer than the limit of int()
-_AT_ONCE = 1024  # pairs between progress reports
+_MAX_DIGITS = 1000  # more digits than any number of passages, fewer than the limit of int()
+_BATCH_PAIRS = 1024  # pairs between progress reports
 
 
 class Claim(NamedTuple):
@@ -47,8 +47,8 @@ class Claim(NamedTuple):
 
     Attributes:
         text: the sentence without its citation marks.
-        cited: positions of the cited passages, in order, repetitions kept; negative ones count from the end, -1 being the last.
-        n_marks: number of citations before those out of range were dropped.
+        cited: positions of the cited passages, in order, with repetitions; -1 is the last passage, as in Python.
+        n_marks: number of marks in the sentence, including those not in ``cited``.
     """
 
     text: str
@@ -57,61 +57,61 @@ class Claim(NamedTuple):
 
 
 _Useful = int | None
-"""Number of useful citations of a claim; None: the claim is not entailed."""
+"""Number of a claim's useful citations; None: the claim is not entailed."""
 
 
 class AlceCitations:
-    """ALCE's citation recall and precision of predictions with their passages; a ``RowMetric``.
+    """ALCE's citation recall and precision of predictions with passages; a ``RowMetric``.
 
     Args:
         nli: the entailment model.
-        splitter: of sentences; the evaluator's is "punkt".
-        at_most: maximum number of citations per sentence; further ones are ignored.
-        progress: called with (pairs judged, pairs) in each of the three rounds.
+        splitter: the sentence splitter; the evaluator's is "punkt".
+        max_citations: maximum number of citations per sentence; further citations are ignored.
+        progress: called with (pairs judged, all pairs) in each of the three rounds.
     """
 
-    def __init__(self, nli: NLI, splitter: Splitter, *, at_most: int = 3, progress: Progress = silent) -> None:
-        self._nli, self._splitter, self._at_most, self._progress = nli, splitter, at_most, progress
+    def __init__(self, nli: NLI, splitter: Splitter, *, max_citations: int = 3, progress: Progress = silent) -> None:
+        self._nli, self._splitter, self._max_citations, self._progress = nli, splitter, max_citations, progress
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return the NLI model, the splitter and the maximum number of citations."""
-        return {"origin": ORIGIN, "nli": self._nli.about(), "sentences": self._splitter.name, "at_most_citations": self._at_most}
+        return {"origin": ORIGIN, "nli": self._nli.metadata(), "sentences": self._splitter.name, "max_citations": self._max_citations}
 
-    def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> Measured:
+    def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> RowValues:
         """Return recall and precision of each prediction.
 
         Raises:
             InputError: a passage has no title or no text.
             IdxError: the NLI model fails.
         """
-        shown = [[_shown(passage, row.id) for passage in row.passages] for row in rows]
+        premises = [[_premise(passage, row.id) for passage in row.passages] for row in rows]
         claims = [
-            claims_of(self._splitter.split(first_line(row.answer or "")), len(texts), at_most=self._at_most)
-            for row, texts in zip(rows, shown, strict=True)
+            parse_claims(self._splitter.split(first_line(row.answer or "")), len(texts), max_citations=self._max_citations)
+            for row, texts in zip(rows, premises, strict=True)
         ]
         verdicts = _Verdicts(self._nli, self._progress)
-        judged = _judge(claims, shown, verdicts)
-        recall = [_share(sum(useful is not None for useful in answer), len(answer), np.nan) for answer in judged]
+        n_useful = _judge(claims, premises, verdicts)
+        recall = [_ratio(sum(useful is not None for useful in answer), len(answer), np.nan) for answer in n_useful]
         precision = [
-            _share(sum(filter(None, of_claims)), sum(len(claim.cited) for claim in answer), 0.0 if answer else np.nan)
-            for answer, of_claims in zip(claims, judged, strict=True)
+            _ratio(sum(filter(None, counts)), sum(len(claim.cited) for claim in answer), 0.0 if answer else np.nan)
+            for answer, counts in zip(claims, n_useful, strict=True)
         ]
         values = {RECALL: np.array(recall, dtype=np.float64), PRECISION: np.array(precision, dtype=np.float64)}
-        return Measured(values, {**_counts(claims, judged), "nli_pairs": len(verdicts)})
+        return RowValues(values, {**_counts(claims, n_useful), "nli_pairs": len(verdicts)})
 
 
-def claims_of(sentences: Iterable[str], n_passages: int, *, at_most: int = 3) -> list[Claim]:
-    """Return each sentence's claim with its citations: none if one is out of range, otherwise the first ``at_most``."""
+def parse_claims(sentences: Iterable[str], n_passages: int, *, max_citations: int = 3) -> list[Claim]:
+    """Return each sentence's claim with its first ``max_citations`` citations, or with none if any is out of range."""
     claims = []
     for sentence in sentences:
-        places = [int(digits[:_MANY_DIGITS]) - 1 for digits in _MARK.findall(sentence)]
-        is_in_range = all(-n_passages <= place < n_passages for place in places)
-        claims.append(Claim(remove_citations(sentence).strip(), tuple(places[:at_most]) if is_in_range else (), len(places)))
+        positions = [int(digits[:_MAX_DIGITS]) - 1 for digits in _MARK.findall(sentence)]
+        is_in_range = all(-n_passages <= position < n_passages for position in positions)
+        claims.append(Claim(remove_citations(sentence).strip(), tuple(positions[:max_citations]) if is_in_range else (), len(positions)))
     return claims
 
 
-def _shown(passage: Mapping[str, Any], prediction: str) -> str:
-    """Return a passage as a premise; a passage reduced to one sentence has it in ``sent``, as in ALCE's files."""
+def _premise(passage: Mapping[str, Any], prediction: str) -> str:
+    """Return a passage as a premise; as in ALCE's files, the field ``sent`` of an extracted sentence takes precedence over ``text``."""
     title, text = passage.get("title"), passage.get("sent", passage.get("text"))
     if not isinstance(title, str) or not isinstance(text, str):
         raise InputError(f"the prediction '{prediction}' has a passage without a 'title' or a 'text': citations need both")
@@ -125,65 +125,70 @@ class _Verdicts(dict[Pair, bool]):
         super().__init__()
         self._nli, self._progress = nli, progress
 
-    def ask(self, pairs: Iterable[Pair]) -> None:
+    def judge(self, pairs: Iterable[Pair]) -> None:
         """Judge pairs and store the verdicts."""
-        fresh = [pair for pair in dict.fromkeys(pairs) if pair not in self]
-        for start in range(0, len(fresh), _AT_ONCE):
-            some = fresh[start : start + _AT_ONCE]
-            self.update(zip(some, self._nli.entails(some), strict=True))
-            self._progress(start + len(some), len(fresh))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self]
+        for start in range(0, len(new), _BATCH_PAIRS):
+            batch = new[start : start + _BATCH_PAIRS]
+            self.update(zip(batch, self._nli.entails(batch), strict=True))
+            self._progress(start + len(batch), len(new))
 
 
-def _judge(claims: Sequence[Sequence[Claim]], shown: Sequence[Sequence[str]], verdicts: _Verdicts) -> list[list[_Useful]]:
-    """Judge all claims of all answers in three rounds, each depending on the one before."""
+def _judge(claims: Sequence[Sequence[Claim]], premises: Sequence[Sequence[str]], verdicts: _Verdicts) -> list[list[_Useful]]:
+    """Judge all claims of all answers in three rounds, each of which depends on the previous ones."""
 
-    def together(answer: int, claim: Claim, places: Sequence[int]) -> Pair:
-        return Pair("\n".join(shown[answer][place] for place in places), claim.text)
+    def joint_pair(answer: int, claim: Claim, positions: Sequence[int]) -> Pair:
+        return Pair("\n".join(premises[answer][position] for position in positions), claim.text)
 
-    def each_alone(answer: int, claim: Claim) -> list[Pair]:
-        return [together(answer, claim, (place,)) for place in claim.cited]
+    def single_pairs(answer: int, claim: Claim) -> list[Pair]:
+        return [joint_pair(answer, claim, (position,)) for position in claim.cited]
 
-    def each_left_out(answer: int, claim: Claim) -> list[Pair]:
-        return [together(answer, claim, _without(claim.cited, place)) for place in claim.cited]
+    def other_pairs(answer: int, claim: Claim) -> list[Pair]:
+        return [joint_pair(answer, claim, _remove(claim.cited, position)) for position in claim.cited]
 
-    cited = [(number, claim) for number, answer in enumerate(claims) for claim in answer if claim.cited]
-    verdicts.ask(together(*one, one[1].cited) for one in cited)
-    several = [one for one in cited if len(one[1].cited) > 1 and verdicts[together(*one, one[1].cited)]]
-    verdicts.ask(pair for one in several for pair in each_alone(*one))
-    verdicts.ask(rest for one in several for alone, rest in zip(each_alone(*one), each_left_out(*one), strict=True) if not verdicts[alone])
+    citing = [(number, claim) for number, answer in enumerate(claims) for claim in answer if claim.cited]
+    verdicts.judge(joint_pair(*sentence, sentence[1].cited) for sentence in citing)
+    entailed = [sentence for sentence in citing if len(sentence[1].cited) > 1 and verdicts[joint_pair(*sentence, sentence[1].cited)]]
+    verdicts.judge(pair for sentence in entailed for pair in single_pairs(*sentence))
+    verdicts.judge(
+        rest
+        for sentence in entailed
+        for single, rest in zip(single_pairs(*sentence), other_pairs(*sentence), strict=True)
+        if not verdicts[single]
+    )
 
     def n_useful(answer: int, claim: Claim) -> _Useful:
-        if not claim.cited or not verdicts[together(answer, claim, claim.cited)]:
+        if not claim.cited or not verdicts[joint_pair(answer, claim, claim.cited)]:
             return None
         if len(claim.cited) == 1:
             return 1
-        pairs = zip(each_alone(answer, claim), each_left_out(answer, claim), strict=True)
-        return sum(verdicts[alone] or not verdicts[rest] for alone, rest in pairs)
+        pairs = zip(single_pairs(answer, claim), other_pairs(answer, claim), strict=True)
+        return sum(verdicts[single] or not verdicts[rest] for single, rest in pairs)
 
     return [[n_useful(number, claim) for claim in answer] for number, answer in enumerate(claims)]
 
 
-def _without(places: Sequence[int], place: int) -> list[int]:
-    """Return positions without the first occurrence of one."""
-    left = list(places)
-    left.remove(place)
-    return left
+def _remove(positions: Sequence[int], position: int) -> list[int]:
+    """Return ``positions`` without the first occurrence of ``position``."""
+    rest = list(positions)
+    rest.remove(position)
+    return rest
 
 
-def _share(part: int, whole: int, otherwise: float) -> float:
-    return part / whole if whole else otherwise
+def _ratio(part: int, whole: int, default: float) -> float:
+    return part / whole if whole else default
 
 
-def _counts(claims: Sequence[Sequence[Claim]], judged: Sequence[Sequence[_Useful]]) -> dict[str, int]:
-    """Return the evaluator's printed counts, and counts of undefined values and of those that count as wrong."""
-    all_claims = list(zip(itertools.chain(*claims), itertools.chain(*judged), strict=True))
-    several = [useful for claim, useful in all_claims if (len(claim.cited) or claim.n_marks) > 1]
+def _counts(claims: Sequence[Sequence[Claim]], n_useful: Sequence[Sequence[_Useful]]) -> dict[str, int]:
+    """Return the counts that the evaluator prints, and counts of undefined values and of values that count as wrong."""
+    all_claims = list(zip(itertools.chain(*claims), itertools.chain(*n_useful), strict=True))
+    multiple = [useful for claim, useful in all_claims if (len(claim.cited) or claim.n_marks) > 1]
     return {
         "answers_without_a_sentence": sum(not answer for answer in claims),
         "sentences": len(all_claims),
         "sentences_without_a_citation": sum(not claim.n_marks for claim, _ in all_claims),
         "sentences_citing_out_of_range": sum(claim.n_marks > 0 and not claim.cited for claim, _ in all_claims),
-        "sentences_with_several_citations": len(several),
-        "of_these_entailed": sum(useful is not None for useful in several),
+        "sentences_with_several_citations": len(multiple),
+        "of_these_entailed": sum(useful is not None for useful in multiple),
         "useless_citations": sum(len(claim.cited) - useful for claim, useful in all_claims if useful is not None),
     }

@@ -1,7 +1,7 @@
-"""Sentence splitters by name. Evaluators use different ones, and their figures differ accordingly.
+"""Sentence splitters by name. Evaluators use different splitters, and their figures differ accordingly.
 
-punkt    nltk's trained English splitter, which ALCE's evaluator calls; needs the package and its data
-simple   after ".", "!" or "?" followed by white space; knows no abbreviations, needs nothing
+punkt    nltk's trained English splitter, which ALCE's evaluator uses; needs the package and its data
+simple   splits after ".", "!" or "?" followed by white space, even after abbreviations; needs nothing
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 
 class Splitter(NamedTuple):
-    """A way to split a text into its sentences; a blank text has none."""
+    """A named function that splits a text into sentences; a blank text has none."""
 
     name: str
     split: Callable[[str], list[str]]
@@ -25,25 +25,25 @@ SIMPLE = Splitter("simple", split_sentences)
 
 
 def splitter(name: str) -> Splitter:
-    """Return a splitter by its name.
+    """Return a splitter by name.
 
     Raises:
-        UnknownNameError: there is none of that name.
+        UnknownNameError: the name is unknown.
         MissingExtraError: nltk is not installed.
-        InputError: its data are not.
+        InputError: nltk's data are not installed.
     """
     if name == "simple":
         return SIMPLE
     if name != "punkt":
-        raise near_names("sentence splitter", name, ("punkt", "simple"))
+        raise unknown_name_error("sentence splitter", name, ("punkt", "simple"))
     try:
         import nltk
     except ImportError as error:
         raise MissingExtraError("the sentence splitter 'punkt'", "eval") from error
 
     def split(text: str) -> list[str]:
-        found: list[str] = nltk.sent_tokenize(text)
-        return found
+        sentences: list[str] = nltk.sent_tokenize(text)
+        return sentences
 
     try:
         split("One. Two.")

@@ -1,4 +1,4 @@
-"""Several scored runs side by side, with the papers' figures, as a report, as JSON, and question by question."""
+"""Reports that compare scored runs with one another and with the papers' figures: tables and plots, JSON, and records per question."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wikidx.runtimes.evaluation.comparing import SECONDS, Difference, PublishedResult, datasets, differences, metrics, places_of, quoted
-from wikidx.runtimes.evaluation.reports.answers_report import answers_json, measured_notes, odd_tables
+from wikidx.runtimes.evaluation.comparing import (
+    SECONDS,
+    Difference,
+    PublishedResult,
+    compare_pairs,
+    group_by_dataset,
+    match_published,
+    metric_names,
+    question_positions,
+)
+from wikidx.runtimes.evaluation.reports.answers_report import answers_json, issue_tables, row_metric_notes
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, json_value, p_value, percent, signed_percent
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, cell_json, p_value, percent, signed_percent
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 
@@ -20,97 +29,99 @@ if TYPE_CHECKING:
 
 PAPERS_NOTE = (
     "'the paper's' are the papers' own figures, quoted from their tables: they come from the language models, retrievers and questions "
-    "named here, ours from those named under Runs. A figure of ours stands where a run is of the same method."
+    "named here, ours from those named under Runs. Our figure is shown if a run uses the same method."
 )
-_COSTS = {"tokens": "tokens a question", "calls": "calls of language models a question", SECONDS: "seconds a question"}
+_COSTS = {"tokens": "tokens per question", "calls": "model calls per question", SECONDS: "seconds per question"}
 
 
 class Comparison(NamedTuple):
     """Runs and their comparison.
 
     Attributes:
-        runs: in display order.
-        differences: between them.
-        quoted: the papers' figures beside theirs.
-        bootstrap: of all intervals.
+        runs: the runs, in display order.
+        differences: the differences between the runs.
+        published: the papers' figures with the runs' counterparts.
+        bootstrap: the parameters of all intervals.
     """
 
     runs: Sequence[ScoredRun]
     differences: Sequence[Difference]
-    quoted: Sequence[PublishedResult]
+    published: Sequence[PublishedResult]
     bootstrap: Bootstrap
 
     def mean(self, run: ScoredRun, metric: str) -> Interval:
-        """Return a run's mean by a metric, or of a cost."""
+        """Return a run's mean of a metric or of a cost."""
         return self.bootstrap.interval(run.values_of(metric))
 
 
 def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False, every_paper: bool = False) -> Comparison:
-    """Compare runs; see ``differences`` and ``quoted`` for the options."""
-    differing = list(differences(runs, bootstrap, every_pair=every_pair))
-    return Comparison(runs, differing, quoted(runs, bootstrap, everything=every_paper), bootstrap)
+    """Compare runs; ``compare_pairs`` and ``match_published`` (``include_all``) describe the options."""
+    differing = list(compare_pairs(runs, bootstrap, every_pair=every_pair))
+    return Comparison(runs, differing, match_published(runs, bootstrap, include_all=every_paper), bootstrap)
 
 
-def comparison_report(found: Comparison) -> Report:
+def comparison_report(comparison: Comparison) -> Report:
     """Return the report of a comparison."""
-    sets = datasets(found.runs)
-    scores = [_scores(found, dataset, runs) for dataset, runs in sets.items()]
-    marked = [Drawing("Bars: each run's mean by each metric, with its interval, and the papers' figures as marks", partial(_bars, found))]
+    sets = group_by_dataset(comparison.runs)
+    scores = [_scores(comparison, dataset, runs) for dataset, runs in sets.items()]
+    plots = [
+        Drawing("Bars: each run's mean by each metric, with its interval, and the papers' figures as marks", partial(_bars, comparison))
+    ]
     tradeoffs = [
-        Drawing(f"Accuracy against cost on {dataset}", partial(_tradeoffs, found, runs))
+        Drawing(f"Accuracy against cost on {dataset}", partial(_tradeoffs, comparison, runs))
         for dataset, runs in sets.items()
         if _cost_panels(runs)
     ]
     sections = [
-        Section("Runs", [_runs(found.runs)]),
-        Section("Scores", scores, marked if metrics(found.runs) else []),
-        Section("Differences", _differences(found)),
-        Section("The papers' figures", _papers(found)),
-        Section("Cost", [_costs(found)], tradeoffs),
-        Section("Odd input", odd_tables(found.runs)),
+        Section("Runs", [_runs(comparison.runs)]),
+        Section("Scores", scores, plots if metric_names(comparison.runs) else []),
+        Section("Differences", _differences(comparison)),
+        Section("The papers' figures", _papers(comparison)),
+        Section("Cost", [_costs(comparison)], tradeoffs),
+        Section("Data issues", issue_tables(comparison.runs)),
     ]
-    return Report("Comparison of " + ", ".join(run.name for run in found.runs), [], sections)
+    return Report("Comparison of " + ", ".join(run.name for run in comparison.runs), [], sections)
 
 
-def comparison_json(found: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values: shares from 0 to 1, unrounded."""
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values, with shares from 0 to 1, unrounded."""
     return {
-        "runs": [answers_json(run, found.bootstrap) for run in found.runs],
+        "runs": [answers_json(run, comparison.bootstrap) for run in comparison.runs],
         "differences": [
             {
-                **{field: value for field, value in one._asdict().items() if field != "paired"},
-                **{field: json_value(value) for field, value in one.paired._asdict().items()},
+                **{field: value for field, value in result._asdict().items() if field != "test"},
+                **{field: cell_json(value) for field, value in result.test._asdict().items()},
             }
-            for one in found.differences
+            for result in comparison.differences
         ],
         "papers": [
             {
-                **one.published._asdict(),
-                "is": "the paper's own figure",
-                "our_metric": one.metric,
-                "ours": [{**ours._asdict(), "value": json_value(ours.value)} for ours in one.ours],
+                **result.published._asdict(),
+                "note": "the paper's own figure",
+                "our_metric": result.metric,
+                "own_results": [{**own._asdict(), "value": cell_json(own.value)} for own in result.own_results],
             }
-            for one in found.quoted
+            for result in comparison.published
         ],
     }
 
 
 def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
-    """Yield for each data set and question the answer and values of each run that was asked it."""
-    for dataset, some in datasets(runs).items():
-        rows = [places_of(run) for run in some]
-        asked = {key: run.questions[place] for run, places in zip(some, rows, strict=True) for key, place in places.items()}
-        for key, question in asked.items():
-            placed = [(run, places[key]) for run, places in zip(some, rows, strict=True) if key in places]
+    """Yield for each data set and question the answers and values of the runs that have the question."""
+    for dataset, group in group_by_dataset(runs).items():
+        positions = [question_positions(run) for run in group]
+        questions = {key: run.questions[position] for run, places in zip(group, positions, strict=True) for key, position in places.items()}
+        for key, question in questions.items():
+            located = [(run, places[key]) for run, places in zip(group, positions, strict=True) if key in places]
             yield {
                 "dataset": dataset,
                 "id": question.id,
                 "question": question.text,
                 "golden_answers": list(question.golden_answers),
-                "answers": {run.name: run.rows[place].answer for run, place in placed},
+                "answers": {run.name: run.rows[position].answer for run, position in located},
                 "metrics": {
-                    metric: {run.name: json_value(float(run.values[metric][place])) for run, place in placed if metric in run.values}
-                    for metric in metrics(some)
+                    metric: {run.name: cell_json(float(run.values[metric][position])) for run, position in located if metric in run.values}
+                    for metric in metric_names(group)
                 },
             }
 
@@ -121,26 +132,26 @@ def _runs(runs: Sequence[ScoredRun]) -> Table:
     return Table([Column(name) for name in names], rows, "Runs")
 
 
-def _scores(found: Comparison, dataset: str, runs: Sequence[ScoredRun]) -> Table:
-    names = metrics(runs)
-    rows: list[list[Cell]] = [[run.name, *(found.mean(run, name) for name in names)] for run in runs]
+def _scores(comparison: Comparison, dataset: str, runs: Sequence[ScoredRun]) -> Table:
+    names = metric_names(runs)
+    rows: list[list[Cell]] = [[run.name, *(comparison.mean(run, name) for name in names)] for run in runs]
     columns = [Column("run"), *(Column(name, percent) for name in names)]
-    measured = [f"{run.name}, {note}" for run in runs for note in measured_notes(run)]
-    return Table(columns, rows, f"{dataset}, mean in %", [f"in brackets: {found.bootstrap.note()}", *measured])
+    row_metrics = [f"{run.name}, {note}" for run in runs for note in row_metric_notes(run)]
+    return Table(columns, rows, f"{dataset}, mean in %", [f"in brackets: {comparison.bootstrap.note()}", *row_metrics])
 
 
-def _differences(found: Comparison) -> list[Table]:
+def _differences(comparison: Comparison) -> list[Table]:
     rows = [
         (
-            one.dataset,
-            one.metric,
-            f"{one.first} - {one.second}",
-            Interval(*one.paired[:3], one.paired.n),
-            one.paired.p,
-            *one.paired[4:],
-            one.n_alone,
+            difference.dataset,
+            difference.metric,
+            f"{difference.first} - {difference.second}",
+            Interval(*difference.test[:3], difference.test.n),
+            difference.test.p,
+            *difference.test[4:],
+            difference.n_unpaired,
         )
-        for one in found.differences
+        for difference in comparison.differences
     ]
     names = ("questions", "wins", "losses", "ties", "not in both")
     columns = (
@@ -159,43 +170,47 @@ def _differences(found: Comparison) -> list[Table]:
     return [Table(columns, rows, "Differences, paired by question", notes)] if rows else []
 
 
-def _papers(found: Comparison) -> list[Table]:
-    shares = [one for one in found.quoted if one.metric != SECONDS]
-    seconds = [one for one in found.quoted if one.metric == SECONDS]
-    both = (("in %", shares, percent), ("seconds a question", seconds, brief))
-    return [_papers_table(found, f"The papers' figures beside ours, {unit}", some, show) for unit, some, show in both if some]
+def _papers(comparison: Comparison) -> list[Table]:
+    shares = [result for result in comparison.published if result.metric != SECONDS]
+    seconds = [result for result in comparison.published if result.metric == SECONDS]
+    groups = (("in %", shares, percent), ("seconds per question", seconds, brief))
+    return [_papers_table(comparison, f"The papers' figures next to ours, {unit}", quotes, show) for unit, quotes, show in groups if quotes]
 
 
-def _papers_table(found: Comparison, title: str, quotes: Sequence[PublishedResult], show: Callable[[Cell], str]) -> Table:
-    names, rows = [run.name for run in found.runs], list[list[Cell]]()
-    for published, metric, ours in quotes:
-        values = {one.run: one.value for one in ours}
-        where = ", ".join(filter(None, (published.retriever, published.corpus))) or None
-        told = [published.dataset, published.source, published.system, published.model, where, published.questions]
-        rows.append([*told, f"{published.metric}, our {metric}", published.value, *map(values.get, names)])
+def _papers_table(comparison: Comparison, title: str, quotes: Sequence[PublishedResult], show: Callable[[Cell], str]) -> Table:
+    names, rows = [run.name for run in comparison.runs], list[list[Cell]]()
+    for published, metric, own_results in quotes:
+        values = {own.run: own.value for own in own_results}
+        search = ", ".join(filter(None, (published.retriever, published.corpus))) or None
+        cells = [published.dataset, published.source, published.system, published.model, search, published.questions]
+        rows.append([*cells, f"{published.metric}, our {metric}", published.value, *map(values.get, names)])
     heads = [Column(head) for head in ("data set", "paper", "system", "LLM", "retriever, corpus", "questions", "metric")]
     return Table([*heads, Column("the paper's", show), *(Column(f"ours: {name}", show) for name in names)], rows, title, [PAPERS_NOTE])
 
 
-def _costs(found: Comparison) -> Table:
-    kinds = list(found.runs[0].costs)
-    rows: list[list[Cell]] = [[run.name, *(found.mean(run, kind) for kind in kinds)] for run in found.runs]
-    note = "seconds from a question's first request to its answer, with all that ran beside it: comparable only between runs alike in that"
+def _costs(comparison: Comparison) -> Table:
+    kinds = list(comparison.runs[0].costs)
+    rows: list[list[Cell]] = [[run.name, *(comparison.mean(run, kind) for kind in kinds)] for run in comparison.runs]
+    note = (
+        "seconds from a question's first request to its answer, with all concurrent work: comparable only between runs with the same load"
+    )
     return Table([Column("run"), *(Column(kind, brief) for kind in kinds)], rows, "Cost, mean a question", [note])
 
 
-def _bars(found: Comparison) -> Figure:
+def _bars(comparison: Comparison) -> Figure:
     from wikidx.runtimes.evaluation.reports.plots import Mark, bars
 
-    sets = datasets(found.runs)
+    sets = group_by_dataset(comparison.runs)
     panels, marks = dict[str, dict[str, Interval]](), dict[str, list[Mark]]()
     for dataset, runs in sets.items():
-        for name in metrics(runs):
-            panels[_heading(dataset, name)] = {run.name: found.mean(run, name) for run in runs}
-    for one in found.quoted:
-        if one.metric != SECONDS:
-            heading = _heading(one.published.dataset, one.metric)
-            marks.setdefault(heading, []).extend(Mark(ours.run, one.published.paper, one.published.value) for ours in one.ours)
+        for name in metric_names(runs):
+            panels[_heading(dataset, name)] = {run.name: comparison.mean(run, name) for run in runs}
+    for quoted in comparison.published:
+        if quoted.metric != SECONDS:
+            heading = _heading(quoted.published.dataset, quoted.metric)
+            marks.setdefault(heading, []).extend(
+                Mark(ours.run, quoted.published.paper, quoted.published.value) for ours in quoted.own_results
+            )
     return bars(panels, marks)
 
 
@@ -204,19 +219,19 @@ def _heading(dataset: str, metric: str) -> str:
 
 
 def _cost_panels(runs: Sequence[ScoredRun]) -> dict[str, str]:
-    """Return the kinds of cost recorded by at least two runs, with the labels of their axes."""
-    n_told = {kind: sum(not np.isnan(run.costs[kind]).all() for run in runs) for kind in _COSTS}
-    return {kind: label for kind, label in _COSTS.items() if n_told[kind] > 1 and metrics(runs)}
+    """Return kind of cost -> axis label, for the kinds that at least two runs recorded; empty without metrics."""
+    n_runs = {kind: sum(not np.isnan(run.costs[kind]).all() for run in runs) for kind in _COSTS}
+    return {kind: label for kind, label in _COSTS.items() if n_runs[kind] > 1 and metric_names(runs)}
 
 
-def _tradeoffs(found: Comparison, runs: Sequence[ScoredRun]) -> Figure:
+def _tradeoffs(comparison: Comparison, runs: Sequence[ScoredRun]) -> Figure:
     from wikidx.runtimes.evaluation.reports.plots import Point, tradeoffs
 
-    metric = metrics(runs)[0]
+    metric = metric_names(runs)[0]
     panels = dict[str, dict[str, Point]]()
     for kind, label in _cost_panels(runs).items():
         for run in runs:
-            mean, cost = found.mean(run, metric), found.mean(run, kind)
+            mean, cost = comparison.mean(run, metric), comparison.mean(run, kind)
             if mean.n and cost.n:
                 panels.setdefault(label, {})[run.name] = Point(cost, mean)
     return tradeoffs(panels, accuracy=f"{runs[0].dataset}: {metric}")

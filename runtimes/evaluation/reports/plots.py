@@ -1,8 +1,7 @@
 """Plots of results: recall curves, bars with intervals and the papers' marks, cost against accuracy.
 
-Points are labelled in place and lines in the order of their ends; colours (Okabe and Ito's) are distinguishable by the colour-blind, and
-shapes differ as well.
-Figures are drawn without a display.
+Labels of points stand next to them; legends list lines in the order of their right ends. The colours (Okabe and Ito's) are distinguishable
+by colour-blind readers, and shapes differ as well. Figures are drawn without a display.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ except ImportError as error:
     raise MissingExtraError("plots", "eval") from error
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_SHAPES = "osD^vPX*"  # one more than colours, so 56 lines differ in colour or shape
+_SHAPES = "osD^vPX*"  # one more than colours, so that up to 56 lines differ in colour or shape
 _PAPER_SHAPES = ("D", "^", "s", "o", "v", "P")
 _GREY = "0.35"
-STYLE: dict[Any, Any] = {  # of rcParams
+STYLE: dict[Any, Any] = {  # rcParams
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "text.parse_math": False,  # dollar signs are literal
-    "svg.hashsalt": "idx",  # the same figure is the same file
+    "svg.hashsalt": "idx",  # identical figures produce identical files
 }
 _ROW = 0.34  # inches per bar
-_LONGEST = 36  # characters of a label
-_FOUR = 4  # panels make a square
-_MUCH = 8  # times: costs that differ more are drawn on a logarithmic axis
+_LONGEST = 36  # maximum length of a label
+_FOUR = 4  # panels, drawn as a square of two by two
+_MUCH = 8  # ratio of costs above which their axis is logarithmic
 
 
 class Mark(NamedTuple):
-    """A paper's figure beside a bar: whose bar, which paper, the value from 0 to 1."""
+    """A paper's figure on a bar, with the bar's run, the paper, and the value from 0 to 1."""
 
     name: str
     paper: str
@@ -62,19 +61,19 @@ class Point(NamedTuple):
     accuracy: Interval
 
 
-def curves(title: str, of: Mapping[str, Mapping[int, Interval]], *, measure: str = "recall") -> Figure:
-    """Draw a share against the depth k, a line with its band for each name.
+def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure: str = "recall") -> Figure:
+    """Draw a share against the depth k, with one line and its band per name.
 
     Args:
-        title: above the plot.
-        of: name -> k -> the share of questions, from 0 to 1.
-        measure: what the share is; the axis is called "measure@k, %".
+        title: the title above the plot.
+        curves: name -> k -> share of questions, from 0 to 1.
+        measure: the name of the share; the axis is labelled "measure@k, %".
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 4.8), layout="constrained")
         axes = figure.subplots()
-        depths = sorted({k for curve in of.values() for k in curve})
-        for number, (name, curve) in enumerate(of.items()):
+        depths = sorted({k for curve in curves.values() for k in curve})
+        for number, (name, curve) in enumerate(curves.items()):
             ks = sorted(curve)
             means, lows, highs = ([100 * end for end in ends] for ends in zip(*(curve[k][:3] for k in ks), strict=True))
             color = COLORS[number % len(COLORS)]
@@ -87,23 +86,23 @@ def curves(title: str, of: Mapping[str, Mapping[int, Interval]], *, measure: str
         axes.set_ylabel(f"{measure}@k, %")
         axes.set_title(title)
         axes.grid(visible=True, axis="y", alpha=0.25)
-        by_end = sorted(zip(of.values(), axes.get_lines(), strict=True), key=lambda one: -one[0][max(one[0])].mean)
+        by_end = sorted(zip(curves.values(), axes.get_lines(), strict=True), key=lambda item: -item[0][max(item[0])].mean)
         axes.legend(handles=[line for _, line in by_end], loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor="linecolor")
         return figure
 
 
 def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Sequence[Mark]]) -> Figure:
-    """Draw a panel of bars with intervals for each data set or metric, a bar for each run, and the papers' figures as hollow marks.
+    """Draw one panel per data set and metric, one bar with its interval per run, and the papers' figures as hollow marks.
 
     Args:
-        panels: panel's title -> run -> its share, from 0 to 1.
-        marks: panel's title -> the papers' figures there.
+        panels: panel title -> run -> share, from 0 to 1.
+        marks: panel title -> the papers' figures.
     """
     with matplotlib.rc_context(STYLE):
         names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
         columns = 2 if len(panels) == _FOUR else min(3, len(panels))
         rows = math.ceil(len(panels) / columns)
-        papers = sorted({mark.paper for some in marks.values() for mark in some})
+        papers = sorted({mark.paper for group in marks.values() for mark in group})
         hollow: dict[str, Any] = {"linestyle": "", "color": _GREY, "markerfacecolor": "white"}
         looks = {paper: {**hollow, "marker": shape} for paper, shape in zip(papers, itertools.cycle(_PAPER_SHAPES), strict=False)}
         height = rows * (_ROW * len(names) + 0.75) + (0.45 if papers else 0)
@@ -126,10 +125,10 @@ def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Seque
 
 
 def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Figure:
-    """Draw accuracy against what it costs, a panel for each kind of cost and a point with both intervals for each run.
+    """Draw accuracy against cost, with one panel per kind of cost, and one point with both intervals per run.
 
     Args:
-        panels: kind of cost, with its unit -> run -> point.
+        panels: kind of cost and its unit -> run -> point.
         accuracy: the metric's name.
     """
     with matplotlib.rc_context(STYLE):
@@ -142,14 +141,14 @@ def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Fi
             axes.margins(0.25, 0.15)
             _set_cost_scale(axes, points.values())
         figure.axes[0].set_ylabel(f"{accuracy}, %")
-        figure.draw_without_rendering()  # settles the axes, by which labels are placed
+        figure.draw_without_rendering()  # fixes the axes, to which labels are fitted
         for axes, points in zip(figure.axes, panels.values(), strict=True):
             _label_points(axes, points)
         return figure
 
 
 def svg(figure: Figure) -> str:
-    """Return a figure as a ``data:`` address of an SVG image, letters as outlines: it needs nothing else to be shown."""
+    """Return a figure as the ``data:`` URL of an SVG image, with text as outlines, so that it needs no fonts."""
     file = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None})
@@ -157,17 +156,17 @@ def svg(figure: Figure) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a name that leaves room for the plot: its beginning and its end."""
+    """Shorten a name to its beginning and end, to leave room for the plot."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 + 1 :]}"
 
 
 def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval]) -> None:
     for row, name in enumerate(names):
-        found = panel.get(name)
-        if found is None or not found.n:
+        interval = panel.get(name)
+        if interval is None or not interval.n:
             axes.text(1.02, row, "–", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
             continue
-        mean, low, high = (100 * number for number in found[:3])
+        mean, low, high = (100 * number for number in interval[:3])
         axes.barh(row, mean, height=0.62, color=COLORS[row % len(COLORS)], alpha=0.85)
         axes.errorbar(mean, row, xerr=[[mean - low], [high - mean]], color="black", linewidth=1, capsize=3)
         axes.text(1.02, row, f"{mean:.1f}", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
@@ -191,7 +190,7 @@ def _ends(mean: float, ends: Sequence[float]) -> list[list[float]]:
 
 
 def _set_cost_scale(axes: Axes, points: Collection[Point]) -> None:
-    """Make the axis of costs logarithmic where they differ much, otherwise begin it at 0."""
+    """Make the cost axis logarithmic if the costs differ greatly, otherwise begin it at 0."""
     costs = [point.cost.mean for point in points]
     if costs and min(costs) > 0 and max(costs) / min(costs) > _MUCH:
         axes.set_xscale("log")
@@ -204,13 +203,13 @@ def _set_cost_scale(axes: Axes, points: Collection[Point]) -> None:
 
 
 def _label_points(axes: Axes, points: Mapping[str, Point]) -> None:
-    """Write each point's name beside it, off the other names, points and ends of intervals."""
+    """Label each point with its name, without overlap with other names, points and ends of intervals."""
     texts, drawn = list[Text](), list[tuple[float, float]]()
     for number, (name, (cost, accuracy)) in enumerate(points.items()):
         (x, *across), (y, *up) = cost[:3], [100 * share for share in accuracy[:3]]
         texts.append(axes.text(x, y, _short(name), color=COLORS[number % len(COLORS)]))
         drawn += [(x, y), *((end, y) for end in across), *((x, end) for end in up)]
-    # A limit of steps rather than of time: the same figure is the same file.
+    # The limit is on steps, not on time, so that identical figures produce identical files.
     adjust_text(texts, *zip(*drawn, strict=True), ax=axes, expand=(1.1, 1.3), ensure_inside_axes=True, iter_lim=300)
     for text in texts:
         text.set_in_layout(False)

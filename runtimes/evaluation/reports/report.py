@@ -1,4 +1,4 @@
-"""A report of tables and plots: as text, as Markdown, and as one self-contained HTML file."""
+"""A report of tables and plots, rendered as text, as Markdown, or as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Drawing(NamedTuple):
-    """A plot: its description and the function that draws it."""
+    """A plot, as its description and the function that draws it."""
 
     alt: str
     draw: Callable[[], Figure]
 
 
 class Section(NamedTuple):
-    """A heading with tables below it; plots are only in HTML."""
+    """A section with a title, tables, and plots, which only HTML shows."""
 
     title: str
     tables: Sequence[Table] = ()
@@ -32,9 +32,9 @@ class Report(NamedTuple):
     """The results of an evaluation.
 
     Attributes:
-        title: what was evaluated.
-        facts: (label, value) pairs on what was evaluated and how, one line each.
-        sections: in order; those without tables and plots are omitted.
+        title: the subject of the evaluation.
+        facts: (label, value) pairs on subject and settings, one line each.
+        sections: the sections, in order; empty sections are omitted.
     """
 
     title: str
@@ -42,68 +42,68 @@ class Report(NamedTuple):
     sections: Sequence[Section]
 
 
-def as_text(report: Report) -> str:
-    """Return a report for a terminal."""
-    facts = [tables.text_line(f"{what}: {which}") for what, which in report.facts]
+def to_text(report: Report) -> str:
+    """Render a report for a terminal."""
+    facts = [tables.text_line(f"{label}: {value}") for label, value in report.facts]
     parts = ["\n".join([tables.text_line(report.title), *facts])]
     parts += [tables.text(table) for section in report.sections for table in section.tables]
     return "\n\n".join(parts)
 
 
-def as_markdown(report: Report) -> str:
-    """Return a report in GitHub's Markdown."""
+def to_markdown(report: Report) -> str:
+    """Render a report in GitHub's Markdown."""
     parts = [f"# {tables.markdown_line(report.title)}"]
-    parts.append("\n".join(f"- {tables.markdown_line(what)}: {tables.markdown_line(which)}" for what, which in report.facts))
+    parts.append("\n".join(f"- {tables.markdown_line(label)}: {tables.markdown_line(value)}" for label, value in report.facts))
     for section in report.sections:
         if section.tables:
-            parts += [f"## {tables.markdown_line(section.title)}", *map(tables.markdown, _under(section))]
+            parts += [f"## {tables.markdown_line(section.title)}", *map(tables.markdown, _drop_repeated_titles(section))]
     return "\n\n".join(filter(None, parts))
 
 
-def as_html(report: Report) -> str:
-    """Return a report as a self-contained HTML page with embedded images; all texts are escaped.
+def to_html(report: Report) -> str:
+    """Render a report as a self-contained HTML page with embedded images; all texts are escaped.
 
     Raises:
-        MissingExtraError: matplotlib is not installed.
+        MissingExtraError: matplotlib or adjustText is not installed.
     """
-    facts = "\n".join(f"<dt>{_escaped(what)}</dt><dd>{_escaped(which)}</dd>" for what, which in report.facts)
+    facts = "\n".join(f"<dt>{_escape(label)}</dt><dd>{_escape(value)}</dd>" for label, value in report.facts)
     sections = "".join(_section(section) for section in report.sections if section.tables or section.plots)
-    title = _escaped(report.title)
+    title = _escape(report.title)
     head = f"{_HEAD}<title>{title}</title>\n<style>{_CSS}</style>\n</head>\n"
     return f"{head}<body>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n{sections}</body>\n</html>\n"
 
 
-def _under(section: Section) -> list[Table]:
-    """Return the tables of a section, without titles that repeat the section's."""
+def _drop_repeated_titles(section: Section) -> list[Table]:
+    """Return the section's tables, without titles that repeat the section's."""
     return [table._replace(title="") if table.title == section.title else table for table in section.tables]
 
 
 def _section(section: Section) -> str:
-    parts = [f"<h2>{_escaped(section.title)}</h2>\n", *map(_drawing, section.plots), *map(_table, _under(section))]
+    parts = [f"<h2>{_escape(section.title)}</h2>\n", *map(_drawing, section.plots), *map(_table, _drop_repeated_titles(section))]
     return f"<section>\n{''.join(parts)}</section>\n"
 
 
 def _drawing(drawing: Drawing) -> str:
     from wikidx.runtimes.evaluation.reports.plots import svg
 
-    return f'<img alt="{_escaped(drawing.alt)}" src="{svg(drawing.draw())}">\n'
+    return f'<img alt="{_escape(drawing.alt)}" src="{svg(drawing.draw())}">\n'
 
 
 def _table(table: Table) -> str:
     right = tables.numeric(table)
     head = "".join(
-        f"<th{_RIGHT if number else ''}>{_escaped(column.name)}</th>" for column, number in zip(table.columns, right, strict=True)
+        f"<th{_RIGHT if number else ''}>{_escape(column.name)}</th>" for column, number in zip(table.columns, right, strict=True)
     )
     rows = "\n".join(
-        "<tr>" + "".join(f"<td{_RIGHT if number else ''}>{_escaped(cell)}</td>" for cell, number in zip(row, right, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{_RIGHT if number else ''}>{_escape(cell)}</td>" for cell, number in zip(row, right, strict=True)) + "</tr>"
         for row in tables.cells(table)
     )
-    caption = f"<caption>{_escaped(table.title)}</caption>" if table.title else ""
-    notes = "".join(f'<p class="note">{_escaped(note)}</p>\n' for note in table.notes)
+    caption = f"<caption>{_escape(table.title)}</caption>" if table.title else ""
+    notes = "".join(f'<p class="note">{_escape(note)}</p>\n' for note in table.notes)
     return f'<div class="wide"><table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{notes}'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(tables.text_line(text))
 
 

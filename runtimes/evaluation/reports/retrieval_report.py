@@ -1,4 +1,4 @@
-"""Retrievers side by side: their figures with intervals, the differences between them, recall curves; as a report and as JSON."""
+"""Reports that compare retrievers, with intervals, differences and recall curves: tables and plots, JSON, and records per question."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interv
 from wikidx.runtimes.questions import Question
 
 from .report import Drawing, Report, Section
-from .tables import Cell, Column, Table, brief, json_value, p_value, percent, records, shown, signed_percent
+from .tables import Cell, Column, Table, brief, cell_json, p_value, percent, plain, signed_percent, to_records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,134 +21,134 @@ QUESTION, GROUP, RUN = (
     "question",
     "group",
     "run",
-)  # queries of a retriever: the question alone, or a group; RUN: a run file of another program
+)  # a retriever's queries: the question alone or a group; RUN: another program's run file
 
 
-class Scored(NamedTuple):
-    """A retriever and its metrics' values, one per question.
+class ScoredRetriever(NamedTuple):
+    """A retriever and its metrics' values per question.
 
     Attributes:
-        speed: questions per second, and CPU seconds of this process per question; None: not measured.
+        speed: questions per second, and this process's CPU seconds per question; None: not measured.
     """
 
     retriever: str
-    asked: str
+    queries: str
     values: Mapping[str, FloatArray]
     speed: tuple[float, float] | None = None
 
     @property
     def name(self) -> str:
-        """Name of the retriever in a plot."""
-        return self.retriever if self.asked != GROUP else f"{self.retriever}, groups"
+        """The retriever's name in a plot."""
+        return self.retriever if self.queries != GROUP else f"{self.retriever}, groups"
 
 
 class Evaluation(NamedTuple):
     """The measurements of a retrieval evaluation.
 
     Attributes:
-        corpus, questions: their names.
+        corpus, questions: the corpus's name, and the questions.
         scoring: the scoring options.
-        scored: every retriever, at least one, all with the same metrics.
-        odd: data issues.
-        bootstrap: of the intervals.
+        scored: the retrievers, at least one, all with the same metrics.
+        data_issues: the issues of questions, qrels and runs.
+        bootstrap: the parameters of the intervals.
     """
 
     corpus: str
     questions: Sequence[Question]
     scoring: Scoring
-    scored: Sequence[Scored]
-    odd: Sequence[DataIssue]
+    scored: Sequence[ScoredRetriever]
+    data_issues: Sequence[DataIssue]
     bootstrap: Bootstrap
 
-    def mean(self, one: Scored, name: str) -> Interval:
+    def mean(self, result: ScoredRetriever, name: str) -> Interval:
         """Return the mean of a retriever's metric."""
-        return self.bootstrap.interval(one.values[name])
+        return self.bootstrap.interval(result.values[name])
 
 
-def retrieval_report(found: Evaluation) -> Report:
-    """Return the report: R@k by answers, gold passages and gold pages, as far as the questions have them, and the differences."""
-    answers, gold = _hits(found.scoring)
-    pages = ["kilt_Rprec", *(f"kilt_{name}@{k}" for name in ("recall", "success_rate") for k in found.scoring.cuts)]
-    where = "text or title" if found.scoring.with_title else "text"
-    drawn = [
-        (f"R@k, %: an answer in the {where} of one of the first k (DPR's has_answer, {found.scoring.match})", answers, percent),
+def retrieval_report(evaluation: Evaluation) -> Report:
+    """Return the report: metrics by answers, gold passages and gold pages, where known; differences, speed and data issues."""
+    answers, gold = _success_names(evaluation.scoring)
+    pages = ["kilt_Rprec", *(f"kilt_{name}@{k}" for name in ("recall", "success_rate") for k in evaluation.scoring.cuts)]
+    where = "text or title" if evaluation.scoring.with_title else "text"
+    tables = [
+        (f"R@k, %: an answer in the {where} of one of the first k (DPR's has_answer, {evaluation.scoring.match})", answers, percent),
         ("Success@k, %: a gold passage among the first k (trec_eval)", gold, percent),
-        ("Gold passages (trec_eval)", list(found.scoring.measures), shown),
+        ("Gold passages (trec_eval)", list(evaluation.scoring.measures), plain),
         ("Gold pages, by title, % (KILT)", pages, percent),
     ]
-    there = found.scored[0].values
-    tables = [_table(title, names, show, found) for title, names, show in drawn if names and names[0] in there]
-    compared = differences(found)
-    speeds = [(one.retriever, one.asked, *one.speed) for one in found.scored if one.speed]
-    facts = [("corpus", found.corpus), ("questions", f"{len(found.questions):,}"), ("in brackets", found.bootstrap.note())]
-    columns = (Column("retriever"), Column("asked"), Column("questions/s"), Column("CPU s/question", brief))
+    values = evaluation.scored[0].values
+    rendered = [_table(title, names, show, evaluation) for title, names, show in tables if names and names[0] in values]
+    compared = differences(evaluation)
+    speeds = [(result.retriever, result.queries, *result.speed) for result in evaluation.scored if result.speed]
+    facts = [("corpus", evaluation.corpus), ("questions", f"{len(evaluation.questions):,}"), ("in brackets", evaluation.bootstrap.note())]
+    columns = (Column("retriever"), Column("queries"), Column("questions/s"), Column("CPU s/question", brief))
     sections = [
-        Section("Figures", tables, _plots(found)),
+        Section("Figures", rendered, _plots(evaluation)),
         Section("Differences", [compared] if compared else []),
         Section("Speed of the searches", [Table(columns, speeds, "Speed of the searches")] if speeds else []),
-        Section("Odd input", _odd_tables(found.odd)),
+        Section("Data issues", _issue_tables(evaluation.data_issues)),
     ]
-    return Report(f"Retrieval on {found.corpus}", facts, sections)
+    return Report(f"Retrieval on {evaluation.corpus}", facts, sections)
 
 
-def differences(found: Evaluation) -> Table | None:
-    """Return the gains over the first retriever, and of groups over the question alone; None: there is nothing to compare."""
-    names = next((names for names in _hits(found.scoring) if names[0] in found.scored[0].values), None)
-    if names is None or len(found.scored) < 2:
+def differences(evaluation: Evaluation) -> Table | None:
+    """Return the gains over the first retriever or, for groups, over the question alone; None: there is nothing to compare."""
+    names = next((names for names in _success_names(evaluation.scoring) if names[0] in evaluation.scored[0].values), None)
+    if names is None or len(evaluation.scored) < 2:
         return None
-    columns = [Column("retriever"), Column("asked"), Column("against"), Column("which was asked")]
+    columns = [Column("retriever"), Column("queries"), Column("against"), Column("with queries")]
     for name in names:
         columns += [Column(_heading(name), signed_percent), Column(f"p ({_heading(name)})", p_value)]
     rows = list[list[Cell]]()
-    for one in found.scored[1:]:
-        alone = (other for other in found.scored if one.asked == GROUP and other[:2] == (one.retriever, QUESTION))
-        base = next(alone, found.scored[0])
-        row: list[Cell] = [one.retriever, one.asked, base.retriever, base.asked]
+    for result in evaluation.scored[1:]:
+        alone = (other for other in evaluation.scored if result.queries == GROUP and other[:2] == (result.retriever, QUESTION))
+        base = next(alone, evaluation.scored[0])
+        row: list[Cell] = [result.retriever, result.queries, base.retriever, base.queries]
         for name in names:
-            pair = found.bootstrap.paired(one.values[name], base.values[name])
+            pair = evaluation.bootstrap.paired_test(result.values[name], base.values[name])
             row += [Interval(pair.difference, pair.low, pair.high, pair.n), pair.p]
         rows.append(row)
     return Table(columns, rows, "Differences in points; p of a paired randomisation test")
 
 
-def retrieval_json(found: Evaluation) -> dict[str, Any]:
-    """Return every metric of every retriever as JSON values: shares from 0 to 1, unrounded."""
-    compared = differences(found)
+def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
+    """Return every metric of every retriever as JSON values, with shares from 0 to 1, unrounded."""
+    compared = differences(evaluation)
     return {
-        "corpus": found.corpus,
-        "questions": len(found.questions),
-        **found.scoring._asdict(),
-        "interval": found.bootstrap.to_json(),
+        "corpus": evaluation.corpus,
+        "questions": len(evaluation.questions),
+        **evaluation.scoring._asdict(),
+        "interval": evaluation.bootstrap.to_json(),
         "retrievers": [
             {
-                "retriever": one.retriever,
-                "asked": one.asked,
-                **dict(zip(("questions_per_s", "cpu_s_per_question"), one.speed or (None, None), strict=True)),
-                "figures": {name: json_value(found.mean(one, name)) for name in one.values},
+                "retriever": result.retriever,
+                "queries": result.queries,
+                **dict(zip(("questions_per_s", "cpu_s_per_question"), result.speed or (None, None), strict=True)),
+                "figures": {name: cell_json(evaluation.mean(result, name)) for name in result.values},
             }
-            for one in found.scored
+            for result in evaluation.scored
         ],
-        "differences": records(compared) if compared else [],
-        "odd": [oddity._asdict() for oddity in found.odd],
+        "differences": to_records(compared) if compared else [],
+        "data_issues": [issue._asdict() for issue in evaluation.data_issues],
     }
 
 
-def question_records(found: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yield for each question the values of every retriever; null: undefined."""
-    for place, question in enumerate(found.questions):
+def question_records(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
+    """Yield for each question the metrics' values for every retriever; null: undefined."""
+    for position, question in enumerate(evaluation.questions):
         retrievers = [
             {
-                "retriever": one.retriever,
-                "asked": one.asked,
-                "figures": {name: json_value(float(values[place])) for name, values in one.values.items()},
+                "retriever": result.retriever,
+                "queries": result.queries,
+                "figures": {name: cell_json(float(values[position])) for name, values in result.values.items()},
             }
-            for one in found.scored
+            for result in evaluation.scored
         ]
         yield {"id": question.id, "question": question.text, "retrievers": retrievers}
 
 
-def _hits(scoring: Scoring) -> tuple[list[str], list[str]]:
-    """Return the names of R@k by answers and by gold passages."""
+def _success_names(scoring: Scoring) -> tuple[list[str], list[str]]:
+    """Return the names of the R@k metrics, by answers and by gold passages."""
     return [f"answer@{k}" for k in scoring.cuts], [f"Success@{k}" for k in scoring.cuts]
 
 
@@ -156,26 +156,32 @@ def _heading(name: str) -> str:
     return name.removeprefix("kilt_").replace("answer@", "R@")
 
 
-def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], found: Evaluation) -> Table:
-    columns = [Column("retriever"), Column("asked"), *(Column(_heading(name), show) for name in names)]
-    rows: list[list[Cell]] = [[one.retriever, one.asked, *(found.mean(one, name) for name in names)] for one in found.scored]
+def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], evaluation: Evaluation) -> Table:
+    columns = [Column("retriever"), Column("queries"), *(Column(_heading(name), show) for name in names)]
+    rows: list[list[Cell]] = [
+        [result.retriever, result.queries, *(evaluation.mean(result, name) for name in names)] for result in evaluation.scored
+    ]
     return Table(columns, rows, title)
 
 
-def _plots(found: Evaluation) -> list[Drawing]:
-    """Return recall curves if there are several depths."""
+def _plots(evaluation: Evaluation) -> list[Drawing]:
+    """Return the recall curves, if there are several depths."""
     titles = ("Questions with an answer among the first k", "Questions with a gold passage among the first k")
-    there = [(title, names) for title, names in zip(titles, _hits(found.scoring), strict=True) if names[0] in found.scored[0].values]
-    return [Drawing(title, partial(_curves, title, names, found)) for title, names in there if len(names) > 1]
+    available = [
+        (title, names)
+        for title, names in zip(titles, _success_names(evaluation.scoring), strict=True)
+        if names[0] in evaluation.scored[0].values
+    ]
+    return [Drawing(title, partial(_curves, title, names, evaluation)) for title, names in available if len(names) > 1]
 
 
-def _curves(title: str, names: Sequence[str], found: Evaluation) -> Figure:
+def _curves(title: str, names: Sequence[str], evaluation: Evaluation) -> Figure:
     from .plots import curves
 
-    lines = {one.name: {int(name.partition("@")[2]): found.mean(one, name) for name in names} for one in found.scored}
+    lines = {result.name: {int(name.partition("@")[2]): evaluation.mean(result, name) for name in names} for result in evaluation.scored}
     return curves(title, lines, measure=_heading(names[0]).partition("@")[0])
 
 
-def _odd_tables(odd: Sequence[DataIssue]) -> list[Table]:
-    columns = (Column("where"), Column("what"), Column("how many"), Column("such as"), Column("rule"))
-    return [Table(columns, odd, "Odd input")] if odd else []
+def _issue_tables(data_issues: Sequence[DataIssue]) -> list[Table]:
+    columns = (Column("source"), Column("issue"), Column("count"), Column("example"), Column("rule"))
+    return [Table(columns, data_issues, "Data issues")] if data_issues else []

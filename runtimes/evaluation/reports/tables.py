@@ -1,4 +1,4 @@
-"""Tables of results: as aligned text for a terminal, as Markdown, and as values for JSON."""
+"""Tables of results, rendered as aligned text for a terminal, as Markdown, or as JSON values."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ ABSENT = "–"
 _MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
 
 
-def shown(value: Cell) -> str:
-    """Format a cell for display: numbers with thousands separators, fractions to three places, absent or undefined values as a dash."""
-    return f"{value:,}" if isinstance(value, int) else _written(value, "{:,.3f}".format)
+def plain(value: Cell) -> str:
+    """Format a cell with thousands separators and three decimal places for fractions; absent or undefined values are a dash."""
+    return f"{value:,}" if isinstance(value, int) else _format(value, "{:,.3f}".format)
 
 
 def percent(value: Cell) -> str:
-    """Format a share between 0 and 1 in per cent to one place, as in the papers, without the per cent sign."""
-    return _written(value, lambda share: f"{100 * share:.1f}")
+    """Format a share from 0 to 1 in per cent to one decimal place, without the per cent sign, as the papers do."""
+    return _format(value, lambda share: f"{100 * share:.1f}")
 
 
 def signed_percent(value: Cell) -> str:
     """Format a difference of shares in percentage points, with its sign."""
-    return _written(value, lambda share: f"{100 * share:+.1f}")
+    return _format(value, lambda share: f"{100 * share:+.1f}")
 
 
 def brief(value: Cell) -> str:
-    """Format an amount to three significant digits, with all digits before the point: 0.291, 1, 446, 12,345."""
-    return _written(value, lambda amount: f"{amount:,.0f}" if abs(amount) >= 100 else f"{amount:.3g}")
+    """Format an amount to three significant digits, but with all integer digits: 0.291, 1, 446, 12,345."""
+    return _format(value, lambda amount: f"{amount:,.0f}" if abs(amount) >= 100 else f"{amount:.3g}")
 
 
 def p_value(value: Cell) -> str:
-    """Format a p-value to three places."""
-    return "<0.001" if isinstance(value, float) and value < 0.0005 else shown(value)
+    """Format a p-value to three decimal places."""
+    return "<0.001" if isinstance(value, float) and value < 0.0005 else plain(value)
 
 
-def _written(value: Cell, write: Callable[[float], str]) -> str:
-    """Format a cell with the given number format; an interval is its mean followed by its ends in brackets."""
+def _format(value: Cell, write: Callable[[float], str]) -> str:
+    """Format a cell with a number format; an interval is shown as its mean, with its ends in brackets."""
     match value:
         case Interval():
             mean, low, high = map(write, value[:3])
@@ -57,19 +57,19 @@ def _written(value: Cell, write: Callable[[float], str]) -> str:
 
 
 class Column(NamedTuple):
-    """A column: its heading, and the format of its cells."""
+    """A column, as its heading and the format of its cells."""
 
     name: str
-    show: Callable[[Cell], str] = shown
+    show: Callable[[Cell], str] = plain
 
 
 class Table(NamedTuple):
-    """Rows of values.
+    """A table of values.
 
     Attributes:
         columns: one per cell of a row.
-        rows: cells; in a table of results the first cell is the row's label.
-        title: above the table; may be empty.
+        rows: the cells; in a table of results, the first cell labels the row.
+        title: the title above the table; may be empty.
         notes: lines below the table.
     """
 
@@ -80,34 +80,34 @@ class Table(NamedTuple):
 
 
 def text(table: Table) -> str:
-    """Return a table as lines of aligned columns: texts left, numbers right; without a trailing line break."""
+    """Render a table as aligned text, texts left and numbers right, without a trailing line break."""
     lines = [[text_line(column.name) for column in table.columns], *cells(table)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     right = numeric(table)
-    drawn = ["  ".join(map(_padded, line, widths, right)).rstrip() for line in lines]
-    drawn.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([*([text_line(table.title)] if table.title else []), *drawn, *map(text_line, table.notes)])
+    rendered = ["  ".join(map(_pad, line, widths, right)).rstrip() for line in lines]
+    rendered.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join([*([text_line(table.title)] if table.title else []), *rendered, *map(text_line, table.notes)])
 
 
 def markdown(table: Table) -> str:
-    """Return a table in GitHub's Markdown, without a trailing line break."""
+    """Render a table in GitHub's Markdown, without a trailing line break."""
     lines = [[text_line(column.name) for column in table.columns], *cells(table)]
-    escaped = ["| " + " | ".join(map(_escaped, line)) + " |" for line in lines]
+    escaped = ["| " + " | ".join(map(_escape, line)) + " |" for line in lines]
     escaped.insert(1, "|" + "|".join("---:" if right else "---" for right in numeric(table)) + "|")
     title = [f"**{markdown_line(table.title)}**", ""] if table.title else []
     notes = [line for note in table.notes for line in ("", markdown_line(note))]
     return "\n".join([*title, *escaped, *notes])
 
 
-def records(table: Table) -> list[dict[str, Any]]:
-    """Return the rows as JSON values by column name: values unrounded, intervals as objects, undefined values as null."""
-    return [{column.name: json_value(cell) for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
+def to_records(table: Table) -> list[dict[str, Any]]:
+    """Return the rows as JSON objects by column name, with unrounded values, intervals as objects, and null for undefined values."""
+    return [{column.name: cell_json(cell) for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
 
 
-def json_value(cell: Cell) -> Any:  # noqa: ANN401 - JSON
-    """Return a cell as a JSON value."""
+def cell_json(cell: Cell) -> Any:  # noqa: ANN401 - JSON
+    """Return a cell as a JSON value; null: undefined."""
     if isinstance(cell, Interval):
-        return {name: json_value(value) for name, value in cell._asdict().items()}
+        return {name: cell_json(value) for name, value in cell._asdict().items()}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
@@ -117,25 +117,25 @@ def cells(table: Table) -> list[list[str]]:
 
 
 def numeric(table: Table) -> list[bool]:
-    """Return for each column whether it holds numbers and no texts."""
-    columns = [[row[place] for row in table.rows] for place in range(len(table.columns))]
+    """Return for each column whether it has values, but no texts."""
+    columns = [[row[index] for row in table.rows] for index in range(len(table.columns))]
     return [not any(isinstance(cell, str) for cell in column) and any(cell is not None for cell in column) for column in columns]
 
 
 def text_line(text: str) -> str:
-    """Return a text on one line, with control characters escaped."""
+    """Return a text on one line, with unprintable characters escaped."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in " ".join(text.split()))
 
 
 def markdown_line(text: str) -> str:
     """Return a text on one line, with Markdown escaped."""
-    return _escaped(text_line(text))
+    return _escape(text_line(text))
 
 
-def _padded(cell: str, width: int, right: bool) -> str:
+def _pad(cell: str, width: int, right: bool) -> str:
     space = " " * (width - cell_len(cell))
     return space + cell if right else cell + space
 
 
-def _escaped(text: str) -> str:
-    return _MARKDOWN.sub(lambda found: f"\\{found.group()}", text)
+def _escape(text: str) -> str:
+    return _MARKDOWN.sub(lambda match: f"\\{match.group()}", text)

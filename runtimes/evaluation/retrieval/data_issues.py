@@ -1,4 +1,4 @@
-"""Data issues of a retrieval evaluation: irregular or unmatched input, counted, with the rule applied."""
+"""Data issues of a retrieval evaluation: counts of irregular or unmatched input, with the rule applied."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from wikidx.runtimes.questions import Question
 
 
 class DataIssue(NamedTuple):
-    """A data issue: how often it occurs, an id of an example, and how it is handled; ``where`` names the file or kind of input."""
+    """A data issue, with its count, the id of an example, and the rule applied; ``source`` names the file or kind of input."""
 
-    where: str
-    what: str
+    source: str
+    issue: str
     n: int
     example: str
     rule: str
 
 
 def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageStore) -> list[DataIssue]:
-    """Return issues of questions and their gold passages; a set without any answers or gold passages is not an issue."""
+    """Return issues of questions, qrels and gold passages; a kind of gold data that no question has is not an issue."""
     ids = [question.id for question in questions]
-    without = [
-        ("without answers", [one.id for one in questions if not one.golden_answers], "misses in R@k, as DPR counts"),
-        ("without gold passages", [one.id for one in questions if one.id not in qrels], "not in the figures on these"),
-        ("without gold pages", [one.id for one in questions if not gold_pages(one)], "not in the figures on these"),
+    missing = [
+        ("without answers", [question.id for question in questions if not question.golden_answers], "misses in R@k, as DPR counts"),
+        ("without gold passages", [question.id for question in questions if question.id not in qrels], "not in the figures on these"),
+        ("without gold pages", [question.id for question in questions if not gold_pages(question)], "not in the figures on these"),
     ]
-    found = [issue for what, some, rule in without if len(some) < len(ids) for issue in _odd("questions", what, some, rule)]
-    judged = [one for one in ids if one in qrels]
-    barren = [one for one in judged if max(qrels[one].values()) < 1]
-    gold = {passage for one in judged for passage, relevance in qrels[one].items() if relevance > 0}
-    found += _odd("questions", "nothing in their qrels is relevant", barren, "0 in every figure, as trec_eval counts")
-    found += _odd("qrels", "question is not asked", qrels.keys() - set(ids), "left out")
-    found += _odd("gold passages", "not in the corpus", _absent(gold, store), "never found")
-    return found
+    issues = [
+        found for issue, affected, rule in missing if len(affected) < len(ids) for found in _issues("questions", issue, affected, rule)
+    ]
+    judged = [question for question in ids if question in qrels]
+    without_relevant = [question for question in judged if max(qrels[question].values()) < 1]
+    gold = {passage for question in judged for passage, relevance in qrels[question].items() if relevance > 0}
+    issues += _issues("questions", "nothing in their qrels is relevant", without_relevant, "0 in every figure, as trec_eval counts")
+    issues += _issues("qrels", "question is not asked", qrels.keys() - set(ids), "left out")
+    issues += _issues("gold passages", "not in the corpus", _absent(gold, store), "never found")
+    return issues
 
 
 def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[DataIssue]:
     """Return issues of groups of queries."""
     ids = {question.id for question in questions}
     return [
-        *_odd("groups", "question is not asked", groups.keys() - ids, "left out"),
-        *_odd("groups", "none for a question", ids - groups.keys(), "the question is asked alone"),
+        *_issues("groups", "question is not asked", groups.keys() - ids, "left out"),
+        *_issues("groups", "none for a question", ids - groups.keys(), "the question is asked alone"),
     ]
 
 
@@ -53,10 +55,10 @@ def run_issues(name: str, run: Run, questions: Sequence[Question], store: Passag
     """Return issues of a run.
 
     Raises:
-        InputError: none of its questions is asked, or none of their passages is in the corpus.
+        InputError: the run ranks passages for none of the questions, or none of these passages is in the corpus.
     """
     ids = {question.id for question in questions}
-    passages = {passage for one in ids & run.keys() for passage in run[one]}
+    passages = {passage for question in ids & run.keys() for passage in run[question]}
     absent = _absent(passages, store)
     if not passages:
         raise InputError(f"the run {name} ranks for none of the {len(ids):,} questions: {min(run)!r:.80} is none's id, {min(ids)!r:.80} is")
@@ -65,15 +67,15 @@ def run_issues(name: str, run: Run, questions: Sequence[Question], store: Passag
             f"none of the {len(absent):,} passages in the run {name} is in the corpus, such as {absent[0]!r:.80}: it is of another"
         )
     return [
-        *_odd(name, "question is not asked", run.keys() - ids, "left out"),
-        *_odd(name, "question without a ranking", ids - run.keys(), "0 in every figure"),
-        *_odd(name, "passage is not in the corpus", absent, "keeps its place and holds no answer"),
+        *_issues(name, "question is not asked", run.keys() - ids, "left out"),
+        *_issues(name, "question without a ranking", ids - run.keys(), "0 in every figure"),
+        *_issues(name, "passage is not in the corpus", absent, "keeps its place and holds no answer"),
     ]
 
 
-def _odd(where: str, what: str, ids: Collection[str], rule: str) -> Iterator[DataIssue]:
+def _issues(source: str, issue: str, ids: Collection[str], rule: str) -> Iterator[DataIssue]:
     if ids:
-        yield DataIssue(where, what, len(ids), min(ids), rule)
+        yield DataIssue(source, issue, len(ids), min(ids), rule)
 
 
 def _absent(ids: Collection[str], store: PassageStore) -> list[str]:

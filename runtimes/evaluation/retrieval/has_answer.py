@@ -1,15 +1,15 @@
-"""Answer matching of retrieval metrics: test whether a passage holds an answer, for one passage or for many rankings at once.
+"""Answer matching for retrieval metrics: tests for an answer in one passage or in many rankings.
 
-string     DPR's (facebookresearch/DPR, dpr/data/qa_validation.py): the answer's tokens are contiguous in the text's; an answer
-           without tokens is in every text
-regex      DPR's for CuratedTREC: the answer is a pattern, searched in the text ignoring case, both NFD-normalised; so "é" is two
-           characters in both; a pattern that cannot be compiled is in no text
-kilt       DPR's ``has_answer_kilt``: a substring after DPR's normalisation
-flashrag   FlashRAG's retrieval recall and precision: a substring after SQuAD's normalisation
+string     DPR's (facebookresearch/DPR, dpr/data/qa_validation.py): the text's tokens contain the answer's tokens contiguously;
+           every text contains an answer without tokens
+regex      DPR's for CuratedTREC: the answer is a case-insensitive pattern, searched in the text; both are NFD-normalised, so "é"
+           is two characters; a pattern that cannot be compiled matches no text
+kilt       DPR's ``has_answer_kilt``: substring match after DPR's normalisation
+flashrag   FlashRAG's retrieval recall and precision: substring match after SQuAD's normalisation
 
-Tokens are those of DPR's SimpleTokenizer (dpr/utils/tokenizers.py): a text is NFD-normalised; runs of letters, digits and marks are tokens,
-and every other visible character by itself; each is lower-cased on its own. A token row is a text with a space before and after each
-token. No token contains a space, so contiguous tokens of a text are a substring of its row.
+Tokens are those of DPR's SimpleTokenizer (dpr/utils/tokenizers.py). It NFD-normalises a text; each run of letters, digits and marks is a
+token, and so is every other visible character; each token is lower-cased separately. A token row is the tokens of a text with one space
+before and after each. No token contains a space, so contiguous tokens of a text are a substring of its row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.errors import MissingExtraError
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.runtimes.evaluation.normalizing import dpr, squad
 
 try:
@@ -35,10 +35,10 @@ except ImportError as error:
 
 Hits = NDArray[np.bool_]
 
-_SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: between tokens, part of a token, or a token
+_SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: between tokens, part of a token, a whole token
 _SPACE = 32
-_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token: the only context-dependent lower case
-_AT_ONCE = 256  # texts; the arrays of their characters fit the CPU's caches
+_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token, the only context-dependent lower-casing
+_BATCH_TEXTS = 256  # texts whose character arrays fit the CPU's caches
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 
@@ -47,7 +47,7 @@ _NOT_A_PATTERN = (regex.error, ValueError, OverflowError, RecursionError)
 
 
 class _Characters(NamedTuple):
-    """Kind and lower case of each code point."""
+    """Kind and lower-case code point of each code point."""
 
     kinds: NDArray[np.uint8]
     lower: NDArray[np.uint32]
@@ -60,8 +60,8 @@ def token_row(text: str) -> str:
 
 
 def token_rows(texts: Sequence[str]) -> list[str]:
-    """Return ``token_row`` of each text, many times faster."""
-    return [row for start in range(0, len(texts), _AT_ONCE) for row in _rows(texts[start : start + _AT_ONCE])]
+    """Return the token rows of texts, many times faster than ``token_row`` does one by one."""
+    return [row for start in range(0, len(texts), _BATCH_TEXTS) for row in _rows(texts[start : start + _BATCH_TEXTS])]
 
 
 def _rows(texts: Sequence[str]) -> list[str]:
@@ -71,33 +71,33 @@ def _rows(texts: Sequence[str]) -> list[str]:
     characters = _characters()
     kinds = characters.kinds.take(points)
     is_word = kinds == _WORD
-    begins = kinds == _SYMBOL  # a token, preceded by a space
-    begins[0] |= is_word[0]
-    begins[1:] |= is_word[1:] & ~is_word[:-1]
-    n_written = (kinds != _SEPARATOR).view(np.int8) + begins.view(np.int8)
+    is_start = kinds == _SYMBOL  # the first character of a token, preceded by a space
+    is_start[0] |= is_word[0]
+    is_start[1:] |= is_word[1:] & ~is_word[:-1]
+    n_written = (kinds != _SEPARATOR).view(np.int8) + is_start.view(np.int8)
     n_written[ends] = 1  # the space after the last token
-    written = n_written.cumsum(dtype=np.int32)
-    shown = np.flatnonzero(kinds)
-    row_points = np.full(written[-1], _SPACE, np.uint32)
-    row_points[written[shown] - 1] = characters.lower.take(points[shown])
+    ends_written = n_written.cumsum(dtype=np.int32)
+    visible = np.flatnonzero(kinds)
+    row_points = np.full(ends_written[-1], _SPACE, np.uint32)
+    row_points[ends_written[visible] - 1] = characters.lower.take(points[visible])
     whole = row_points.tobytes().decode("utf-32-le")  # surrogates are separators, so there are none here
-    bounds = [0, *written[ends].tolist()]
+    offsets = [0, *ends_written[ends].tolist()]
     return [
         token_row(text) if _SIGMA in text else whole[begin:end]
-        for text, begin, end in zip(decomposed, bounds[:-1], bounds[1:], strict=True)
+        for text, begin, end in zip(decomposed, offsets[:-1], offsets[1:], strict=True)
     ]
 
 
 @functools.cache
 def _characters() -> _Characters:
-    every = "".join(map(chr, range(sys.maxunicode + 1)))
-    kinds = np.full(len(every), _SEPARATOR, np.uint8)
-    for found in regex.finditer(r"[\p{L}\p{N}\p{M}]+", every):
-        kinds[found.start() : found.end()] = _WORD
-    for found in regex.finditer(r"[^\p{L}\p{N}\p{M}\p{Z}\p{C}]+", every):
-        kinds[found.start() : found.end()] = _SYMBOL
-    dotted = "\u0130"  # İ, which has two characters in lower case and never occurs after NFD
-    lower = every.replace(_SIGMA, " ").replace(dotted, " ").lower()
+    all_characters = "".join(map(chr, range(sys.maxunicode + 1)))
+    kinds = np.full(len(all_characters), _SEPARATOR, np.uint8)
+    for match in regex.finditer(r"[\p{L}\p{N}\p{M}]+", all_characters):
+        kinds[match.start() : match.end()] = _WORD
+    for match in regex.finditer(r"[^\p{L}\p{N}\p{M}\p{Z}\p{C}]+", all_characters):
+        kinds[match.start() : match.end()] = _SYMBOL
+    dotted = "\u0130"  # İ, whose lower case is two characters; it never occurs after NFD
+    lower = all_characters.replace(_SIGMA, " ").replace(dotted, " ").lower()
     return _Characters(kinds, np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), np.uint32))
 
 
@@ -107,7 +107,7 @@ _PREPARE: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
     "kilt": lambda texts: list(map(dpr, texts)),
     "flashrag": lambda texts: list(map(squad, texts)),
 }
-"""Rule -> normalisation of texts and answers before matching."""
+"""Matching rule -> normalisation of texts and answers."""
 
 MATCHES = tuple(_PREPARE)
 
@@ -121,46 +121,46 @@ def has_answer(text: str, answers: Sequence[str]) -> bool:
 def answer_hits(
     rankings: Sequence[Sequence[int]], texts: Sequence[str], answers: Sequence[Sequence[str]], match: str = "string"
 ) -> list[Hits]:
-    """Return which passages of many rankings hold an answer; each text is normalised once.
+    """Test each passage of many rankings for an answer; each text is normalised once.
 
     Args:
         rankings: for each question, the indices of its passages in ``texts``, best first.
-        texts: of the passages, each once.
-        answers: for each question, any of which counts; empty: no passage counts.
+        texts: the distinct passage texts.
+        answers: for each question, the answers, of which any is sufficient; empty: no passage is a hit.
         match: one of ``MATCHES``.
 
     Returns:
-        For each question, bool of the shape of its ranking.
+        For each question, bool (passages,), in the order of its ranking.
 
     Raises:
-        UnknownNameError: there is no such rule.
-        ValueError: the numbers of rankings and questions differ.
+        UnknownNameError: the matching rule is unknown.
+        ValueError: ``rankings`` and ``answers`` differ in length.
     """
     if match not in _PREPARE:
-        raise near_names("rule of matching", match, MATCHES)
+        raise unknown_name_error("rule of matching", match, MATCHES)
     prepared = _PREPARE[match](texts)
-    sought = iter(_PREPARE[match]([answer for of_question in answers for answer in of_question]))
+    targets = iter(_PREPARE[match]([answer for alternatives in answers for answer in alternatives]))
     finder = _pattern_finder if match == "regex" else _text_finder
-    finders = [finder([next(sought) for _ in of_question]) for of_question in answers]
+    finders = [finder([next(targets) for _ in alternatives]) for alternatives in answers]
     return [
         np.fromiter((is_found(prepared[number]) for number in ranking), np.bool_, len(ranking))
         for ranking, is_found in zip(rankings, finders, strict=True)
     ]
 
 
-def _text_finder(sought: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate: whether a text contains a sought text. Sought texts that contain a shorter one are redundant."""
+def _text_finder(targets: Sequence[str]) -> Callable[[str], bool]:
+    """Return a predicate that tests a text for any target; targets that contain a shorter target are redundant and skipped."""
     shortest = list[str]()
-    for text in sorted(set(sought), key=len):
+    for text in sorted(set(targets), key=len):
         if not any(other in text for other in shortest):
             shortest.append(text)
-    return lambda text: any(one in text for one in shortest)
+    return lambda text: any(target in text for target in shortest)
 
 
-def _pattern_finder(sought: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate: whether a text matches one of the patterns."""
+def _pattern_finder(targets: Sequence[str]) -> Callable[[str], bool]:
+    """Return a predicate that searches a text for any pattern."""
     patterns = list[Any]()
-    for pattern in sought:
+    for pattern in targets:
         with contextlib.suppress(*_NOT_A_PATTERN):
             patterns.append(regex.compile(pattern, flags=_FLAGS))
     return lambda text: any(pattern.search(text) is not None for pattern in patterns)

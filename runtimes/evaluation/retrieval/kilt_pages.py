@@ -1,15 +1,15 @@
 """KILT's retrieval metrics (facebookresearch/KILT, kilt/eval_retrieval.py), on pages instead of passages.
 
-A question has *evidence sets*: the pages that together prove one answer. A set counts once in the ranking, at the rank of its last page;
-the pages of an incomplete set share one place, that of the latest; a page in no set has a place of its own.
+A question has *evidence sets* of pages that together prove one answer. An evidence set has one place in the ranking, that of its
+lowest-ranked page retrieved so far, and is a hit once it is complete; a page in no evidence set has its own place.
 
-    Rprec            with R pages in a set: the share of them among the first R; of all sets the best. No pages: 0
-    precision@k      places among the first k where a set is complete, over k
-    recall@k         the same over the number of different sets; an output without "provenance" has none, an empty one counts
-    success_rate@k   whether there is such a place
+    Rprec            the share of an evidence set's R pages among the first R, maximised over the evidence sets; 0 without pages
+    precision@k      number of hits among the first k places, divided by k
+    recall@k         the same number divided by the number of distinct evidence sets, including an empty one
+    success_rate@k   1 if any of the first k places is a hit, else 0
 
-Irregular input, as in KILT: without pages every place figure is 0; repeated pages and records without a page key
-are skipped.
+Irregular input is handled as in KILT: without pages, the metrics at k are 0; an output without "provenance" has no evidence set; repeated
+pages and records without a page key are skipped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_HIT, _MISS = "hit", "miss"  # places; the place of an incomplete set is its number
+_HIT, _MISS = "hit", "miss"  # values of places; the place of an incomplete evidence set holds the set's number
 
 
 def page_names(provenance: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
-    """Return the distinct pages of a provenance in order, identified by these fields of a record; KILT's is "wikipedia_id"."""
+    """Return the distinct pages of a provenance, in order, identified by these record fields; KILT's evaluator uses "wikipedia_id"."""
     names = ("+".join(str(record[key]).strip() for key in keys) for record in provenance if all(key in record for key in keys))
     return list(dict.fromkeys(names))
 
@@ -30,9 +30,9 @@ def page_figures(evidence: Sequence[Sequence[str]], ranking: Sequence[str], cuts
     """Return R-precision, and precision, recall and success rate at each cut.
 
     Args:
-        evidence: the evidence sets, one for each gold output that has one.
-        ranking: pages, best first, each once.
-        cuts: the k.
+        evidence: the evidence sets of the gold outputs.
+        ranking: distinct pages, best first.
+        cuts: the values of k.
     """
     r_precisions = (sum(page in pages for page in ranking[: len(pages)]) / len(pages) for pages in evidence if pages)
     figures = {"Rprec": max(r_precisions, default=0.0)}

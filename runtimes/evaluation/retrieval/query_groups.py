@@ -1,39 +1,39 @@
-"""Groups of queries for the questions of a set: expansions such as GAR's, sub-questions, sampled answers.
+"""Groups of queries for a set of questions: expansions such as GAR's, sub-questions, sampled answers.
 
-A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The queries form one group with
-the question of that id.
+A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The queries and the question with that id
+form one group.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from wikidx.corpora.artifacts.durable import json_value
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.reading.compression import lines_of, reading
+from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.runtimes.questions.fields import id_from, texts_from
 from wikidx.runtimes.questions.records import Record
 
 
 def read_groups(path: Path) -> dict[str, list[str]]:
-    """Return the queries of each question by its id.
+    """Return question id -> queries.
 
     Raises:
-        InputError: the file cannot be read or has no group, a line is invalid, or two are for the same question.
+        InputError: the file cannot be read or has no groups, a line is invalid, or a question has two groups.
     """
     groups: dict[str, list[str]] = {}
-    with reading(path) as file:
-        for number, line in enumerate(lines_of(file, str(path)), 1):
+    with open_decompressed(path) as file:
+        for number, line in enumerate(read_lines(file, str(path)), 1):
             if not line.strip():
                 continue
             try:
-                value = json_value(line.decode("utf-8-sig"))
+                value = parse_json(line.decode("utf-8-sig"))
             except ValueError as error:
                 raise InputError(f'{path}, line {number}: not JSON in UTF-8 ({error}): each line is {{"id", "queries"}}') from error
             record = Record(value if isinstance(value, dict) else {}, str(path), f"line {number}", number)
             question = id_from(record, record.value.get("id"))
             if question in groups:
-                raise InputError(f"{record.where}: the question '{question}' has a group before: write one line for each question")
+                raise InputError(f"{record.location}: the question '{question}' has a group before: write one line for each question")
             groups[question] = list(texts_from(record, record.value.get("queries"), "queries"))
     if not groups:
         raise InputError(f"{path} has no groups")

@@ -1,10 +1,10 @@
-"""Values of a retriever's rankings: one per question for every metric that the questions allow.
+"""Scores of a retriever's rankings, one per question, for every metric for which the questions have gold data.
 
-answer@k                     DPR's R@k: one of the first k passages holds an answer (``has_answer``); a question without answers is a miss
-Success@k, R@k, RR, AP, …    gold passages by id, as trec_eval has it (``rankings``); NaN for a question without any
-kilt_Rprec, kilt_recall@k    gold pages by title, as KILT has it (``kilt_pages``), which compares ids; NaN for a question without any
+answer@k                     DPR's R@k: one of the first k passages contains an answer (``has_answer``); 0 for a question without answers
+Success@k, R@k, RR, AP, …    trec_eval's metrics (``rankings``), with gold passages by id; NaN for a question without gold passages
+kilt_Rprec, kilt_recall@k    KILT's metrics (``kilt_pages``), with gold pages by title instead of id; NaN for a question without gold pages
 
-A metric without gold data in any question is left out.
+A metric is left out if no question has its gold data.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import near_names
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.evaluation.retrieval.has_answer import MATCHES, answer_hits
 from wikidx.runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
 from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
-from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run, in_trec_order
+from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run, trec_order
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.questions import Question
 
@@ -30,13 +30,13 @@ MEASURES = ("P@5", "R@20", "RR", "AP", "nDCG@10")
 
 
 class Scoring(NamedTuple):
-    """Options of scoring rankings.
+    """Options for scoring rankings.
 
     Attributes:
-        cuts: the k.
-        match: rule of matching an answer, see ``has_answer``.
-        with_title: whether an answer in the title counts too: DPR's ``title + " . " + text``.
-        measures: further measures of trec_eval, besides Success at each cut.
+        cuts: the values of k.
+        match: the answer-matching rule, a name in ``has_answer``.
+        with_title: whether answers are also matched in titles, in DPR's ``title + " . " + text``.
+        measures: trec_eval's measures in addition to Success at each cut.
     """
 
     cuts: tuple[int, ...] = CUTS
@@ -49,37 +49,37 @@ def check_scoring(scoring: Scoring) -> None:
     """Raise ``InputError`` or ``UnknownNameError`` for an unknown measure or matching rule."""
     check_measures(scoring.measures)
     if scoring.match not in MATCHES:
-        raise near_names("rule of matching", scoring.match, MATCHES)
+        raise unknown_name_error("rule of matching", scoring.match, MATCHES)
 
 
 def rankings_of_run(run: Run, questions: Sequence[Question], store: PassageStore) -> list[Ranking]:
-    """Return a run's rankings for questions, in trec_eval's order; a passage that is not in the corpus keeps its rank, without a text."""
+    """Return a run's rankings for questions, in trec_eval's order; a passage that is not in the corpus keeps its rank and has no text."""
     distinct = list(dict.fromkeys(name for question in questions for name in run.get(question.id, {})))
     rows = store.rows_of(distinct)
-    there = iter(store.get_many(rows[rows >= 0]))
-    passages = {name: (next(there) if row >= 0 else Passage(name, "", ""), row) for name, row in zip(distinct, rows.tolist(), strict=True)}
+    found = iter(store.get_many(rows[rows >= 0]))
+    passages = {name: (next(found) if row >= 0 else Passage(name, "", ""), row) for name, row in zip(distinct, rows.tolist(), strict=True)}
     scores = [run.get(question.id, {}) for question in questions]
-    return [[ScoredPassage(*passages[name], of_one[name], ()) for name in in_trec_order(of_one)] for of_one in scores]
+    return [[ScoredPassage(*passages[name], by_passage[name], ()) for name in trec_order(by_passage)] for by_passage in scores]
 
 
 def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:
     """Return the questions' gold passages as qrels."""
-    return {one.id: dict.fromkeys(one.gold["passages"], 1) for one in questions if one.gold.get("passages")}
+    return {question.id: dict.fromkeys(question.gold["passages"], 1) for question in questions if question.gold.get("passages")}
 
 
-def as_run(rankings: Sequence[Ranking], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
+def to_run(rankings: Sequence[Ranking], questions: Sequence[Question]) -> dict[str, dict[str, float]]:
     """Return rankings as a TREC run."""
     return {question.id: {hit.passage.id: hit.score for hit in ranking} for question, ranking in zip(questions, rankings, strict=True)}
 
 
 def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question], qrels: Qrels, scoring: Scoring) -> dict[str, FloatArray]:
-    """Return the values of every metric, shape ``(questions,)``.
+    """Return metric -> values, shape ``(questions,)``.
 
     Args:
-        rankings: one per question.
-        questions: with unique ids.
-        qrels: gold passages.
-        scoring: the options.
+        rankings: one ranking per question.
+        questions: questions with unique ids.
+        qrels: the gold passages.
+        scoring: the scoring options.
 
     Raises:
         InputError, UnknownNameError: as ``check_scoring``.
@@ -89,14 +89,14 @@ def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question],
         values |= _answer_values(rankings, questions, scoring)
     if any(question.id in qrels for question in questions):
         measures = [*(f"Success@{k}" for k in scoring.cuts), *scoring.measures]
-        values |= gold_values(as_run(rankings, questions), qrels, [question.id for question in questions], measures)
+        values |= gold_values(to_run(rankings, questions), qrels, [question.id for question in questions], measures)
     if any(map(gold_pages, questions)):
         values |= _page_values(rankings, questions, scoring.cuts)
     return values
 
 
 def gold_pages(question: Question) -> list[list[str]]:
-    """Return the titles of each of a question's evidence sets; empty: unknown."""
+    """Return the titles in each of a question's non-empty evidence sets; empty: unknown."""
     provenance = question.gold.get("provenance")
     if provenance:
         return [page_names(pages, ["title"]) for pages in provenance if pages]
@@ -119,4 +119,4 @@ def _page_values(rankings: Sequence[Ranking], questions: Sequence[Question], cut
         evidence, pages = gold_pages(question), list(dict.fromkeys(hit.passage.title for hit in ranking))
         figures.append(page_figures(evidence, pages, cuts) if evidence else {})
     names = [*next(filter(None, figures))]
-    return {f"kilt_{name}": np.array([of_question.get(name, np.nan) for of_question in figures]) for name in names}
+    return {f"kilt_{name}": np.array([question_figures.get(name, np.nan) for question_figures in figures]) for name in names}

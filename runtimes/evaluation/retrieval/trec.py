@@ -3,8 +3,8 @@
     run      question  Q0  passage  rank  score  tag        the rank is ignored: scores decide
     qrels    question  0   passage  relevance               a whole number; above 0 is relevant
 
-Columns are separated by spaces or tabs. trec_eval orders by descending float32 score; ties are broken by descending id as text, ignoring
-the ranks in the file. ``in_trec_order`` returns that order.
+Columns are separated by spaces or tabs. trec_eval sorts by descending float32 score, breaks ties by descending id as text, and ignores the
+ranks in the file. ``trec_order`` returns this order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from wikidx.corpora.artifacts.durable import replacing
+from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import InputError
-from wikidx.corpora.reading.compression import lines_of, reading
+from wikidx.corpora.reading.compression import open_decompressed, read_lines
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
@@ -32,12 +32,12 @@ def read_run(path: Path) -> dict[str, dict[str, float]]:
     """Read a run, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty; a line does not have six columns, its score is not finite, or its passage is
-            repeated for the question.
+        InputError: the file cannot be read or is empty; a line does not have six columns, its score is not a finite number, or its
+            passage is repeated for the question.
     """
     run: dict[str, dict[str, float]] = {}
-    for where, (question, _, passage, _, score, _) in _lines(path, _RUN_COLUMNS):
-        _add(run, question, passage, _score(score, where), where)
+    for line, (question, _, passage, _, score, _) in _lines(path, _RUN_COLUMNS):
+        _add(run, question, passage, _score(score, line), line)
     return run
 
 
@@ -49,18 +49,18 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
             passage is repeated for the question.
     """
     qrels: dict[str, dict[str, int]] = {}
-    for where, (question, _, passage, relevance) in _lines(path, _QRELS_COLUMNS):
+    for line, (question, _, passage, relevance) in _lines(path, _QRELS_COLUMNS):
         if not re.fullmatch(r"[+-]?\d{1,9}", relevance, re.ASCII):
-            raise InputError(f"{where}: the relevance is '{relevance:.40}', not a whole number")
-        _add(qrels, question, passage, int(relevance), where)
+            raise InputError(f"{line}: the relevance is '{relevance:.40}', not a whole number")
+        _add(qrels, question, passage, int(relevance), line)
     return qrels
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a run; ranks follow the order of a question's passages.
+    """Write a run; the order of a question's passages determines their ranks.
 
     Raises:
-        InputError: a question, a passage or the tag is empty or has white space, which TREC's format does not allow.
+        InputError: a question id, a passage id or the tag is empty or contains white space, which TREC's format does not allow.
         OSError: the file cannot be written.
     """
     lines = (
@@ -74,60 +74,67 @@ def write_run(path: Path, run: Run, tag: str) -> None:
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write qrels; raises as ``write_run`` does."""
     _write(
-        path, (f"{_name(question)} 0 {_name(passage)} {relevance}\n" for question, of in qrels.items() for passage, relevance in of.items())
+        path,
+        (
+            f"{_name(question)} 0 {_name(passage)} {relevance}\n"
+            for question, judged in qrels.items()
+            for passage, relevance in judged.items()
+        ),
     )
 
 
-def in_trec_order(scores: Mapping[str, float]) -> list[str]:
-    """Return the passages of a question as trec_eval orders them."""
+def trec_order(scores: Mapping[str, float]) -> list[str]:
+    """Return the ids of a question's passages in trec_eval's order."""
     by_id = sorted(scores, reverse=True)
     return sorted(by_id, key=lambda passage: -np.float32(scores[passage]))
 
 
 def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the place of each line and its columns."""
+    """Yield the location and columns of each non-blank line."""
     n_lines = 0
-    with reading(path) as file:
-        for number, line in enumerate(lines_of(file, str(path)), 1):
-            where = f"{path}, line {number}"
+    with open_decompressed(path) as file:
+        for number, line in enumerate(read_lines(file, str(path)), 1):
+            location = f"{path}, line {number}"
             try:
                 columns = [column.decode() for column in line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").split()]
             except UnicodeDecodeError as error:
-                raise InputError(f"{where}: not UTF-8 ({error})") from error
+                raise InputError(f"{location}: not UTF-8 ({error})") from error
             if not columns:
                 continue
             if len(columns) != n_columns:
-                raise InputError(f"{where}: {len(columns)} columns, {n_columns} are needed: {' '.join(columns):.80}")
+                raise InputError(f"{location}: {len(columns)} columns, {n_columns} are needed: {' '.join(columns):.80}")
             n_lines += 1
-            yield where, columns
+            yield location, columns
     if not n_lines:
         raise InputError(f"{path} has no lines")
 
 
-def _score(text: str, where: str) -> float:
+def _score(text: str, line: str) -> float:
     try:
         score = float(text)
     except ValueError as error:
-        raise InputError(f"{where}: the score is '{text:.40}', not a number") from error
+        raise InputError(f"{line}: the score is '{text:.40}', not a number") from error
     if not math.isfinite(score):
-        raise InputError(f"{where}: the score is {text:.40}, which cannot be ordered")
+        raise InputError(f"{line}: the score is {text:.40}, which cannot be ordered")
     return score
 
 
-def _add(table: dict[str, dict[str, Any]], question: str, passage: str, value: float, where: str) -> None:
-    of_question = table.setdefault(question, {})
-    if passage in of_question:
-        raise InputError(f"{where}: the passage '{passage:.80}' stands for the question '{question:.80}' before: trec_eval takes it once")
-    of_question[passage] = value
+def _add(table: dict[str, dict[str, Any]], question: str, passage: str, value: float, line: str) -> None:
+    values = table.setdefault(question, {})
+    if passage in values:
+        raise InputError(
+            f"{line}: the passage '{passage:.80}' is listed before for the question '{question:.80}': trec_eval accepts it once"
+        )
+    values[passage] = value
 
 
 def _name(text: str) -> str:
     if text.split() != [text]:
-        raise InputError(f"'{text:.80}' cannot stand in a TREC file: names there are not empty and hold no white space")
+        raise InputError(f"'{text:.80}' cannot be written to a TREC file: names must not be empty or contain white space")
     return text
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         for line in lines:
             file.write(line.encode())

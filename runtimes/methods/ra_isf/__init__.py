@@ -3,10 +3,10 @@
 Liu et al., RA-ISF: Learning to Answer and Understand from Retrieval Augmentation via Iterative Self-Feedback, 2024 (arXiv 2403.06840).
 
 algorithm  Algorithm 1               sub_models  self-knowledge, retrieval and relevance, decomposition
-tree       a question and all below  replies     parsing of verdicts                                options  the options of the paper
+tree       the sub-questions' tree   replies     parsing of verdicts                                options  the options of the paper
 
-The paper's three sub-models are the roles "know", "relevance" and "decompose"; the labels that they were trained on are parsed as well as
-an instruct model's words.
+The paper's three sub-models are the roles "know", "relevance" and "decompose". Both their training labels and an instruct model's words
+are parsed.
 """
 
 from wikidx.runtimes.methods.base import Method, Preset

@@ -1,4 +1,4 @@
-"""The algorithm of RA-ISF (Algorithm 1): one question, its passages, its sub-questions."""
+"""The algorithm of RA-ISF (Algorithm 1), from a question to its passages and sub-questions."""
 
 from __future__ import annotations
 
@@ -9,64 +9,65 @@ from dataclasses import replace
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, generate, named, together
+from wikidx.runtimes.methods.requests import Run, gather, generate, label_trace
 from wikidx.runtimes.methods.sub_questions import SubQuestion
-from wikidx.runtimes.methods.templates import Blocks, numbered, template
+from wikidx.runtimes.methods.templates import Blocks, format_passages, load_template
 
 from .options import RaIsfOptions
 from .sub_models import decompose, passage_relevance, self_knowledge
-from .tree import UNKNOWN, How, Node, as_json, walk
+from .tree import UNKNOWN, AnswerSource, Node, to_json, walk
 
 
 def ra_isf(question: str, options: RaIsfOptions) -> Run[Answer]:
     """Solve a question; ``detail`` holds the tree of its sub-questions."""
     root = yield from solve(Node(question=question), options)
     nodes = walk(root)
-    passages = dict.fromkeys(passage for node in nodes for passage in node.read)
-    return Answer(root.answer, tuple(passages), {"parse_ok": all(node.parse_ok for node in nodes), "tree": as_json(root)})
+    passages = dict.fromkeys(passage for node in nodes for passage in node.evidence)
+    return Answer(root.answer, tuple(passages), {"parse_ok": all(node.parse_ok for node in nodes), "tree": to_json(root)})
 
 
 def solve(node: Node, options: RaIsfOptions) -> Run[Node]:
     """Answer by self-knowledge (SKM), from relevant passages (PRM), or by decomposition (QDM); "unknown" beyond the depth limit."""
     if node.depth > options.max_depth or (node.depth == options.max_depth and options.depth_test == "reached"):
-        return replace(node, how="depth_limit")
+        return replace(node, answered_from="depth_limit")
     if options.know:
         node = yield from self_knowledge(node, options)
         if node.known:
-            return (yield from _closed_book(node, "self_knowledge", options))
+            return (yield from _answer_closed_book(node, "self_knowledge", options))
     if options.relevance != "off":
         node = yield from passage_relevance(node, options)
         if node.relevant:
-            read = node.relevant if options.answer_from == "relevant" else node.found
-            return (yield from _from_passages(node, read, "passages", options))
+            passages = node.relevant if options.answer_from == "relevant" else node.retrieved
+            return (yield from _answer_from_passages(node, passages, "passages", options))
     if not options.decompose:
-        return replace(node, how="no_decomposition")
+        return replace(node, answered_from="no_decomposition")
     if node.depth == options.max_depth and options.depth_test == "leaf":
-        return replace(node, how="depth_limit")
+        return replace(node, answered_from="depth_limit")
     node = yield from _solve_sub_questions(node, options)
     return (yield from _synthesise(node, options))
 
 
-def _closed_book(node: Node, how: How, options: RaIsfOptions) -> Run[Node]:
-    return replace(node, how=how, answer=(yield from _answer("closed_book", {}, node, options)))
+def _answer_closed_book(node: Node, answered_from: AnswerSource, options: RaIsfOptions) -> Run[Node]:
+    return replace(node, answered_from=answered_from, answer=(yield from _answer("closed_book", {}, node, options)))
 
 
-def _from_passages(node: Node, passages: tuple[Passage, ...], how: How, options: RaIsfOptions) -> Run[Node]:
-    answer = yield from _answer("from_passages", {"passages": numbered(passages)}, node, options)
-    return replace(node, how=how, read=passages, answer=answer)
+def _answer_from_passages(node: Node, passages: tuple[Passage, ...], answered_from: AnswerSource, options: RaIsfOptions) -> Run[Node]:
+    answer = yield from _answer("from_passages", {"passages": format_passages(passages)}, node, options)
+    return replace(node, answered_from=answered_from, evidence=passages, answer=answer)
 
 
 def _solve_sub_questions(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Break a question down, and solve its sub-questions."""
-    parts, is_read = yield from decompose(node, options)
-    above = (*node.above, node.question)
+    """Decompose a question, and solve its sub-questions."""
+    sub_questions, is_readable = yield from decompose(node, options)
+    ancestors = (*node.ancestors, node.question)
     if options.refer_back:
-        children = yield from _solve_in_order(parts, above, options)
+        children = yield from _solve_in_order(sub_questions, ancestors, options)
     else:
-        children = yield from together(
-            named(f"sub-question {place}", solve(Node(question=part.text, above=above), options)) for place, part in enumerate(parts, 1)
+        children = yield from gather(
+            label_trace(f"sub-question {number}", solve(Node(question=sub_question.text, ancestors=ancestors), options))
+            for number, sub_question in enumerate(sub_questions, 1)
         )
-    return replace(node, children=tuple(children), parse_ok=node.parse_ok and is_read)
+    return replace(node, children=tuple(children), parse_ok=node.parse_ok and is_readable)
 
 
 def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
@@ -74,37 +75,37 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
     if options.if_none_answered != "synthesise" and not any(child.is_answered for child in node.children):
         return (yield from _fall_back(node, options))
     pairs = "\n".join(
-        f"{place}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}"
-        for place, child in enumerate(node.children, 1)
+        f"{number}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}"
+        for number, child in enumerate(node.children, 1)
     )
-    return replace(node, how="synthesis", answer=(yield from _answer("synthesise", {"pairs": pairs or "(none)"}, node, options)))
+    return replace(node, answered_from="synthesis", answer=(yield from _answer("synthesise", {"pairs": pairs or "(none)"}, node, options)))
 
 
-def _solve_in_order(parts: Sequence[SubQuestion], above: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
-    """Solve sub-questions in order, replacing "#1", "#2", … by earlier answers, except unknown ones."""
+def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
+    """Solve sub-questions in order, replacing "#1", "#2", … by the earlier answers, unless unknown."""
     children: list[Node] = []
     answers: dict[str, str] = {}
-    for place, part in enumerate(parts, 1):
-        question = re.sub(r"#(\d+)", lambda reference: answers.get(reference[1], reference[0]), part.text)
-        child = yield from named(f"sub-question {place}", solve(Node(question=question, above=above), options))
+    for number, sub_question in enumerate(sub_questions, 1):
+        question = re.sub(r"#(\d+)", lambda reference: answers.get(reference[1], reference[0]), sub_question.text)
+        child = yield from label_trace(f"sub-question {number}", solve(Node(question=question, ancestors=ancestors), options))
         children.append(child)
         if child.is_answered:
-            answers[str(part.number)] = child.answer
+            answers[str(sub_question.number)] = child.answer
     return children
 
 
 def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Answer a question none of whose sub-questions is answered."""
+    """Answer a question without any answered sub-question."""
     if options.if_none_answered == "unknown":
-        return replace(node, how="none_answered")
-    if options.if_none_answered == "passages" and node.found:
-        return (yield from _from_passages(node, node.found, "fallback_passages", options))
-    return (yield from _closed_book(node, "fallback_closed_book", options))
+        return replace(node, answered_from="none_answered")
+    if options.if_none_answered == "passages" and node.retrieved:
+        return (yield from _answer_from_passages(node, node.retrieved, "fallback_passages", options))
+    return (yield from _answer_closed_book(node, "fallback_closed_book", options))
 
 
-def _answer(name: str, given: Mapping[str, str | Blocks], node: Node, options: RaIsfOptions) -> Run[str]:
+def _answer(name: str, fields: Mapping[str, str | Blocks], node: Node, options: RaIsfOptions) -> Run[str]:
     """Answer a node's question with the named prompt and the given fields, in the form set by the options."""
-    form = "short" if options.answer_form == "yes_no" and node.above else options.answer_form
-    (asked_for,) = template("ra_isf", f"form_{form}")()
-    prompt = template("ra_isf", name)(question=node.question, form=asked_for.content, shots=options.shots, **given)
+    form = "short" if options.answer_form == "yes_no" and node.ancestors else options.answer_form
+    (instruction,) = load_template("ra_isf", f"form_{form}")()
+    prompt = load_template("ra_isf", name)(question=node.question, form=instruction.content, shots=options.shots, **fields)
     return (yield from generate(prompt, Decoding(max_tokens=options.max_tokens))).text.strip()

@@ -1,4 +1,4 @@
-"""RA-ISF's options. Where text, algorithm, examples and code of the paper disagree, each of them is a choice."""
+"""RA-ISF's options. If the paper's text, algorithm, examples and code disagree, each is a choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RaIsfOptions:
-    """The paper's hyper-parameters and ablations, and choices that it leaves open."""
+    """The paper's hyper-parameters and ablations, and choices that the paper leaves open."""
 
     know: bool = option(True, "paper", "ask whether the model knows the answer; False: No-SKM, always retrieve")
     relevance: Literal["each", "joint", "off"] = option(
@@ -19,7 +19,7 @@ class RaIsfOptions:
         "each: one call a passage (Algorithm 1); joint: one call, relevant and sufficient (appendix E); off: No-PRM, no retrieval",
     )
     decompose: bool = option(True, "paper", "break the question down if no passage is relevant; False: No-QDM, the answer is unknown")
-    k: int = option(5, "paper", "passages retrieved for a question, as in appendix E", least=1)
+    k: int = option(5, "paper", "passages retrieved for a question, as in appendix E", minimum=1)
     max_depth: int = option(3, "paper", "D_th; the question asked has depth 0, its sub-questions 1")
     depth_test: Literal["exceeded", "reached", "leaf"] = option(
         "exceeded",
@@ -37,7 +37,7 @@ class RaIsfOptions:
     if_none_answered: Literal["synthesise", "unknown", "closed_book", "passages"] = option(
         "synthesise",
         "paper",
-        "where there is no sub-question or all are unknown: put them together all the same, say unknown, or answer closed-book or from "
+        "where there is no sub-question or all are unknown: combine them anyway, answer unknown, or answer closed-book or from "
         "the passages that were found irrelevant",
     )
     max_sub_questions: int = option(5, "proposed", "sub-questions of a question, the first of the list")
@@ -45,14 +45,14 @@ class RaIsfOptions:
     verdicts: Literal["words", "choice", "probability"] = option(
         "words",
         "paper",
-        "how yes or no is said: in words, in words by structured output, or by the next token's probability",
+        "form of yes or no: in words, in words by structured output, or by the next token's probability",
     )
-    know_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a question that is known", most=1)
-    relevance_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a relevant passage", most=1)
+    know_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a question that is known", maximum=1)
+    relevance_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a relevant passage", maximum=1)
     answer_form: Literal["short", "sentence", "yes_no"] = option(
         "short",
         "proposed",
         "short, a sentence as in appendix E, or yes_no: yes or no to the question asked, short answers to its sub-questions",
     )
     shots: int = option(0, "proposed", "demonstrations before each prompt")
-    max_tokens: int = option(256, "proposed", "tokens of an answer, and of a list of sub-questions", least=1)
+    max_tokens: int = option(256, "proposed", "tokens of an answer, and of a list of sub-questions", minimum=1)

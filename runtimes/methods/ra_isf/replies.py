@@ -1,4 +1,4 @@
-"""Parsing of a model's verdicts: yes or no, or passage numbers. Each is parsed strictly first, then leniently."""
+"""Parsing of a model's verdicts, yes or no or passage numbers, first strictly, then leniently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from wikidx.runtimes.methods.sentences import words
+from wikidx.runtimes.methods.sentences import normalize_words
 
 _YES = {"yes", "know", "relevant", "relevance"}
 _SIDE = re.compile(r"\b(yes|no|unknow|unknown|irrelevant|irrelevance)\b")
@@ -19,38 +19,38 @@ class Verdict(NamedTuple):
     """Yes or no.
 
     Attributes:
-        yes: the verdict; False also if the reply has none.
-        found: whether the reply has a verdict.
+        is_yes: the verdict; False also if the reply has none.
+        is_readable: whether the reply has a verdict.
         score: probability of yes, if requested and known.
     """
 
-    yes: bool
-    found: bool = True
+    is_yes: bool
+    is_readable: bool = True
     score: float | None = None
 
 
-def verdict(text: str) -> Verdict:
-    """Parse yes or no: the whole reply, or else its first decisive word.
+def parse_verdict(text: str) -> Verdict:
+    """Parse yes or no from the whole reply, or else from its first decisive word.
 
-    "know", "relevance" and their opposites are the labels of the paper's sub-models; the positive ones count only as a whole reply, since
-    "I do not know" contains one too.
+    "know", "relevance" and their opposites are the labels of the paper's sub-models; positive labels count only as a whole reply, because
+    "I do not know" contains "know".
     """
-    plain = words(text)
+    plain = normalize_words(text)
     if plain in _YES:
         return Verdict(True)
     side = _SIDE.search(plain)
-    return Verdict(side is not None and side[0] == "yes", found=side is not None)
+    return Verdict(side is not None and side[0] == "yes", is_readable=side is not None)
 
 
-def relevant_numbers(text: str, n_passages: int) -> tuple[frozenset[int], bool]:
-    """Parse the passage numbers of a joint verdict, and whether it was readable; a reply that begins with "no" or "none" names none."""
+def parse_relevant_numbers(text: str, n_passages: int) -> tuple[frozenset[int], bool]:
+    """Parse the passage numbers of a joint verdict, and whether it is readable; a reply that begins with "no" or "none" names none."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    if words(plain).split(" ")[0] in ("no", "none"):
+    if normalize_words(plain).split(" ")[0] in ("no", "none"):
         return frozenset(), True
     if _BARE_NUMBERS.fullmatch(plain):
-        named = [plain]
+        numbers_text = [plain]
     else:
-        named = _BRACKETED.findall(plain) or _AFTER_NOUN.findall(plain)
-    numbers = {int(number) for digits in named for number in re.findall(r"\d{1,9}", digits)}
-    within = frozenset(number for number in numbers if 1 <= number <= n_passages)
-    return within, bool(within)
+        numbers_text = _BRACKETED.findall(plain) or _AFTER_NOUN.findall(plain)
+    numbers = {int(number) for digits in numbers_text for number in re.findall(r"\d{1,9}", digits)}
+    in_range = frozenset(number for number in numbers if 1 <= number <= n_passages)
+    return in_range, bool(in_range)

@@ -1,4 +1,4 @@
-"""The tree of a question, its sub-questions, theirs, and so on."""
+"""The tree of a question and, recursively, its sub-questions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.methods.sentences import words
+from wikidx.runtimes.methods.sentences import normalize_words
 
 from .replies import Verdict
 
 UNKNOWN = "unknown"
 
-How = Literal[
+AnswerSource = Literal[
     "self_knowledge",
     "passages",
     "synthesis",
@@ -26,51 +26,51 @@ How = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A question of the recursion, solved or partly solved.
+    """A node of the tree: a question, solved or partly solved.
 
     Attributes:
         question: its text.
-        above: its ancestors, the root first; their number is its depth.
-        how: source of the answer.
+        ancestors: the questions above it, the original question first; their number is its depth.
+        answered_from: source of the answer.
         answer: the answer.
-        known: whether the model claims to know the answer; None: not asked.
-        found: retrieved passages, best first.
-        verdicts: for each of them, whether it is relevant.
-        read: passages that the answer is based on.
+        known: whether the model claims to know the answer; None: the model was not asked.
+        retrieved: retrieved passages, best first.
+        verdicts: the relevance verdict of each retrieved passage.
+        evidence: passages that the answer is based on.
         children: its sub-questions.
         parse_ok: whether every verdict and list was readable.
     """
 
     question: str
-    above: tuple[str, ...] = ()
-    how: How = "depth_limit"
+    ancestors: tuple[str, ...] = ()
+    answered_from: AnswerSource = "depth_limit"
     answer: str = UNKNOWN
     known: bool | None = None
-    found: tuple[Passage, ...] = ()
+    retrieved: tuple[Passage, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    read: tuple[Passage, ...] = ()
+    evidence: tuple[Passage, ...] = ()
     children: tuple[Node, ...] = ()
     parse_ok: bool = True
 
     @property
     def depth(self) -> int:
         """Depth in the tree: the number of decompositions above the question."""
-        return len(self.above)
+        return len(self.ancestors)
 
     @property
-    def asked(self) -> str:
+    def original_question(self) -> str:
         """The question given to the method."""
-        return (*self.above, self.question)[0]
+        return (*self.ancestors, self.question)[0]
 
     @property
     def relevant(self) -> tuple[Passage, ...]:
         """The passages judged relevant."""
-        return tuple(passage for passage, verdict in zip(self.found, self.verdicts, strict=True) if verdict.yes)
+        return tuple(passage for passage, verdict in zip(self.retrieved, self.verdicts, strict=True) if verdict.is_yes)
 
     @property
     def is_answered(self) -> bool:
         """True if there is an answer other than "unknown"."""
-        return bool(self.answer.strip()) and words(self.answer) != UNKNOWN
+        return bool(self.answer.strip()) and normalize_words(self.answer) != UNKNOWN
 
 
 def walk(node: Node) -> list[Node]:
@@ -78,18 +78,18 @@ def walk(node: Node) -> list[Node]:
     return [node, *(deeper for child in node.children for deeper in walk(child))]
 
 
-def as_json(node: Node) -> dict[str, Any]:
+def to_json(node: Node) -> dict[str, Any]:
     """Return a tree as JSON values."""
     return {
         "question": node.question,
         "depth": node.depth,
-        "how": node.how,
+        "answered_from": node.answered_from,
         "answer": node.answer,
         "known": node.known,
         "verdicts": [
-            {"id": passage.id, "relevant": verdict.yes, "score": verdict.score, "parse_ok": verdict.found}
-            for passage, verdict in zip(node.found, node.verdicts, strict=True)
+            {"id": passage.id, "relevant": verdict.is_yes, "score": verdict.score, "parse_ok": verdict.is_readable}
+            for passage, verdict in zip(node.retrieved, node.verdicts, strict=True)
         ],
-        "sub_questions": [as_json(child) for child in node.children],
+        "sub_questions": [to_json(child) for child in node.children],
         "parse_ok": node.parse_ok,
     }

@@ -1,4 +1,4 @@
-"""ReFeed: answer from memory, search with question and answers, refine, and keep the likelier answer.
+"""ReFeed: answer from memory, retrieve with the question and the answers, refine, and keep the likelier answer.
 
 Yu et al., Improving Language Models via Plug-and-Play Retrieval Feedback, 2023 (arXiv 2305.14002).
 

@@ -1,4 +1,4 @@
-"""The algorithm of ReFeed: initial answers, documents found with them, the refined answer, the ensemble."""
+"""The algorithm of ReFeed: initial answers, documents retrieved with them, the refined answer, the ensemble."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from wikidx.runtimes.llms.base import Chat, Decoding
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, retrieve, sample, together
-from wikidx.runtimes.methods.templates import numbered, template
-from wikidx.runtimes.methods.written_answers import Draft, draft
+from wikidx.runtimes.methods.requests import Run, gather, retrieve, sample
+from wikidx.runtimes.methods.templates import format_passages, load_template
+from wikidx.runtimes.methods.written_answers import Draft, parse_draft
 
 from .ensemble import ensemble
 from .options import RefeedOptions
@@ -19,64 +19,64 @@ from .options import RefeedOptions
 def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     """Answer, retrieve with the question and the answers, refine, and keep the likelier answer.
 
-    The answer's passages are the documents if the refined answer is kept, and none otherwise.
+    The answer has the documents as passages if it is the refined answer, and no passages otherwise.
     """
-    prompt = template("refeed", f"initial_{options.form}")(question=question, shots=options.shots)
-    drawn, contenders = yield from _initial(prompt, options)
-    answers = distinct(drawn)
-    queries = [" ".join(f"{question} {one.answer}".split()) for one in answers]
-    root = [question] if options.question_too or not queries else []
-    found = yield from retrieve([*root, *queries], options.k, merge=options.merge, dedup=options.dedup)
-    listed = "\n".join(f"{number}. {one.text}" for number, one in enumerate(answers, 1)) or "(none)"
-    refining = template("refeed", f"refine_{options.form}")(
-        passages=numbered(found), question=question, answers=listed, shots=options.shots
+    prompt = load_template("refeed", f"initial_{options.form}")(question=question, shots=options.shots)
+    samples, candidates = yield from _initial(prompt, options)
+    answers = deduplicate(samples)
+    queries = [" ".join(f"{question} {draft.answer}".split()) for draft in answers]
+    question_query = [question] if options.search_question or not queries else []
+    documents = yield from retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
+    answers_text = "\n".join(f"{number}. {draft.text}" for number, draft in enumerate(answers, 1)) or "(none)"
+    refining = load_template("refeed", f"refine_{options.form}")(
+        passages=format_passages(documents), question=question, answers=answers_text, shots=options.shots
     )
-    (refined,) = yield from _write(refining, options)
-    kept = yield from ensemble(contenders, refined, (prompt, refining), options)
-    is_refined = kept.draft is kept.refined
+    (refined,) = yield from _generate(refining, options)
+    choice = yield from ensemble(candidates, refined, (prompt, refining), options)
+    is_refined = choice.draft is choice.refined
     detail = {
         "kept": "refined" if is_refined else "initial",
-        "because": kept.because,
-        "initial": kept.initial and kept.initial.as_json(),
-        "refined": kept.refined.as_json(),
-        "drawn": [one.as_json() for one in drawn],
-        "retrieved": [passage.id for passage in found],
-        "parse_ok": refined.parse_ok and all(one.parse_ok for one in drawn),
+        "reason": choice.reason,
+        "initial": choice.initial and choice.initial.to_json(),
+        "refined": choice.refined.to_json(),
+        "samples": [draft.to_json() for draft in samples],
+        "retrieved": [passage.id for passage in documents],
+        "parse_ok": refined.parse_ok and all(draft.parse_ok for draft in samples),
     }
-    return Answer(kept.draft.answer, found if is_refined else (), detail)
+    return Answer(choice.draft.answer, documents if is_refined else (), detail)
 
 
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
-    """Return the initial answers, and those among them that the ensemble may keep."""
-    if options.diverse and options.ensemble and options.contender == "greedy":
-        drawn, greedy = yield from together([_write(prompt, options, is_diverse=True), _write(prompt, options)])
-        return drawn, greedy
-    drawn = yield from _write(prompt, options, is_diverse=options.diverse)
-    return drawn, drawn
+    """Return the initial answers, and the candidates that the ensemble may keep."""
+    if options.diverse and options.ensemble and options.initial_candidate == "greedy":
+        samples, greedy = yield from gather([_generate(prompt, options, is_diverse=True), _generate(prompt, options)])
+        return samples, greedy
+    samples = yield from _generate(prompt, options, is_diverse=options.diverse)
+    return samples, samples
 
 
-def _write(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
+def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
     """Sample several answers with nucleus sampling, or generate one greedily."""
     decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.form == "cot" else options.max_tokens)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     gens = yield from sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
-    return [draft(gen, options.form) for gen in gens]
+    return [parse_draft(gen, options.form) for gen in gens]
 
 
-def distinct(drafts: Iterable[Draft]) -> list[Draft]:
+def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:
     """Return the first draft of each distinct answer, without blank ones."""
     first: dict[str, Draft] = {}
-    for one in drafts:
-        if one.answer:
-            first.setdefault(key(one.answer), one)
+    for draft in drafts:
+        if draft.answer:
+            first.setdefault(answer_key(draft.answer), draft)
     return list(first.values())
 
 
-def key(answer: str) -> str:
-    """Return a key that equal answers share: case, compatibility form, English articles, punctuation and spacing are normalised.
+def answer_key(answer: str) -> str:
+    """Return a key for equal answers, without English articles and punctuation, and with case, compatibility form and spacing normalised.
 
-    If that leaves nothing of an answer, only case and form are normalised.
+    If nothing is left, only case and compatibility form are normalised.
     """
     plain = unicodedata.normalize("NFKC", answer).casefold()
     letters = "".join(" " if unicodedata.category(letter)[0] in "PZC" else letter for letter in plain)

@@ -1,4 +1,4 @@
-"""ReFeed's options. The paper's text does not state the numbers of samples and their decoding."""
+"""ReFeed's options. The paper's text states neither the number of samples nor their decoding."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RefeedOptions:
-    """The paper's hyper-parameters and ablations, and choices that it leaves open."""
+    """The paper's hyper-parameters and ablations, and choices that the paper leaves open."""
 
     diverse: bool = option(True, "paper", "draw several initial answers; False: w/o diversifying generation, one greedy answer")
     ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; False: w/o ensemble, the refined one")
     form: Literal["answer", "cot", "dialogue"] = option(
         "answer",
         "paper",
-        "what is written: an answer, a chain of thought with the answer at its end (section 4.3.3), or a conversation's next turn (WoW)",
+        "output: an answer, a chain of thought with the answer at its end (section 4.3.3), or a conversation's next turn (WoW)",
     )
-    k: int = option(10, "paper", "documents, also after those of several queries are merged", least=1)
-    samples: int = option(10, "proposed", "initial answers that are drawn", least=1)
-    temperature: float = option(1.0, "proposed", "of the initial answers that are drawn", least=0.01, most=100)
-    top_p: float = option(0.95, "proposed", "of the initial answers that are drawn, by nucleus sampling", least=0.01, most=1)
+    k: int = option(10, "paper", "documents, also after those of several queries are merged", minimum=1)
+    samples: int = option(10, "proposed", "initial answers that are drawn", minimum=1)
+    temperature: float = option(1.0, "proposed", "of the initial answers that are drawn", minimum=0.01, maximum=100)
+    top_p: float = option(0.95, "proposed", "of the initial answers that are drawn, by nucleus sampling", minimum=0.01, maximum=1)
     merge: MergeRule = option(
         "max",
         "paper",
         "how the documents of several queries are ranked: by their best score, or as the rule of that name says",
     )
     dedup: DedupRule = option("row", "paper", "documents that are one: the same, or of the same text")
-    question_too: bool = option(False, "paper", "search with the question by itself too, as the group's root")
-    contender: Literal["best", "greedy"] = option(
+    search_question: bool = option(False, "paper", "search with the question by itself too, as the group's primary query")
+    initial_candidate: Literal["best", "greedy"] = option(
         "best",
         "proposed",
-        "which of several initial answers may be kept: the one of the lowest mean NLL, or the greedy one",
+        "initial answer that may be kept, of several: the answer of the lowest mean NLL, or the greedy answer",
     )
     nll: Literal["output", "text", "answer"] = option(
         "output",
@@ -43,5 +43,5 @@ class RefeedOptions:
         "of the answer in it, scored anew",
     )
     shots: int = option(0, "proposed", "demonstrations before each prompt")
-    max_tokens: int = option(64, "proposed", "tokens of an answer or a turn", least=1)
-    max_reasoning_tokens: int = option(256, "proposed", "tokens of a chain of thought with its answer", least=1)
+    max_tokens: int = option(64, "proposed", "tokens of an answer or a turn", minimum=1)
+    max_reasoning_tokens: int = option(256, "proposed", "tokens of a chain of thought with its answer", minimum=1)

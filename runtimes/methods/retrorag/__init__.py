@@ -1,6 +1,6 @@
-"""RetroRAG: collect evidence, answer, check the answer's consistency; if unsure, infer from the evidence and search for what is missing.
+"""RetroRAG: collect evidence, answer, check the answer's consistency; if it is low, infer from the evidence and search for missing facts.
 
-algorithm  the rounds                   options  the options of the paper     inquiry  the state of a question, and scoring by yes or no
+algorithm  the rounds                   options  the options of the paper     state  the state of a question, and yes/no scoring
 answerer   answers and their check      evidence  ELLERY: passages, inferences, the next query
 """
 
@@ -19,7 +19,7 @@ METHOD = Method(
     options=RetroRAGOptions,
     run=retrorag,
     presets={
-        # "BM25 algorithm and SimLM retriever": as in MetaRAG, which the paper follows, SimLM's reranker over BM25's first 100
+        # "BM25 algorithm and SimLM retriever" is SimLM's reranker over BM25's first 100, as in MetaRAG, which the paper follows
         "default": Preset(corpus="wiki2018", retriever="bm25", search={"depth": 100, "rerank": "cross-encoder", "rerank_depth": 100}),
     },
 )

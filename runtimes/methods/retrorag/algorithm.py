@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, named
+from wikidx.runtimes.methods.requests import Run, label_trace
 
-from .answerer import Attempt, answered, assessed, judged
+from .answerer import Attempt, answer_question, assess, check_consistency
 from .evidence import collate, discover, next_query
-from .inquiry import Inquiry, summary_of
 from .options import RetroRAGOptions
+from .state import State, summarize_verdicts
 
 
 class Round(NamedTuple):
-    """A round: its answer, its record as JSON values, and the query of the next round; None: there is none."""
+    """A round: its answer, its record as JSON values, and the next round's query; None after the last round."""
 
     attempt: Attempt
     record: dict[str, Any]
@@ -23,58 +23,58 @@ class Round(NamedTuple):
 
 
 def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
-    """Answer in rounds until an answer is accepted or the limit of rounds is reached."""
-    inquiry = Inquiry(question=question, options=options)
+    """Answer in rounds until an answer is accepted, the limit is reached, or a repeated query ends them."""
+    state = State(question=question, options=options)
     rounds: list[Round] = []
     n_rounds = options.max_rounds if options.ellery else 1
     query: str | None = question
     while query is not None:
         number = len(rounds) + 1
-        rounds.append((yield from named(f"round {number}", _round(inquiry, query, is_last=number == n_rounds))))
+        rounds.append((yield from label_trace(f"round {number}", _round(state, query, is_last=number == n_rounds))))
         query = rounds[-1].next_query
-    attempts = [one.attempt for one in rounds]
-    final = _chosen(attempts, options)
+    attempts = [round_.attempt for round_ in rounds]
+    final = _select_attempt(attempts, options)
     if options.assessor == "after":
-        final = yield from assessed(inquiry, final)
+        final = yield from assess(state, final)
     detail = {
         "accepted": _is_accepted(attempts[-1], options),
         "n_rounds": len(rounds),
-        "entities": inquiry.entities,
+        "entities": state.entities,
         "parse_ok": final.parse_ok,
-        "yes_no": summary_of(inquiry.verdicts),
-        "rounds": [one.record for one in rounds],
+        "yes_no": summarize_verdicts(state.verdicts),
+        "rounds": [round_.record for round_ in rounds],
     }
     return Answer(final.answer, final.source, detail)
 
 
-def _round(inquiry: Inquiry, query: str, *, is_last: bool) -> Run[Round]:
-    """Collate evidence for the query (M_e), answer (M_C, M_D) and judge (M_sc); if unsure, infer (M_IE) and ask for a query (M_R)."""
-    options = inquiry.options
-    matching = f"{inquiry.question} {query}" if inquiry.searched else inquiry.question
+def _round(state: State, query: str, *, is_last: bool) -> Run[Round]:
+    """Collate evidence for the query (M_e), answer (M_C, M_D) and judge (M_sc); if rejected, infer (M_IE) and ask for a query (M_R)."""
+    options = state.options
+    matching_query = f"{state.question} {query}" if state.queries else state.question
     record: dict[str, Any] = {"query": query}
     if options.ellery:
-        inquiry.searched.append(query)
-        record["source"] = yield from collate(inquiry, query, matching)
-    attempt = yield from answered(inquiry)
+        state.queries.append(query)
+        record["source"] = yield from collate(state, query, matching_query)
+    attempt = yield from answer_question(state)
     if options.assessor == "before":
-        attempt = yield from assessed(inquiry, attempt)
-    attempt = yield from judged(inquiry, attempt)
+        attempt = yield from assess(state, attempt)
+    attempt = yield from check_consistency(state, attempt)
     record |= {name: getattr(attempt, name) for name in ("reason", "answer", "parse_ok", "monitor", "consistency")}
     if is_last or _is_accepted(attempt, options):
         return Round(attempt, record)
     if options.inferential_evidence:
-        record["candidates"] = yield from discover(inquiry, matching)
-        record["inferred"] = [{"text": statement, "score": inquiry.worth.get(statement)} for statement in inquiry.inferred]
-    next_ = yield from next_query(inquiry, attempt)
-    return Round(attempt, record if next_ is None else {**record, "next_query": next_}, next_)
+        record["candidates"] = yield from discover(state, matching_query)
+        record["inferred"] = [{"text": statement, "score": state.usefulness.get(statement)} for statement in state.inferred]
+    query_ = yield from next_query(state, attempt)
+    return Round(attempt, record if query_ is None else {**record, "next_query": query_}, query_)
 
 
 def _is_accepted(attempt: Attempt, options: RetroRAGOptions) -> bool:
     return attempt.consistency is not None and attempt.consistency > options.threshold
 
 
-def _chosen(attempts: Sequence[Attempt], options: RetroRAGOptions) -> Attempt:
-    """Return the last answer or, if none was accepted and the option says so, the most consistent one, the later among equals."""
+def _select_attempt(attempts: Sequence[Attempt], options: RetroRAGOptions) -> Attempt:
+    """Return the last answer or, if it is not accepted and ``at_budget`` is "best", the most consistent answer, the latest among equals."""
     if options.at_budget == "last" or _is_accepted(attempts[-1], options):
         return attempts[-1]
     return max(reversed(attempts), key=lambda attempt: -1.0 if attempt.consistency is None else attempt.consistency)

@@ -1,4 +1,4 @@
-"""ELLERY, evidence collation and discovery: selection of passages and inferences, and the next query."""
+"""ELLERY, evidence collation and discovery: selection of passages, inferred statements, and the next query."""
 
 from __future__ import annotations
 
@@ -7,103 +7,107 @@ from collections.abc import Sequence
 from typing import Any
 
 from wikidx.corpora.passage import text_key
-from wikidx.runtimes.methods.model_output import first_line, listed
-from wikidx.runtimes.methods.requests import Run, generate, retrieve, together
-from wikidx.runtimes.methods.templates import template, unnumbered
+from wikidx.runtimes.methods.model_output import first_line, parse_list
+from wikidx.runtimes.methods.requests import Run, gather, generate, retrieve
+from wikidx.runtimes.methods.templates import format_passage, load_template
 
 from .answerer import Attempt
-from .inquiry import Inquiry, best, scores
+from .state import State, keep_best, score_yes
 
 _CAPITALISED = re.compile(r"(?:[^\W\d_a-z][\w.'’-]*)(?:\s+[^\W\d_a-z][\w.'’-]*)*")
 _OPENING_WORDS = frozenset("a are did do does for from how in is of on the to was were what when where which who whom whose why".split())
-_NOBODY = "whatever the question names"
+_NO_ENTITIES = "whatever the question names"
 _LABEL = re.compile(r"^(?:search |new |next )?query\s*:\s*", re.IGNORECASE)
 
 
-def collate(inquiry: Inquiry, query: str, matching: str) -> Run[list[dict[str, Any]]]:
-    """Retrieve, and keep those stored and new passages that are most useful for the matching query (M_e, eq. 2).
+def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str, Any]]]:
+    """Retrieve, and keep the stored and new passages most useful for the matching query (M_e, eq. 2).
 
     Returns:
-        Ids and scores of the passages kept, for the record.
+        Ids and scores of the kept passages, for the record.
     """
-    options = inquiry.options
-    found = yield from retrieve(query, options.k)
-    candidates = list({passage.id: passage for passage in (*inquiry.source, *found)}.values())
+    options = state.options
+    passages = yield from retrieve(query, options.k)
+    candidates = list({passage.id: passage for passage in (*state.source, *passages)}.values())
     if not options.update_evidence:
-        inquiry.source = tuple(candidates)
-        return [{"id": passage.id, "score": None} for passage in inquiry.source]
-    prompt = template("retrorag", "evidence")
-    worth = yield from scores(inquiry, [prompt(question=matching, evidence=unnumbered(passage)) for passage in candidates], "evidence")
-    kept = best(candidates, worth, options.n_source)
-    inquiry.source = tuple(passage for passage, _ in kept)
-    return [{"id": passage.id, "score": score} for passage, score in kept]
+        state.source = tuple(candidates)
+        return [{"id": passage.id, "score": None} for passage in state.source]
+    prompt = load_template("retrorag", "evidence")
+    usefulness = yield from score_yes(
+        state, [prompt(question=matching_query, evidence=format_passage(passage)) for passage in candidates], "evidence"
+    )
+    selected = keep_best(candidates, usefulness, options.n_source)
+    state.source = tuple(passage for passage, _ in selected)
+    return [{"id": passage.id, "score": score} for passage, score in selected]
 
 
-def discover(inquiry: Inquiry, matching: str) -> Run[list[dict[str, Any]]]:
+def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
     """Infer statements from the passages (M_IE), drop those that fail a gate, and keep the best (M_e, eq. 3 and 4).
 
     Returns:
         The candidates with their scores, for the record.
     """
-    options = inquiry.options
-    if not inquiry.source:  # nothing to infer from
+    options = state.options
+    if not state.source:  # nothing to infer from
         return []
-    inquiry.entities = inquiry.entities or (yield from key_entities(inquiry))
-    prompt = template("retrorag", "infer")(source=inquiry.shown_source(), entities=inquiry.entities, question=inquiry.question)
-    written = yield from generate(prompt, inquiry.decoding(options.inference_tokens), role="inference")
-    known = set(map(text_key, inquiry.inferred))
-    statements = [item for item in listed(written.text, is_cut=written.finish == "length") if text_key(item) not in known]
-    candidates = yield from _gated(inquiry, statements[: options.max_inferences], matching)
-    yield from _update(inquiry, [candidate["text"] for candidate in candidates if candidate["kept"]])
+    state.entities = state.entities or (yield from find_entities(state))
+    prompt = load_template("retrorag", "infer")(source=state.format_source(), entities=state.entities, question=state.question)
+    output = yield from generate(prompt, state.decoding(options.inference_tokens), role="inference")
+    known_keys = set(map(text_key, state.inferred))
+    statements = [item for item in parse_list(output.text, is_cut=output.finish == "length") if text_key(item) not in known_keys]
+    candidates = yield from _apply_gates(state, statements[: options.max_inferences], matching_query)
+    yield from _update(state, [candidate["text"] for candidate in candidates if candidate["kept"]])
     return candidates
 
 
-def _gated(inquiry: Inquiry, statements: Sequence[str], matching: str) -> Run[list[dict[str, Any]]]:
+def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -> Run[list[dict[str, Any]]]:
     """Score each statement's relevance to the matching query (M_qr) and its attribution to the passages (M_ra), concurrently."""
-    if not inquiry.options.evaluate_evidence:
+    if not state.options.evaluate_evidence:
         return [{"text": statement, "relevance": None, "attribution": None, "kept": True} for statement in statements]
-    known, source = inquiry.shown_inferred(), inquiry.shown_source()
-    relevant, attributed = template("retrorag", "relevance"), template("retrorag", "attribution")
-    of_question, of_source = yield from together(
+    inferred, source = state.format_inferred(), state.format_source()
+    relevance_prompt, attribution_prompt = load_template("retrorag", "relevance"), load_template("retrorag", "attribution")
+    relevances, attributions = yield from gather(
         [
-            scores(inquiry, [relevant(question=matching, inferred=known, statement=item) for item in statements], "relevance"),
-            scores(inquiry, [attributed(source=source, statement=item) for item in statements], "attribution"),
+            score_yes(
+                state, [relevance_prompt(question=matching_query, inferred=inferred, statement=item) for item in statements], "relevance"
+            ),
+            score_yes(state, [attribution_prompt(source=source, statement=item) for item in statements], "attribution"),
         ]
     )
-    gate = inquiry.options.gate
+    gate = state.options.gate
     return [
         {"text": statement, "relevance": relevance, "attribution": attribution, "kept": relevance > gate and attribution > gate}
-        for statement, relevance, attribution in zip(statements, of_question, of_source, strict=True)
+        for statement, relevance, attribution in zip(statements, relevances, attributions, strict=True)
     ]
 
 
-def _update(inquiry: Inquiry, new: Sequence[str]) -> Run[None]:
-    """Keep the best of the stored and the new statements, scored for the original question."""
-    options = inquiry.options
-    merged = [*inquiry.inferred, *new]
+def _update(state: State, added: Sequence[str]) -> Run[None]:
+    """Keep the best of the stored and new statements by their usefulness for the original question."""
+    options = state.options
+    statements = [*state.inferred, *added]
     if not options.update_evidence:
-        inquiry.inferred = tuple(merged)
+        state.inferred = tuple(statements)
         return
-    unscored = [statement for statement in new if statement not in inquiry.worth]
-    prompt = template("retrorag", "evidence")
-    worth = yield from scores(inquiry, [prompt(question=inquiry.question, evidence=item) for item in unscored], "evidence")
-    inquiry.worth.update(zip(unscored, worth, strict=True))
-    inquiry.inferred = tuple(item for item, _ in best(merged, [inquiry.worth[item] for item in merged], options.n_inferred))
+    unscored = [statement for statement in added if statement not in state.usefulness]
+    prompt = load_template("retrorag", "evidence")
+    usefulness = yield from score_yes(state, [prompt(question=state.question, evidence=item) for item in unscored], "evidence")
+    state.usefulness.update(zip(unscored, usefulness, strict=True))
+    state.inferred = tuple(item for item, _ in keep_best(statements, [state.usefulness[item] for item in statements], options.n_inferred))
 
 
-def key_entities(inquiry: Inquiry) -> Run[str]:
-    """Return the key entities of the question, by the rule of the option."""
-    if inquiry.options.entities == "llm":
-        prompt = template("retrorag", "entities")(question=inquiry.question)
-        written = yield from generate(prompt, inquiry.decoding(inquiry.options.answer_tokens), role="entities")
-        names = listed(written.text, is_cut=False)
+def find_entities(state: State) -> Run[str]:
+    """Return the question's key entities, found as the option ``entities`` specifies."""
+    if state.options.entities == "llm":
+        prompt = load_template("retrorag", "entities")(question=state.question)
+        output = yield from generate(prompt, state.decoding(state.options.answer_tokens), role="entities")
+        names = parse_list(output.text, is_cut=False)
     else:
-        names = capitalised(inquiry.question) if inquiry.options.entities == "capitals" else []
-    return "; ".join(names) or _NOBODY
+        names = find_capitalised(state.question) if state.options.entities == "capitals" else []
+    return "; ".join(names) or _NO_ENTITIES
 
 
-def capitalised(question: str) -> list[str]:
-    """Return the runs of words that begin with a capital letter, without the question's opening words."""
+def find_capitalised(question: str) -> list[str]:
+    """Return the runs of capitalised words, without leading function words."""
     runs = (run.split() for run in _CAPITALISED.findall(question))
     names = []
     for words in runs:
@@ -113,17 +117,17 @@ def capitalised(question: str) -> list[str]:
     return list(dict.fromkeys(filter(None, names)))
 
 
-def next_query(inquiry: Inquiry, attempt: Attempt) -> Run[str | None]:
-    """Ask for the next query (M_R, eq. 5): the first line of the output, or the question if that is blank.
+def next_query(state: State, attempt: Attempt) -> Run[str | None]:
+    """Ask for the next query (M_R, eq. 5): the first line of the output, or the question if that line is blank.
 
-    A repeated query, case and spacing aside, is handled as the option says; None: it ends the rounds.
+    ``repeated_query`` sets the handling of a query that equals an earlier one up to case and spacing; None ends the rounds.
     """
-    options = inquiry.options
-    prompt = template("retrorag", "query")(
-        source=inquiry.shown_source(), inferred=inquiry.shown_inferred(), reason=attempt.reason, question=inquiry.question
+    options = state.options
+    prompt = load_template("retrorag", "query")(
+        source=state.format_source(), inferred=state.format_inferred(), reason=attempt.reason, question=state.question
     )
-    written = yield from generate(prompt, inquiry.decoding(options.answer_tokens), role="query")
-    query = _LABEL.sub("", first_line(written.text)).strip(" \"'`“”‘’*") or inquiry.question
-    if options.repeated_query == "search" or text_key(query) not in map(text_key, inquiry.searched):
+    output = yield from generate(prompt, state.decoding(options.answer_tokens), role="query")
+    query = _LABEL.sub("", first_line(output.text)).strip(" \"'`“”‘’*") or state.question
+    if options.repeated_query == "search" or text_key(query) not in map(text_key, state.queries):
         return query
-    return None if options.repeated_query == "stop" else f"{inquiry.question} {attempt.answer}".strip()
+    return None if options.repeated_query == "stop" else f"{state.question} {attempt.answer}".strip()

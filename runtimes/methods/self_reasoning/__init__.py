@@ -1,4 +1,4 @@
-"""Self-Reasoning: one pass in which the model judges the passages, cites from them, analyses what it cited, and answers.
+"""Self-Reasoning: in one pass, the model judges the passages, cites from them, analyses its citations, and answers.
 
 algorithm  the pass and the answer     options  the options of the paper        reading  selection of the passages
 fields     fields of the output        trajectory  parsing of the output        checks   citations, snippets, the tasks' answers
@@ -21,7 +21,7 @@ METHOD = Method(
     presets={
         "NQ": Preset(corpus="wiki2018", retriever="dpr"),
         "PopQA": Preset(corpus="wiki2020", retriever="contriever"),
-        "ASQA": Preset(corpus="wiki2018", retriever="gtr-xxl"),  # ALCE's, which the paper follows
+        "ASQA": Preset(corpus="wiki2018", retriever="gtr-xxl"),  # ALCE's retriever, which the paper follows
     },
     takes_questions={"noise_questions": "noise"},
 )

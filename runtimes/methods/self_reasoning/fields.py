@@ -1,6 +1,6 @@
-"""The fields of a trajectory: one description of each is used in the prompt, the JSON schema and the demonstrations.
+"""The fields of a trajectory, with one declaration for the prompt, the JSON schema and the demonstrations.
 
-``prompts/self_reasoning/fields.json`` holds them as JSON schemas, those shared by all tasks under "common".
+``prompts/self_reasoning/fields.json`` holds the fields as JSON schemas; "common" has the fields shared by all tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat
-from wikidx.runtimes.methods.templates import numbered, template
+from wikidx.runtimes.methods.templates import format_passages, load_template
 
 from .options import SelfReasoningOptions
 
@@ -23,34 +23,34 @@ Fields = Mapping[str, Any]
 
 
 @functools.cache
-def _described() -> dict[str, Fields]:
+def _load_fields() -> dict[str, Fields]:
     file = importlib.resources.files("wikidx.runtimes.methods") / "prompts" / "self_reasoning" / "fields.json"
-    described: dict[str, Fields] = json.loads(file.read_text(encoding="utf-8"))
-    return described
+    fields: dict[str, Fields] = json.loads(file.read_text(encoding="utf-8"))
+    return fields
 
 
-def fields_of(options: SelfReasoningOptions) -> Fields:
-    """Return the requested fields: those of the relevance-aware, evidence-aware and analysis processes, and the answer."""
+def requested_fields(options: SelfReasoningOptions) -> Fields:
+    """Return the requested fields of the relevance-aware, evidence-aware selective and trajectory analysis processes, and the answer."""
     relevance = ["relevant", "relevant_reason"] if options.relevance == "set" else ["relevance"]
     names = relevance * options.rap + ["cite_list"] * options.eap + ["analysis"] * options.tap + ["answer"]
-    described = {**_described()["common"], **_described()[options.task]}
-    return {name: described[name] for name in names}
+    fields = {**_load_fields()["common"], **_load_fields()[options.task]}
+    return {name: fields[name] for name in names}
 
 
-def prompt_of(question: str, passages: Sequence[Passage], options: SelfReasoningOptions) -> Chat:
+def build_prompt(question: str, passages: Sequence[Passage], options: SelfReasoningOptions) -> Chat:
     """Return the prompt for a trajectory, with demonstrations that have the same fields."""
-    return prompt_for(fields_of(options), question, passages, task=options.task, shots=options.shots)
+    return build_prompt_for(requested_fields(options), question, passages, task=options.task, shots=options.shots)
 
 
-def prompt_for(fields: Fields, question: str, passages: Sequence[Passage], *, task: str, shots: int) -> Chat:
+def build_prompt_for(fields: Fields, question: str, passages: Sequence[Passage], *, task: str, shots: int) -> Chat:
     """Return the prompt for these fields of a trajectory, with demonstrations that have the same fields."""
-    asked = template("self_reasoning", task)
-    demonstrations = tuple({**shot, "output": _only(shot["output"], fields)} for shot in asked.shots)
+    prompt = load_template("self_reasoning", task)
+    demonstrations = tuple({**shot, "output": _select_fields(shot["output"], fields)} for shot in prompt.shots)
     lines = "\n".join(f'- "{name}": {field["description"]}' for name, field in fields.items())
-    asked = dataclasses.replace(asked, shots=demonstrations)
-    return asked(shots=shots, fields=lines, passages=numbered(passages), question=question)
+    prompt = dataclasses.replace(prompt, shots=demonstrations)
+    return prompt(shots=shots, fields=lines, passages=format_passages(passages), question=question)
 
 
-def _only(output: str, fields: Fields) -> str:
+def _select_fields(output: str, fields: Fields) -> str:
     whole = json.loads(output)
     return json.dumps({name: whole[name] for name in fields}, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The passages of the prompt: those found with the question; for the robustness experiment, with noise or in random order."""
+"""Retrieval of the prompt's passages, for the robustness experiment with noise or in random order."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Sequence
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.methods.requests import Run, retrieve, together
+from wikidx.runtimes.methods.requests import Run, gather, retrieve
 
 from .options import SelfReasoningOptions
 
 
 def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tuple[Passage, ...], frozenset[str]]]:
-    """Retrieve for the question and, if noise is requested, for another question at the same time.
+    """Retrieve for the question and, if noise is requested, concurrently for another question.
 
     Returns:
-        The passages in the order of the prompt, and the ids of those that are noise.
+        The passages in the order of the prompt, and the ids of noise passages.
 
     Raises:
-        InputError: noise is requested, and there is no other question.
+        InputError: noise is requested, but there is no other question.
     """
-    chance = random.Random(f"{options.seed}:{question}")
+    rng = random.Random(f"{options.seed}:{question}")
     queries = [question]
     if options.noise:
         others = [other for other in options.noise_questions if other != question]
         if not others:
             raise InputError(f"no noise can be had: noise_questions holds nothing but '{question:.80}', give another question")
-        queries.append(chance.choice(others))
-    found, *noise = yield from together(retrieve(query, options.k) for query in queries)
-    put_in = _noise(found, noise[0], options.noise, chance) if noise else {}
-    read = tuple(put_in.get(place, passage) for place, passage in enumerate(found))
-    shown = tuple(chance.sample(read, len(read))) if options.shuffle else read
-    return shown, frozenset(passage.id for passage in put_in.values())
+        queries.append(rng.choice(others))
+    passages, *noise = yield from gather(retrieve(query, options.k) for query in queries)
+    replacements = _draw_noise(passages, noise[0], options.noise, rng) if noise else {}
+    mixed = tuple(replacements.get(position, passage) for position, passage in enumerate(passages))
+    shuffled = tuple(rng.sample(mixed, len(mixed))) if options.shuffle else mixed
+    return shuffled, frozenset(passage.id for passage in replacements.values())
 
 
-def _noise(found: Sequence[Passage], noise: Sequence[Passage], share: float, chance: random.Random) -> dict[int, Passage]:
-    """Draw passages of another question that are not among the question's own, and the positions that they replace."""
-    own = {passage.id for passage in found}
-    strange = [passage for passage in noise if passage.id not in own]
-    n_replaced = min(math.floor(len(found) * share + 0.5), len(strange))
-    places = chance.sample(range(len(found)), n_replaced)
-    return dict(zip(places, chance.sample(strange, n_replaced), strict=True))
+def _draw_noise(passages: Sequence[Passage], noise: Sequence[Passage], fraction: float, rng: random.Random) -> dict[int, Passage]:
+    """Draw passages of another question that are not among the question's own, keyed by the positions that they replace."""
+    own_ids = {passage.id for passage in passages}
+    candidates = [passage for passage in noise if passage.id not in own_ids]
+    n_replaced = min(math.floor(len(passages) * fraction + 0.5), len(candidates))
+    positions = rng.sample(range(len(passages)), n_replaced)
+    return dict(zip(positions, rng.sample(candidates, n_replaced), strict=True))

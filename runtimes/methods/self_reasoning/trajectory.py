@@ -1,6 +1,7 @@
-"""Parsing of a trajectory from the model's output: strict JSON first, then ever more lenient; it never fails.
+"""Parsing of a trajectory from the model's output, first strictly, then more and more leniently; never fails.
 
-In order: the text is JSON; the first JSON object in it; a truncated JSON object; labelled lines; nothing.
+Four parsers are tried in turn: for an output that is JSON as a whole, for the first JSON object within it, for a JSON object that is cut
+off, and for labelled lines.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from wikidx.runtimes.methods.model_output import folded_keys, json_object, labelled, plain
+from wikidx.runtimes.methods.model_output import find_object, fold_keys, parse_labels, to_text
 
 Parse = Literal["whole", "within", "cut", "labels", "none"]
 
@@ -20,7 +21,7 @@ _FALSE = frozenset({"false", "no", "not", "irrelevant", "none", "0"})
 
 
 class Citation(NamedTuple):
-    """A passage as the model names it, the snippet quoted from it, and the reason."""
+    """A passage as the model cites it, the snippet quoted from it, and the reason."""
 
     cite: str
     cite_content: str
@@ -28,7 +29,7 @@ class Citation(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A passage's relevance and the reason; None: unreadable."""
+    """A passage, its relevance (None: unreadable), and the reason."""
 
     document: str
     relevant: bool | None
@@ -41,7 +42,7 @@ class Trajectory(NamedTuple):
     Attributes:
         relevant: whether any passage is relevant; None: not requested, or unreadable.
         relevance: verdicts on the passages, if they are judged one by one.
-        parse: the parser that succeeded; "none": none did.
+        parse: the parser that succeeded; "none": all failed.
     """
 
     relevant: bool | None
@@ -53,55 +54,58 @@ class Trajectory(NamedTuple):
     parse: Parse
 
 
-def parse_trajectory(written: str, wanted: Iterable[str], max_citations: int) -> Trajectory:
+def parse_trajectory(output: str, requested: Iterable[str], max_citations: int) -> Trajectory:
     """Parse a trajectory.
 
     Args:
-        written: the model's output.
-        wanted: the requested fields; others are ignored.
+        output: the model's output.
+        requested: the requested fields; others are ignored.
         max_citations: maximum number of citations to parse.
     """
-    found = json_object(written, _KEYS)
-    parse: Parse = found.state or "labels"
-    value = found.value if found.state else _from_labels(written)
-    fields = {name: value[name] for name in wanted if name in value}
-    relevance = tuple(map(_verdict, filter(folded_keys, _items(fields.get("relevance")))))
+    parsed = find_object(output, _KEYS)
+    parse: Parse = parsed.state or "labels"
+    value = parsed.value if parsed.state else _from_labels(output)
+    fields = {name: value[name] for name in requested if name in value}
+    relevance = tuple(map(_verdict, filter(fold_keys, _items(fields.get("relevance")))))
     return Trajectory(
-        relevant=any_of(verdict.relevant for verdict in relevance) if relevance else truth(fields.get("relevant")),
-        relevant_reason=plain(fields.get("relevant_reason")),
+        relevant=any_true(verdict.relevant for verdict in relevance) if relevance else parse_truth(fields.get("relevant")),
+        relevant_reason=to_text(fields.get("relevant_reason")),
         relevance=relevance,
         cite_list=tuple(_citation(item) for item in _items(fields.get("cite_list")) if isinstance(item, dict | str))[:max_citations],
-        analysis=plain(fields.get("analysis")),
-        answer=plain(fields.get("answer")),
+        analysis=to_text(fields.get("analysis")),
+        answer=to_text(fields.get("answer")),
         parse=parse if fields else "none",
     )
 
 
-def truth(value: object) -> bool | None:
-    """Parse yes or no from a value's first word; None if it is neither."""
-    word = re.search(r"\w+", plain(value).casefold())
+def parse_truth(value: object) -> bool | None:
+    """Parse yes or no from a value's first word; None if the word is neither."""
+    word = re.search(r"\w+", to_text(value).casefold())
     return None if word is None else True if word[0] in _TRUE else False if word[0] in _FALSE else None
 
 
-def any_of(verdicts: Iterable[bool | None]) -> bool | None:
+def any_true(verdicts: Iterable[bool | None]) -> bool | None:
     """Return whether any value is true; None if all are unreadable."""
     known = [verdict for verdict in verdicts if verdict is not None]
     return any(known) if known else None
 
 
-def _from_labels(written: str) -> Mapping[str, Any]:
-    """Parse labelled lines into the form of the JSON; of a repeated label the last counts."""
-    pairs = labelled(written, _LABELS)
+def _from_labels(output: str) -> Mapping[str, Any]:
+    """Parse labelled lines into the form of the JSON.
+
+    Of a repeated label the last value counts; "relevant", however, is true if any of its values is.
+    """
+    labels = parse_labels(output, _LABELS)
     citations: list[dict[str, str]] = []
-    for name, value in pairs:
+    for name, value in labels:
         if name in ("cite", "cite_content", "reason_for_cite"):
             if not citations or name in citations[-1]:
                 citations.append({})
             citations[-1][name] = value
-    fields: dict[str, Any] = {**dict(pairs), "cite_list": citations}
+    fields: dict[str, Any] = {**dict(labels), "cite_list": citations}
     if "relevant" in fields:
-        fields["relevant"] = any_of(truth(value) for name, value in pairs if name == "relevant")
-    return fields if pairs else {}
+        fields["relevant"] = any_true(parse_truth(value) for name, value in labels if name == "relevant")
+    return fields if labels else {}
 
 
 def _items(value: object) -> list[Any]:
@@ -110,11 +114,11 @@ def _items(value: object) -> list[Any]:
 
 def _citation(item: dict[str, Any] | str) -> Citation:
     if isinstance(item, str):
-        return Citation("", plain(item), "")
-    fields = folded_keys(item)
-    return Citation(plain(fields.get("cite")), plain(fields.get("cite_content")), plain(fields.get("reason_for_cite")))
+        return Citation("", to_text(item), "")
+    fields = fold_keys(item)
+    return Citation(to_text(fields.get("cite")), to_text(fields.get("cite_content")), to_text(fields.get("reason_for_cite")))
 
 
 def _verdict(item: object) -> Verdict:
-    fields = folded_keys(item)
-    return Verdict(plain(fields.get("document")), truth(fields.get("relevant")), plain(fields.get("relevant_reason")))
+    fields = fold_keys(item)
+    return Verdict(to_text(fields.get("document")), parse_truth(fields.get("relevant")), to_text(fields.get("relevant_reason")))

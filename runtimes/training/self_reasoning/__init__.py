@@ -1,28 +1,28 @@
-"""The training data of Self-Reasoning: trajectories that a teacher writes, filtered, in stages; its ablations; the plain baseline.
+"""Self-Reasoning's training data: a teacher's trajectories, filtered and split into stages; the ablations; the plain baseline.
 
-options  the options          asking   requests to the teacher                   tasks   short answers, long ones, claims
+options  the options          teacher  requests to the teacher                   tasks   short answers, long answers, claims
 samples  the teacher's output quality  Algorithm 1                               targets stages and prompts
-files    all files from the samples
+files    all files, built from the samples
 """
 
 from wikidx.runtimes.training.base import Builder
 
-from .asking import draw, method_of
-from .files import ABOUT, check, citations_of, make
-from .options import SelfReasoningAsking, SelfReasoningMaking
+from .files import DESCRIPTIONS, build, check, find_citation_scorer
+from .options import BuildOptions, CollectOptions
+from .teacher import draw, make_method
 
 BUILDER = Builder(
     name="self_reasoning",
     summary="a teacher's trajectories after quality control, in three stages; w/o GL, w/o QC and LLaMA2-FT",
     source="Xia et al. 2024, arXiv 2407.19813, sections on data generation, quality control and training, and Algorithm 1",
-    asking=SelfReasoningAsking,
-    making=SelfReasoningMaking,
+    collect_options=CollectOptions,
+    build_options=BuildOptions,
     draw=draw,
-    method=method_of,
-    make=make,
-    about=ABOUT,
+    method=make_method,
+    build=build,
+    descriptions=DESCRIPTIONS,
     check=check,
-    citations=citations_of,
+    citation_scorer=find_citation_scorer,
 )
 
-__all__ = ["BUILDER", "SelfReasoningAsking", "SelfReasoningMaking"]
+__all__ = ["BUILDER", "BuildOptions", "CollectOptions"]

@@ -9,13 +9,13 @@ from wikidx.runtimes.methods.base import option
 
 
 @options
-class SelfReasoningAsking:
-    """Options of asking the teacher."""
+class CollectOptions:
+    """Options for collecting the teacher's trajectories."""
 
-    samples: int = option(10_000, "paper", "samples that the teacher writes, in all; shared out evenly over the sets", least=1)
-    k: int = option(5, "paper", "documents of a sample", least=1)
+    samples: int = option(10_000, "paper", "samples that the teacher writes, in all; shared out evenly over the sets", minimum=1)
+    k: int = option(5, "paper", "documents of a sample", minimum=1)
     negatives: float = option(
-        0.5, "proposed", "share of samples that have another question's documents; the paper has both and no share", most=1
+        0.5, "proposed", "share of samples that have another question's documents; the paper has both and no share", maximum=1
     )
     shuffle: bool = option(True, "paper", "put the documents in random order")
     task: Literal["gold", "short", "long", "fever"] = option(
@@ -27,16 +27,16 @@ class SelfReasoningAsking:
     relevance: Literal["set", "passage"] = option("set", "proposed", "relevance is judged for the documents together, or for each one")
     structured: bool = option(True, "proposed", "hold the teacher to the fields' JSON schema, where it can be held")
     shots: int = option(1, "proposed", "demonstrations that the teacher is shown")
-    max_tokens: int = option(2048, "paper", "tokens of a trajectory", least=1)
+    max_tokens: int = option(2048, "paper", "tokens of a trajectory", minimum=1)
     temperature: float = option(0.0, "proposed", "of the teacher; the paper does not say")
 
 
 @options
-class SelfReasoningMaking:
-    """Options of making files from the trajectories."""
+class BuildOptions:
+    """Options for building the files from the trajectories."""
 
-    citation_recall: float = option(0.8, "paper", "least ALCE citation recall of a long answer (delta_r)", most=1)
-    citation_precision: float = option(0.8, "paper", "least ALCE citation precision of a long answer (delta_p)", most=1)
+    citation_recall: float = option(0.8, "paper", "least ALCE citation recall of a long answer (delta_r)", maximum=1)
+    citation_precision: float = option(0.8, "paper", "least ALCE citation precision of a long answer (delta_p)", maximum=1)
     nli: str = option(
         "true",
         "paper",
@@ -44,18 +44,21 @@ class SelfReasoningMaking:
     )
     sentences: Literal["punkt", "simple"] = option("punkt", "paper", "where sentences end, for the citations")
     least_str_em: float = option(
-        1.0, "proposed", "least STR-EM of a long answer that is correct; the paper gives the metric, not the figure that is correct", most=1
+        1.0,
+        "proposed",
+        "least STR-EM of a long answer that is correct; the paper gives the metric, not the figure that is correct",
+        maximum=1,
     )
-    size: int = option(2000, "paper", "examples of a training set at most, drawn at random from what is kept", least=1)
+    size: int = option(2000, "paper", "examples of a training set at most, drawn at random from the kept ones", minimum=1)
     stages: Literal["asked", "cut"] = option(
         "asked",
         "proposed",
-        "what the first two stages learn: a whole object of the stage's fields, which the prompt asks for, so that the end of the turn is "
-        "right; or the whole prompt, its target cut where the stage ends: the paper's mask, but for the end of the turn that trainers add",
+        "targets of the first two stages: a whole object of the stage's fields, which the prompt asks for, so that the end of the turn is "
+        "right; or the whole prompt, its target cut where the stage ends: the paper's mask, except the end of the turn that trainers add",
     )
     without: Literal["none", "rap", "eap", "tap"] = option(
         "none",
         "paper",
-        "w/o RAP, w/o EAP, w/o TAP: the process that no stage learns; the method's switch of that name is false later",
+        "w/o RAP, w/o EAP, w/o TAP: the process that no stage learns; the method's option of that name is false later",
     )
-    prompt_shots: int = option(0, "proposed", "demonstrations in the prompts that are trained on: the method's switch 'shots' later")
+    prompt_shots: int = option(0, "proposed", "demonstrations in the prompts that are trained on: the method's option 'shots' later")

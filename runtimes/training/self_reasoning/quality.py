@@ -1,8 +1,8 @@
-"""Algorithm 1 of the paper, data quality control, line by line.
+"""Algorithm 1 of the paper: data quality control.
 
-The input is a set of samples and a program P (``tasks``) that decides whether an answer is correct. A correct short-form sample is kept (in
-D_s); a correct long-form sample is kept (in D_l) if its citation recall is at least delta_r and its citation precision at least delta_p.
-The result is the union of both.
+The input is a set of samples D_0 and a program P (``tasks``) that decides whether an answer is correct. Correct short-form samples form
+D_s; correct long-form samples with a citation recall of at least delta_r and a citation precision of at least delta_p form D_l. The result
+is the union of D_s and D_l.
 """
 
 from __future__ import annotations
@@ -10,42 +10,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL
-from wikidx.runtimes.evaluation.by_models.measured import RowMetric
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 
-from .options import SelfReasoningMaking
+from .options import BuildOptions
 from .samples import Sample
 from .tasks import score_of
 
 
-def quality_control(samples: Sequence[Sample], citations: RowMetric | None, making: SelfReasoningMaking) -> list[str | None]:
-    """Return for each sample the rule that drops it; None: it is kept.
+def quality_control(samples: Sequence[Sample], citation_scorer: RowMetric | None, build_options: BuildOptions) -> list[str | None]:
+    """Return for each sample the rule that drops it; None: the sample is kept.
 
     Args:
         samples: D_0.
-        citations: T, called once for all correct long answers together.
-        making: the minimum STR-EM, citation recall and citation precision of a long answer.
+        citation_scorer: T, called once with all correct long answers.
+        build_options: the minimum STR-EM, citation recall and citation precision of a long answer.
 
     Raises:
-        ValueError: there is a correct long answer, but no citation scorer.
+        ValueError: a long answer is correct, but there is no citation scorer.
     """
-    rules = [_rule_of_answer(sample, making.least_str_em) for sample in samples]
-    long = [place for place, sample in enumerate(samples) if sample.task == "long" and rules[place] is None]
+    rules = [_rule_of_answer(sample, build_options.least_str_em) for sample in samples]
+    long = [position for position, sample in enumerate(samples) if sample.task == "long" and rules[position] is None]
     if not long:
         return rules
-    if citations is None:
+    if citation_scorer is None:
         raise ValueError(f"{len(long)} long answers are correct, and nothing scores their citations")
-    values = citations.measure([row_of(samples[place]) for place in long], [samples[place].collected.question for place in long]).values
-    for place, recall, precision in zip(long, values[RECALL], values[PRECISION], strict=True):
-        if not recall >= making.citation_recall:  # negated, so that NaN (an answer without a sentence) is dropped
-            rules[place] = "citation recall"
-        elif not precision >= making.citation_precision:
-            rules[place] = "citation precision"
+    values = citation_scorer.measure(
+        [row_of(samples[position]) for position in long], [samples[position].response.question for position in long]
+    ).values
+    for position, recall, precision in zip(long, values[RECALL], values[PRECISION], strict=True):
+        if not recall >= build_options.citation_recall:  # negated so that NaN (an answer without sentences) is dropped
+            rules[position] = "citation recall"
+        elif not precision >= build_options.citation_precision:
+            rules[position] = "citation precision"
     return rules
 
 
 def _rule_of_answer(sample: Sample, least_str_em: float) -> str | None:
-    score = score_of(sample.task, sample.graded_text, sample.collected.question)
+    score = score_of(sample.task, sample.graded_text, sample.response.question)
     if score is None:
         return "no gold answer"
     return None if score >= (least_str_em if sample.task == "long" else 1) else "wrong answer"
@@ -53,4 +55,4 @@ def _rule_of_answer(sample: Sample, least_str_em: float) -> str | None:
 
 def row_of(sample: Sample) -> PredictionRow:
     """Return a long answer and its documents as a prediction."""
-    return PredictionRow(sample.collected.question.id, sample.graded_text, tuple(document._asdict() for document in sample.documents))
+    return PredictionRow(sample.response.question.id, sample.graded_text, tuple(document._asdict() for document in sample.documents))

@@ -1,4 +1,4 @@
-"""The teacher's samples, read as the method reads them; a sample that cannot be a target yields a reason."""
+"""Reader of the teacher's samples, which uses the method's parser."""
 
 from __future__ import annotations
 
@@ -6,76 +6,76 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions
-from wikidx.runtimes.methods.self_reasoning.checks import cited_text, label_of, place_of
-from wikidx.runtimes.methods.self_reasoning.fields import fields_of
+from wikidx.runtimes.methods.self_reasoning.checks import find_cited, normalize_citations, parse_label
+from wikidx.runtimes.methods.self_reasoning.fields import requested_fields
 from wikidx.runtimes.methods.self_reasoning.trajectory import Trajectory, parse_trajectory
-from wikidx.runtimes.training.base import Collected
+from wikidx.runtimes.training.base import Response
 
-from .asking import method_options
-from .options import SelfReasoningAsking
+from .options import CollectOptions
 from .tasks import Task
+from .teacher import method_options
 
 
 class Sample(NamedTuple):
-    """A question, its documents, and a whole trajectory.
+    """A question, its documents, and a complete trajectory.
 
     Attributes:
-        collected: its question and replies.
-        task: the question's.
-        documents: as shown to the teacher.
-        fields: the trajectory, name -> value, in the order of the output.
+        response: the question and the replies.
+        task: the question's task.
+        documents: the documents shown to the teacher, in order.
+        fields: the trajectory, name -> value, in output order.
     """
 
-    collected: Collected
+    response: Response
     task: Task
     documents: tuple[Passage, ...]
     fields: dict[str, Any]
 
     @property
     def is_negative(self) -> bool:
-        """True if the documents are another question's."""
-        return bool(self.collected.detail["is_negative"])
+        """True if the documents were retrieved for another question."""
+        return bool(self.response.detail["is_negative"])
 
     @property
     def graded_text(self) -> str:
-        """The answer in the form that the method returns: a long answer on one line, citations as ``[n]``."""
+        """The answer as the method returns it; a long answer is on one line, with citations as ``[n]``."""
         if self.task == "long":
-            return cited_text(self.fields["analysis"], len(self.documents)).text
+            return normalize_citations(self.fields["analysis"], len(self.documents)).text
         return str(self.fields["answer"])
 
 
-def read_sample(collected: Collected, asking: SelfReasoningAsking) -> Sample | str:
-    """Return the sample, or the reason why there is none: "cut off", "unreadable", "incomplete"."""
-    task: Task = collected.detail["task"]
-    if collected.detail["is_cut"]:
+def read_sample(response: Response, collect_options: CollectOptions) -> Sample | str:
+    """Return the sample, or the reason why it is unusable: "cut off", "unreadable" or "incomplete"."""
+    task: Task = response.detail["task"]
+    if response.detail["is_cut"]:
         return "cut off"
-    options = method_options(asking, task, 0)
-    wanted = fields_of(options)
-    trajectory = parse_trajectory(collected.record["answer"], wanted, options.max_citations)
+    options = method_options(collect_options, task, 0)
+    names = requested_fields(options)
+    trajectory = parse_trajectory(response.record["answer"], names, options.max_citations)
     if trajectory.parse == "none":
         return "unreadable"
-    documents = collected.passages
+    documents = response.passages
     fields = _whole_fields(trajectory, documents, options)
-    return "incomplete" if fields is None else Sample(collected, task, documents, fields)
+    return "incomplete" if fields is None else Sample(response, task, documents, fields)
 
 
 def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], options: SelfReasoningOptions) -> dict[str, Any] | None:
-    """Return the fields as requested by the prompt; None if one is missing or unreadable."""
-    whole = trajectory._asdict()
-    whole["relevance"] = [{**one._asdict(), "document": _number(one.document, documents)} for one in trajectory.relevance]
-    whole["cite_list"] = [{**one._asdict(), "cite": _number(one.cite, documents)} for one in trajectory.cite_list]
+    """Return the fields that the prompt requests; None if one is missing or unreadable."""
+    values = trajectory._asdict()
+    values["relevance"] = [{**item._asdict(), "document": _number(item.document, documents)} for item in trajectory.relevance]
+    values["cite_list"] = [{**item._asdict(), "cite": _number(item.cite, documents)} for item in trajectory.cite_list]
     if options.task == "fever":
-        label, is_read = label_of(trajectory.answer)
-        whole["answer"] = label if is_read else ""
-    fields = {name: whole[name] for name in fields_of(options)}
+        label, is_read = parse_label(trajectory.answer)
+        values["answer"] = label if is_read else ""
+    fields = {name: values[name] for name in requested_fields(options)}
     items = [value for item in (*fields.get("relevance", ()), *fields["cite_list"]) for value in item.values()]
     texts = [value for name, value in fields.items() if name != "cite_list"]
     return None if any(value in (None, "", []) for value in (*items, *texts)) else fields
 
 
-def _number(said: str, documents: tuple[Passage, ...]) -> int | None:
-    """Return the number of a document named by its title or number; a number out of range is returned unchanged."""
-    place = place_of(said, documents)
-    if place is not None:
-        return place + 1
-    return int(said) if said.isdecimal() and said.isascii() and 0 < len(said) < 5 else None
+def _number(name: str, documents: tuple[Passage, ...]) -> int | None:
+    """Return the number of a document given by title or number; an out-of-range number is returned unchanged; None: unreadable."""
+    position = find_cited(name, documents)
+    if position is not None:
+        return position + 1
+    return int(name) if name.isdecimal() and name.isascii() and 0 < len(name) < 5 else None

@@ -1,7 +1,7 @@
-"""Training targets of a sample: the trajectory, in stages, as the method ``self_reasoning`` writes and reads it.
+"""Training targets of a sample: the trajectory, in stages, in the form that the method ``self_reasoning`` writes and reads.
 
-The target is a JSON object on one line, fields in the order of the prompt. The paper masks the output of the second and third process in
-the first stage, and that of the third in the second; masking a suffix gives the same loss as a target without it.
+A target is a JSON object on one line, with the fields in prompt order. In stage 1, the paper masks the output of the second and third
+processes, in stage 2 that of the third; masking a suffix gives the same loss as omitting it.
 """
 
 from __future__ import annotations
@@ -10,73 +10,73 @@ import json
 from typing import Literal
 
 from wikidx.runtimes.llms.base import Chat, Message
-from wikidx.runtimes.methods.self_reasoning.fields import fields_of, prompt_for
+from wikidx.runtimes.methods.self_reasoning.fields import build_prompt_for, requested_fields
 from wikidx.runtimes.training.base import Example
 
-from .asking import method_options
-from .options import SelfReasoningAsking, SelfReasoningMaking
+from .options import BuildOptions, CollectOptions
 from .samples import Sample
+from .teacher import method_options
 
 Stage = Literal["rap", "rap_eap", "rap_eap_tap"]
 
 _RAP, _EAP, _TAP = ("relevant", "relevant_reason", "relevance"), ("cite_list",), ("analysis", "answer")
 STAGES: dict[Stage, tuple[str, ...]] = {"rap": _RAP, "rap_eap": (*_RAP, *_EAP), "rap_eap_tap": (*_RAP, *_EAP, *_TAP)}
-"""Stage -> the fields that it learns."""
+"""Stage -> the fields in its targets."""
 _WITHOUT = {"none": (), "rap": _RAP, "eap": _EAP, "tap": ("analysis",)}
-"""An ablated process -> its fields; the answer always stays."""
+"""Ablated process -> its fields; the answer is never removed."""
 
 
-def stages_of(making: SelfReasoningMaking) -> list[Stage]:
-    """Return the stages whose targets differ from the stage before."""
-    left: list[Stage] = []
+def stages_of(build_options: BuildOptions) -> list[Stage]:
+    """Return the stages whose targets differ from those of the previous stage."""
+    stages: list[Stage] = []
     learned: set[str] = set()
     for stage, names in STAGES.items():
-        more = set(names) - set(_WITHOUT[making.without])
-        if more != learned:
-            left.append(stage)
-        learned = more
-    return left
+        fields = set(names) - set(_WITHOUT[build_options.without])
+        if fields != learned:
+            stages.append(stage)
+        learned = fields
+    return stages
 
 
-def stage_example(sample: Sample, stage: Stage, asking: SelfReasoningAsking, making: SelfReasoningMaking) -> Example:
-    """Return a stage's example of a sample."""
-    wanted = [name for name in sample.fields if name not in _WITHOUT[making.without]]
-    learned = [name for name in wanted if name in STAGES[stage]]
-    asked = wanted if making.stages == "cut" else learned
-    target = written(sample, learned)
-    if learned != asked:
+def stage_example(sample: Sample, stage: Stage, collect_options: CollectOptions, build_options: BuildOptions) -> Example:
+    """Return a sample's training example for a stage."""
+    names = [name for name in sample.fields if name not in _WITHOUT[build_options.without]]
+    learned = [name for name in names if name in STAGES[stage]]
+    requested = names if build_options.stages == "cut" else learned
+    target = to_json_line(sample, learned)
+    if learned != requested:
         target = target.removesuffix("}")
-    messages = (*_prompt(sample, asked, asking, making.prompt_shots), Message("assistant", target))
-    return Example(sample.collected.id, messages, _provenance(sample, stage))
+    messages = (*_prompt(sample, requested, collect_options, build_options.prompt_shots), Message("assistant", target))
+    return Example(sample.response.id, messages, _provenance(sample, stage))
 
 
-def plain_example(sample: Sample, asking: SelfReasoningAsking, making: SelfReasoningMaking) -> Example:
-    """Return the example of the LLaMA2-FT baseline: the answer without a trajectory; for long answers, the analysis is the answer."""
+def plain_example(sample: Sample, collect_options: CollectOptions, build_options: BuildOptions) -> Example:
+    """Return a sample's example for the LLaMA2-FT baseline: the answer alone; for long answers, analysis and answer."""
     learned = list(_TAP) if sample.task == "long" else ["answer"]
-    messages = (*_prompt(sample, learned, asking, making.prompt_shots), Message("assistant", written(sample, learned)))
-    return Example(sample.collected.id, messages, _provenance(sample, "answer"))
+    messages = (*_prompt(sample, learned, collect_options, build_options.prompt_shots), Message("assistant", to_json_line(sample, learned)))
+    return Example(sample.response.id, messages, _provenance(sample, "answer"))
 
 
-def written(sample: Sample, names: list[str]) -> str:
-    """Return some fields as a JSON object on one line."""
+def to_json_line(sample: Sample, names: list[str]) -> str:
+    """Return the named fields as a JSON object on one line."""
     return json.dumps({name: sample.fields[name] for name in names}, ensure_ascii=False)
 
 
-def _prompt(sample: Sample, names: list[str], asking: SelfReasoningAsking, shots: int) -> Chat:
-    """Return the method's prompt for some fields; for all fields, it equals the prompt of the method."""
-    described = fields_of(method_options(asking, sample.task, shots))
+def _prompt(sample: Sample, names: list[str], collect_options: CollectOptions, shots: int) -> Chat:
+    """Return the method's prompt reduced to the named fields; for all fields, it equals the method's own prompt."""
+    described = requested_fields(method_options(collect_options, sample.task, shots))
     fields = {name: described[name] for name in names}
-    return prompt_for(fields, sample.collected.question.text, sample.documents, task=sample.task, shots=shots)
+    return build_prompt_for(fields, sample.response.question.text, sample.documents, task=sample.task, shots=shots)
 
 
 def _provenance(sample: Sample, learned: str) -> dict[str, str | bool | list[str]]:
     return {
-        "set": sample.collected.set,
-        "question_id": sample.collected.question.id,
-        "question": sample.collected.question.text,
+        "set": sample.response.set,
+        "question_id": sample.response.question.id,
+        "question": sample.response.question.text,
         "task": sample.task,
         "learned": learned,
         "negative": sample.is_negative,
-        "documents_of": str(sample.collected.detail["documents_of"]),
+        "documents_of": str(sample.response.detail["documents_of"]),
         "documents": [document.id for document in sample.documents],
     }

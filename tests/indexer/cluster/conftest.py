@@ -16,7 +16,7 @@ from tests.indexer.encoders.folders import with_checkpoint
 from tests.runtimes.command_line import Command
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.cluster.nodes import connect
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
@@ -33,7 +33,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def on_cluster(cluster: Any) -> Iterator[Any]:  # noqa: ANN401 - Ray's own type
-    with connected(cluster.address):
+    with connect(cluster.address):
         yield cluster
 
 

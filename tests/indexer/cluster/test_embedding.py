@@ -36,9 +36,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.cluster.nodes import connect
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
-from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources, Share
+from wikidx.indexer.embedding.options import EmbedOptions, Precision, RayResources, Resources
 from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
@@ -135,18 +135,18 @@ import wikidx.indexer.build
 from wikidx.corpora.build import open_store
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.cluster.nodes import connect
 
 address, checkpoint = sys.argv[1:]
 wikidx.indexer.build.RANGE_ROWS = 250
-with connected(address):
+with connect(address):
     spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
     wikidx.indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(on_ray=True))
 """
 
 
 @pytest.mark.slow
-def test_a_build_whose_process_is_killed_goes_on(cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
+def test_a_build_whose_process_is_killed_resumes(cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
     staging = staging_path(index_ref("made", "contriever").path)
     command = [sys.executable, "-c", SCRIPT, cluster.address, str(tiny.folder("passage"))]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
@@ -157,7 +157,7 @@ def test_a_build_whose_process_is_killed_goes_on(cluster: Any, tiny: EncoderSpec
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     before = np.load(staging / VECTORS)
-    with connected(cluster.address):
+    with connect(cluster.address):
         found = build_vectors("made", tiny, store, CLUSTER)
     built = np.load(index_ref("made", "contriever").path / VECTORS)
     assert all((built[rows.start : rows.stop] == before[rows.start : rows.stop]).all() for rows in kept)
@@ -172,9 +172,9 @@ def test_passages_are_tokenised_by_processes_beside_an_encoder(
     tmp_path: Path,
 ) -> None:
     folders = tmp_path / "alone", tmp_path / "together"
-    for folder, share in zip(folders, (None, Share(1, 0)), strict=True):
+    for folder, ray in zip(folders, (None, RayResources(1, 0)), strict=True):
         folder.mkdir()
-        found = Resources(("cpu",), Precision("float32", "float32"), 2048, 1, share)
+        found = Resources(("cpu",), Precision("float32", "float32"), 2048, 1, ray)
         file = VectorFile(folder, 3000, "float32", 250)
         embed(Job(tiny, partial(open_store, "made"), file.write, found), file, EmbedProgress())
     before, after = ((folder / VECTORS).read_bytes() for folder in folders)
@@ -184,7 +184,7 @@ def test_passages_are_tokenised_by_processes_beside_an_encoder(
 @pytest.mark.slow
 def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, minilm: EncoderSpec, home: Path) -> None:  # noqa: ANN401
     options = ("sample", "--limit", 16, "--encoder", "minilm", "--ray", cluster.address, "--json")
-    (_, need) = json.loads(idx("build", *options, "--dry-run"))["needs"]
+    (_, need) = json.loads(idx("build", *options, "--dry-run"))["estimates"]
     assert need["step"] == "minilm"
     assert need["time_s"] > 0
     assert not (home / "sample@16").exists()

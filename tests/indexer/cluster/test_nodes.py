@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.cluster.nodes import connect
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 
@@ -25,6 +25,6 @@ def test_faults_are_handled_as_before(cluster: Any) -> None:  # noqa: ANN401 - R
     """Ray's own handlers, and none after its end, would end a process at the first null check of the Java in it (Lucene)."""
     before = handler_of(signal.SIGSEGV)
     assert before  # pytest's own
-    with connected(cluster.address):
+    with connect(cluster.address):
         assert handler_of(signal.SIGSEGV) == before
     assert handler_of(signal.SIGSEGV) == before

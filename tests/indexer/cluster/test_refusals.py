@@ -22,16 +22,16 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.embedding import Lost, check_cluster, measured_on_ray, translated
+from wikidx.indexer.embedding.cluster.embedding import ProcessLost, check_cluster, measure_on_ray, ray_errors
 from wikidx.indexer.embedding.cluster.nodes import check_versions
-from wikidx.indexer.embedding.embed import resources
+from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]  # Ray
 
 
 def die(passage: Passage) -> str:
@@ -39,7 +39,6 @@ def die(passage: Passage) -> str:
     os._exit(1)
 
 
-@pytest.mark.slow
 def test_a_shard_that_no_encoder_survives_is_named(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
@@ -58,7 +57,6 @@ def die_of_one(passage: Passage) -> str:
     return die(passage) if passage.id == "1701" else passage.text
 
 
-@pytest.mark.slow
 def test_of_ranges_in_hand_together_the_one_that_ends_encoders_is_named(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
@@ -81,7 +79,6 @@ class Other:
         return node_of_this()
 
 
-@pytest.mark.slow
 def test_timing_on_a_cluster_that_is_busy_ends(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
@@ -91,9 +88,9 @@ def test_timing_on_a_cluster_that_is_busy_ends(
     monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_TIMED_S", 1.0)
     others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(3)]
     assert len(set(ray.get([other.node.remote() for other in others], timeout=120))) == 3
-    found = resources(CLUSTER, tiny)
+    found = resolve_resources(CLUSTER, tiny)
     with pytest.raises(IdxError, match="no node has timed an encoder within 1 s: other work may have taken the 1 processors and 0 GPUs"):
-        measured_on_ray(tiny, found, made_passages[:10])
+        measure_on_ray(tiny, found, made_passages[:10])
     for other in others:
         ray.kill(other)
 
@@ -103,19 +100,19 @@ def too_large(passage: Passage) -> str:
     raise MemoryError
 
 
-@pytest.mark.slow
-def test_want_of_memory_on_a_node_is_said_with_its_name(on_cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
-    with pytest.raises(IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: say --batch-tokens"):
+def test_want_of_memory_on_a_node_is_reported_with_its_name(on_cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
+    with pytest.raises(
+        IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: use a smaller --batch-tokens"
+    ):
         build_vectors("made", dataclasses.replace(tiny, passage_text=too_large), store, CLUSTER)
     assert not index_ref("made", "contriever").path.exists()
 
 
-def test_a_process_that_ray_ends_for_want_of_memory_is_said_to_be() -> None:
-    with pytest.raises(Lost, match="node 7 ran out of memory, .*--ray-cpus.*--batch-tokens"), translated("node 7"):
+def test_a_process_that_ray_ends_for_want_of_memory_is_reported() -> None:
+    with pytest.raises(ProcessLost, match="node 7 ran out of memory, .*--ray-cpus.*--batch-tokens"), ray_errors("node 7"):
         raise ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
 
 
-@pytest.mark.slow  # ten seconds
 def test_the_same_nodes_are_asked_once(on_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - Ray's own type
     check_cluster()
     monkeypatch.setattr(wikidx.indexer.machine.compiled, "sources_hash", lambda *arguments: "another")
@@ -125,7 +122,6 @@ def test_the_same_nodes_are_asked_once(on_cluster: Any, monkeypatch: pytest.Monk
         check_cluster()
 
 
-@pytest.mark.slow  # ten seconds
 def test_a_node_with_another_version_is_found_before_work_starts(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
@@ -150,11 +146,11 @@ def test_every_package_that_decides_what_is_computed_is_compared(on_cluster: Any
 
 def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
     with pytest.raises(InputError, match="--ray-cpus 2: the largest node of the Ray cluster has 1"):
-        resources(EmbedOptions(on_ray=True, ray_cpus=2), tiny)
+        resolve_resources(EmbedOptions(on_ray=True, ray_cpus=2), tiny)
     with pytest.raises(InputError, match="--device cuda: none of the 4 nodes of the Ray cluster has a GPU"):
-        resources(EmbedOptions(device="cuda", on_ray=True), tiny)
-    assert resources(CLUSTER, tiny).devices == ("cpu",) * 3
-    with pytest.raises(InputError, match="--device cuda:1 with --ray: say auto, cpu or cuda"):
+        resolve_resources(EmbedOptions(device="cuda", on_ray=True), tiny)
+    assert resolve_resources(CLUSTER, tiny).devices == ("cpu",) * 3
+    with pytest.raises(InputError, match="--device cuda:1 with --ray: use auto, cpu or cuda"):
         EmbedOptions(device="cuda:1", on_ray=True)
     with pytest.raises(InputError, match="--ray-cpus 0: an encoder needs at least one"):
         EmbedOptions(on_ray=True, ray_cpus=0)
@@ -163,7 +159,7 @@ def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> No
 def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"needs the extra 'ray': pip install .*\[ray\]'"):
-        resources(CLUSTER, tiny)
+        resolve_resources(CLUSTER, tiny)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +167,9 @@ def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.M
     [
         (["--ray", "127.0.0.1:1"], "no Ray cluster can be reached at 127.0.0.1:1"),
         (["--ray", "somewhere"], "'somewhere' is no address of a Ray cluster"),
-        (["--ray-cpus", "2"], "--ray-cpus 2 is for work on a Ray cluster: say --ray as well"),
-        (["--ray", "127.0.0.1:1", "--vectors", "published"], "--ray is for embedding passages: say --encoder, and not --vectors published"),
-        (["--ray", "127.0.0.1:1", "--device", "all"], "--device all with --ray: say auto, cpu or cuda"),
+        (["--ray-cpus", "2"], "--ray-cpus 2 is for work on a Ray cluster: add --ray"),
+        (["--ray", "127.0.0.1:1", "--vectors", "published"], "--ray is for embedding passages: add --encoder, without --vectors published"),
+        (["--ray", "127.0.0.1:1", "--device", "all"], "--device all with --ray: use auto, cpu or cuda"),
     ],
 )
 def test_mistakes_are_one_line(idx: Command, home: Path, options: list[str], message: str) -> None:

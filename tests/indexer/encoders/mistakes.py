@@ -15,7 +15,7 @@ from torch.nn import functional
 from tests.indexer.encoders.golden import Golden, in_batches, tokens_of
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.dpr import as_since_2021
+from wikidx.indexer.encoders.dpr import since_2021
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Pair, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Ids, Tokenizer
@@ -26,11 +26,11 @@ from wikidx.indexer.encoders.tokenizing import Ids, Tokenizer
 class CutAtTheEnd(Tokenizer):
     """Cuts after the special tokens were added."""
 
-    def _single(self, ids: Ids) -> tuple[Ids, int]:
+    def _encode_text(self, ids: Ids) -> tuple[Ids, int]:
         cut = [*self._start, *ids, *self._end][: self._max_tokens]
         return cut, len(cut)
 
-    def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
+    def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
         before = [*self._start, *first, *self._end]
         cut = [*before, *second, *self._end][: self._max_tokens]
         return cut, min(len(before), len(cut))
@@ -39,15 +39,15 @@ class CutAtTheEnd(Tokenizer):
 class OnlySecondCut(Tokenizer):
     """Cuts the second text alone where that is enough."""
 
-    def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
+    def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
         room = self._max_tokens - len(first) - 3
-        return super()._pair(first, second[:room] if room > 0 else second)
+        return super()._encode_pair(first, second[:room] if room > 0 else second)
 
 
 class Cased(Tokenizer):
     def __init__(self, spec: EncoderSpec, side: Side) -> None:
         super().__init__(spec, side)
-        self._splitter.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
+        self._tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
 
 
 class AsInTokenizerJson(Tokenizer):
@@ -55,23 +55,23 @@ class AsInTokenizerJson(Tokenizer):
 
     def __init__(self, spec: EncoderSpec, side: Side) -> None:
         super().__init__(spec, side)
-        self._splitter = tokenizers.Tokenizer.from_file(str(spec.folder(side) / "tokenizer.json"))
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(spec.folder(side) / "tokenizer.json"))
 
 
 class WithoutEnd(Tokenizer):
-    def _single(self, ids: Ids) -> tuple[Ids, int]:
-        return super()._single(ids)[0][:-1], 0
+    def _encode_text(self, ids: Ids) -> tuple[Ids, int]:
+        return super()._encode_text(ids)[0][:-1], 0
 
 
 class PaddedTo256(Tokenizer):
     """Takes padding for text."""
 
-    def _pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
-        ids, n_first = super()._pair(first, second)
+    def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
+        ids, n_first = super()._encode_pair(first, second)
         return ids + [0] * (256 - len(ids)), n_first
 
-    def _single(self, ids: Ids) -> tuple[Ids, int]:
-        single, _ = super()._single(ids)
+    def _encode_text(self, ids: Ids) -> tuple[Ids, int]:
+        single, _ = super()._encode_text(ids)
         return single + [0] * (256 - len(single)), 0
 
 
@@ -87,10 +87,10 @@ class AllOfTypeOne(Tokenizer):
 class Unmasked(Model):
     """Takes padding for text where tokens look at each other, and pools rightly."""
 
-    def _hidden(
+    def _hidden_states(
         self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor | None, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        return super()._hidden(ids, types, positions, None)
+        return super()._hidden_states(ids, types, positions, None)
 
 
 class UnmaskedThroughout(Model):
@@ -99,24 +99,24 @@ class UnmaskedThroughout(Model):
 
 
 class PaddingPooled(Model):
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
         return hidden.mean(dim=1)
 
 
 class MaxPooled(Model):
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
         return hidden.max(dim=1).values
 
 
 class LastPooled(Model):
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
         return hidden[:, -1]
 
 
 class InnerPooled(Model):
     """Leaves out the special tokens at both ends."""
 
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
         return hidden[:, 1:-1].mean(dim=1)
 
 
@@ -129,13 +129,13 @@ class HeadPooled(Model):
         (prefix,) = [name.removesuffix("pooler.dense.bias") for name in stored if name.endswith("pooler.dense.bias")]
         self._weight, self._bias = (stored[f"{prefix}pooler.dense.{kind}"].float() for kind in ("weight", "bias"))
 
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
         return torch.tanh(functional.linear(hidden[:, 0], self._weight, self._bias))
 
 
 class NormalizedFirst(Model):
-    def _pooled(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
-        return functional.normalize(super()._pooled(hidden, lengths, mask), dim=1)
+    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+        return functional.normalize(super()._pool(hidden, lengths, mask), dim=1)
 
 
 class WithoutDistances(Model):
@@ -225,10 +225,10 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "query max_length 64": Mistake(changed(max_query_tokens=64), side="query"),
     },
     "dpr": {
-        "HF tokenizer ids, types forced 0": Mistake(written(lambda p: (p.title, p.text), odd_token_to="longer")),
-        "HF tokenizer, types 0/1 as returned": Mistake(written(lambda p: (p.title, p.text), odd_token_to="longer", second_type=1)),
-        "HEAD (trailing [SEP] at 255 attended, quotes stripped)": Mistake(as_since_2021),
-        "HEAD query (trailing [SEP] at 255)": Mistake(as_since_2021, side="query"),
+        "HF tokenizer ids, types forced 0": Mistake(written(lambda p: (p.title, p.text), truncation_favors="longer")),
+        "HF tokenizer, types 0/1 as returned": Mistake(written(lambda p: (p.title, p.text), truncation_favors="longer", second_type=1)),
+        "HEAD (trailing [SEP] at 255 attended, quotes stripped)": Mistake(since_2021),
+        "HEAD query (trailing [SEP] at 255)": Mistake(since_2021, side="query"),
         "query ’ not normalised": Mistake(changed(query_text=str.strip), side="query"),
         "mean pooling": Mistake(changed(pooling="mean")),
         "towers swapped (passage)": Mistake(swapped),

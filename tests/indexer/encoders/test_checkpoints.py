@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +17,11 @@ from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.encoders.test_loading import in_shards
 from tests.loopback import serving
-from wikidx.corpora.artifacts.building import locked
+from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.errors import DownloadError, InputError, LockedError
 from wikidx.indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
-from wikidx.indexer.encoders.spec import other_weights, weights_of
+from wikidx.indexer.encoders.spec import changed_weights, weight_checksums
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 
 REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"
@@ -89,8 +90,8 @@ def test_both_sides_of_dpr_have_repositories(hub: Path, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "dpr" / side, hub / checkpoint.repository / "resolve" / checkpoint.revision)
     local = TransformerEncoder(with_checkpoint(dpr.SPEC, tmp_path / "dpr"))
     np.testing.assert_array_equal(TransformerEncoder(dpr.SPEC).encode_queries(QUERIES), local.encode_queries(QUERIES))
-    assert weights_of(dpr.SPEC) == weights_of(with_checkpoint(dpr.SPEC, tmp_path / "dpr"))
-    assert len(weights_of(dpr.SPEC)) == 6
+    assert weight_checksums(dpr.SPEC) == weight_checksums(with_checkpoint(dpr.SPEC, tmp_path / "dpr"))
+    assert len(weight_checksums(dpr.SPEC)) == 6
 
 
 def test_what_cannot_be_downloaded_is_listed_with_the_place_for_it(hub: Path, home: Path) -> None:
@@ -105,7 +106,8 @@ def test_what_cannot_be_downloaded_is_listed_with_the_place_for_it(hub: Path, ho
     assert TransformerEncoder(contriever.SPEC).dim == 24
 
 
-def test_no_network_is_said_as_well(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_network_is_reported_as_well(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the library waits before it tries again
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("IDX_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
@@ -115,7 +117,7 @@ def test_no_network_is_said_as_well(hub: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_another_process_is_downloading_is_not_downloaded_twice(hub: Path) -> None:
     assert isinstance(contriever.SPEC.query_checkpoint, checkpoints.HubCheckpoint)
-    with locked(contriever.SPEC.query_checkpoint.folder), pytest.raises(LockedError, match="is being worked on"):
+    with lock(contriever.SPEC.query_checkpoint.folder), pytest.raises(LockedError, match="is being worked on"):
         contriever.SPEC.folder("passage")
 
 
@@ -142,9 +144,9 @@ def test_a_directory_of_the_users_must_have_all_files(tmp_path: Path) -> None:
         TransformerEncoder(with_checkpoint(dpr.SPEC, folder))
 
 
-def test_weights_are_told_apart_by_their_files(tmp_path: Path) -> None:
+def test_weights_are_distinguished_by_their_files(tmp_path: Path) -> None:
     one, other = tiny.save_bert(tmp_path / "one"), tiny.save_bert(tmp_path / "other", seed=1)
-    first, second = (weights_of(with_checkpoint(contriever.SPEC, folder)) for folder in (one, other))
+    first, second = (weight_checksums(with_checkpoint(contriever.SPEC, folder)) for folder in (one, other))
     assert first == {f"passage {name}": file_sha256(one / name) for name in ("config.json", "tokenizer.json", "model.safetensors")}
     assert [name for name in first if first[name] != second[name]] == ["passage model.safetensors"]
     assert json.dumps(first)
@@ -160,11 +162,11 @@ def test_every_shard_of_weights_is_hashed(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "one")
     in_shards(folder)
     spec = with_checkpoint(contriever.SPEC, folder)
-    recorded = weights_of(spec)
+    recorded = weight_checksums(spec)
     assert {name for name in recorded if "model-" in name} == {f"passage model-{number}-of-3.safetensors" for number in range(3)}
     shard = folder / "model-2-of-3.safetensors"
     shard.write_bytes(shard.read_bytes()[:-4] + b"\0\1\2\3")
-    assert other_weights(spec, recorded) == ["passage model-2-of-3.safetensors"]
+    assert changed_weights(spec, recorded) == ["passage model-2-of-3.safetensors"]
 
 
 def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,19 +178,19 @@ def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pyt
         return file_sha256(path)
 
     monkeypatch.setattr(checkpoints, "file_sha256", noted)
-    weights_of(spec)
-    weights_of(spec)
+    weight_checksums(spec)
+    weight_checksums(spec)
     assert len(hashed) == 6  # what has just been written may change again within the same tick of the clock
     _age(folder)
-    recorded = weights_of(spec)
+    recorded = weight_checksums(spec)
     hashed.clear()
-    assert weights_of(spec) == recorded
+    assert weight_checksums(spec) == recorded
     assert hashed == []
     tiny.save_bert(folder, seed=1)
     _age(folder)
     os.utime(folder / "model.safetensors", (1e9, 1e9 + 1))
-    assert other_weights(spec, recorded) == ["passage model.safetensors"]
-    assert weights_of(spec) != recorded
+    assert changed_weights(spec, recorded) == ["passage model.safetensors"]
+    assert weight_checksums(spec) != recorded
 
 
 def test_a_home_that_cannot_be_written_to_hinders_no_check(home: Path, tmp_path: Path) -> None:
@@ -196,4 +198,4 @@ def test_a_home_that_cannot_be_written_to_hinders_no_check(home: Path, tmp_path:
     _age(folder)
     home.mkdir(parents=True, exist_ok=True)
     (home / "checkpoints").write_text("no folder")
-    assert len(weights_of(with_checkpoint(contriever.SPEC, folder))) == 3
+    assert len(weight_checksums(with_checkpoint(contriever.SPEC, folder))) == 3

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
-from wikidx.corpora.errors import ArtifactDamaged, ArtifactError, ArtifactMismatch, IdxError, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, IdxError, InputError
 from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
@@ -88,7 +88,7 @@ def test_another_architecture_than_the_specs_class_is_refused(bert: Path, t5: Pa
 def test_code_and_quantised_weights_are_refused(bert: Path) -> None:
     change_config(bert, model_type="made", auto_map={"AutoConfig": "code.Config", "AutoModel": "code.Model"})
     (bert / "code.py").write_text("raise SystemExit('it ran')")
-    with pytest.raises(ArtifactDamaged, match=r"config\.json cannot be read \(.*contains custom code"):
+    with pytest.raises(ArtifactCorrupt, match=r"config\.json cannot be read \(.*contains custom code"):
         load(contriever.SPEC, bert)
     change_config(bert, model_type="bert", auto_map={}, quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
     with pytest.raises(ArtifactMismatch, match="describes quantised weights: 'contriever' needs plain ones"):
@@ -100,7 +100,7 @@ def test_a_projection_of_dprs_own_is_refused(tmp_path: Path) -> None:
     change_config(folder / "question_encoder", projection_dim=7)
     weights = {"question_encoder.encode_proj.weight": torch.ones(7, 24), "question_encoder.encode_proj.bias": torch.ones(7)}
     change_weights(folder / "question_encoder", lambda stored: stored.update(weights))
-    with pytest.raises(ArtifactMismatch, match="describes a projection behind the hidden states"):
+    with pytest.raises(ArtifactMismatch, match="describes a projection after the hidden states"):
         load(dpr.SPEC, folder)
 
 
@@ -123,7 +123,7 @@ def test_another_tokenizer_is_refused(bert: Path) -> None:
         Tokenizer(with_checkpoint(contriever.SPEC, bert), "query")
     change_config(bert, vocab_size=len(vocabulary))
     (bert / "vocab.txt").write_text("\n".join(["none" if token == "[SEP]" else token for token in vocabulary]))
-    with pytest.raises(ArtifactDamaged, match=r"vocab\.txt cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match=r"vocab\.txt cannot be read"):
         Tokenizer(with_checkpoint(contriever.SPEC, bert), "query")
 
 
@@ -160,16 +160,16 @@ def test_a_network_that_takes_fewer_tokens_is_refused(bert: Path) -> None:
         ("tokenizer.json", b'{"version": "1.0"}'),
     ],
 )
-def test_damaged_files_are_named(name: str, content: bytes, bert: Path) -> None:
+def test_corrupt_files_are_named(name: str, content: bytes, bert: Path) -> None:
     (bert / name).write_bytes(content)
-    with pytest.raises(ArtifactDamaged, match=f"{name} cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match=f"{name} cannot be read"):
         TransformerEncoder(with_checkpoint(contriever.SPEC, bert))
 
 
 def test_truncated_weights_are_named(bert: Path) -> None:
     path = bert / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ArtifactDamaged, match=r"model\.safetensors cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match=r"model\.safetensors cannot be read"):
         load(contriever.SPEC, bert)
 
 
@@ -196,7 +196,7 @@ NOT_TENSORS = {
 def test_what_is_no_weights_is_named_in_our_own_words(content: object, bert: Path) -> None:
     _as_bin(bert, content)
     with pytest.raises(
-        ArtifactDamaged, match=r"/pytorch_model\.bin cannot be read \(it .*get the checkpoint of 'contriever' again$"
+        ArtifactCorrupt, match=r"/pytorch_model\.bin cannot be read \(it .*get the checkpoint of 'contriever' again$"
     ) as raised:
         load(contriever.SPEC, bert)
     assert "weights_only" not in str(raised.value)  # torch's advice to run code from the file
@@ -238,7 +238,7 @@ def test_bytes_at_random_in_weights_are_no_traceback(bert: Path) -> None:
 def test_an_index_of_something_else_than_weights_is_refused(index: object, bert: Path) -> None:
     (bert / "model.safetensors").unlink()
     (bert / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ArtifactDamaged, match=r"/model\.safetensors\.index\.json cannot be read \(it "):
+    with pytest.raises(ArtifactCorrupt, match=r"/model\.safetensors\.index\.json cannot be read \(it "):
         load(contriever.SPEC, bert)
 
 
@@ -293,12 +293,12 @@ def test_pickled_weights_run_no_code(in_archive: bool, bert: Path, tmp_path: Pat
     proof = tmp_path / "it ran"
     (bert / "model.safetensors").unlink()
     torch.save({"embeddings.LayerNorm.bias": _Payload(proof)}, bert / "pytorch_model.bin", _use_new_zipfile_serialization=in_archive)
-    with pytest.raises(ArtifactDamaged, match=r"pytorch_model\.bin cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match=r"pytorch_model\.bin cannot be read"):
         load(contriever.SPEC, bert)
     assert not proof.exists()
     with (bert / "pytorch_model.bin").open("wb") as file:
         pickle.dump(_Payload(proof), file, protocol=2)
-    with pytest.raises(ArtifactDamaged, match=r"pytorch_model\.bin cannot be read"):
+    with pytest.raises(ArtifactCorrupt, match=r"pytorch_model\.bin cannot be read"):
         load(contriever.SPEC, bert)
     assert not proof.exists()
 

@@ -15,7 +15,7 @@ from wikidx.indexer.encoders import bge, contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 
-FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.as_since_2021(contriever.SPEC))
+FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.since_2021(contriever.SPEC))
 
 
 @pytest.fixture(params=FAMILIES, ids=lambda spec: spec.name)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from sentence_transformers import SentenceTransformer
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
@@ -41,6 +40,8 @@ def assert_equal(got: Vectors, expected: Vectors) -> None:
 
 
 def by_sentence_transformers(folder: Path, texts: Sequence[str], size: int) -> Vectors:
+    from sentence_transformers import SentenceTransformer  # seconds, which other tests need not wait for
+
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     return np.asarray(model.encode(list(texts), batch_size=size, show_progress_bar=False))
 

@@ -18,7 +18,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer import ENCODERS
 from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
-from wikidx.indexer.encoders.tokenizing import Tokenizer, kept
+from wikidx.indexer.encoders.tokenizing import Tokenizer, truncate_pair
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
 
@@ -48,8 +48,8 @@ def fast_cut(first: list[int], second: list[int], budget: int) -> tuple[int, int
 @pytest.mark.parametrize("budget", [7, 10])
 def test_two_texts_are_cut_as_by_removing_tokens_one_by_one(budget: int) -> None:
     for n_first, n_second in itertools.product(range(25), range(25)):
-        assert kept(n_first, n_second, budget, to_first=True) == slow_cut([0] * n_first, [0] * n_second, budget)
-        assert kept(n_first, n_second, budget, to_first=False) == fast_cut([0] * n_first, [0] * n_second, budget)
+        assert truncate_pair(n_first, n_second, budget, favor_first=True) == slow_cut([0] * n_first, [0] * n_second, budget)
+        assert truncate_pair(n_first, n_second, budget, favor_first=False) == fast_cut([0] * n_first, [0] * n_second, budget)
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,7 @@ print((peak() - before) * 1024)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process in /proc")
+@pytest.mark.slow  # a process of its own
 def test_long_passages_take_no_more_memory_than_what_is_split_at_a_time(folders: dict[str, Path]) -> None:
     """Two and a half million tokens, of which the splitter would say 0.4 GB."""
     grown = subprocess.run([sys.executable, "-c", _LONG, str(folders["contriever"])], cwd=ROOT, check=True, capture_output=True).stdout
@@ -157,7 +158,7 @@ def test_dpr_leaves_out_an_empty_title_and_simlm_does_not(folders: dict[str, Pat
 
 
 def test_dprs_later_code_adds_a_separator_to_short_texts_only(folders: dict[str, Path]) -> None:
-    spec = dpr.as_since_2021(with_checkpoint(dpr.SPEC, folders["dpr"]))
+    spec = dpr.since_2021(with_checkpoint(dpr.SPEC, folders["dpr"]))
     short, almost, full, long = rows(Tokenizer(spec, "query").queries(["a", "a " * 253, "a " * 254, "a " * 255]))
     assert short == [CLS, tiny.VOCABULARY.index("a"), SEP, SEP]
     assert [len(ids) for ids in (almost, full, long)] == [256, 256, 256]

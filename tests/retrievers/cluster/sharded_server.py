@@ -18,11 +18,11 @@ from wikidx.retrievers.cluster.service import Layout, ShardService
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
-from wikidx.retrievers.server.settings import Settings, listen, url_of
+from wikidx.retrievers.server.settings import Settings, listen, server_url
 
-Found = list[tuple[int, str]]  # rows and texts
+Results = list[tuple[int, str]]  # rows and texts
 
-LIMITS = Limits(linger_s=0.0, deadline_s=20.0)
+LIMITS = Limits(drain_s=0.0, deadline_s=20.0)
 
 
 class Sharded:
@@ -32,14 +32,14 @@ class Sharded:
         self.url, self.service, self.shards = url, service, shards
 
     def replicas(self, shard: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = ask(self.url, "/ready").json["shards"][shard]["replicas"]
-        return found
+        results: list[dict[str, Any]] = ask(self.url, "/ready").json["shards"][shard]["replicas"]
+        return results
 
     def process(self, shard: int, replica: int = 0) -> int:
         """Return the number of a replica's process, once it has said it."""
         wait_until(lambda: "process" in self.replicas(shard)[replica], 20)
-        found: int = self.replicas(shard)[replica]["process"]
-        return found
+        results: int = self.replicas(shard)[replica]["process"]
+        return results
 
 
 @contextmanager
@@ -48,13 +48,13 @@ def serving_shards(
 ) -> Iterator[Sharded]:
     """Serve; of another class than ``ShardService`` the server is given at once, otherwise once it is ready."""
     settings = Settings(corpora=(corpus,), retrievers=retrievers, port=0, limits=LIMITS)
-    listening = listen(settings)
+    listener = listen(settings)
     metrics = Metrics()
     held = held_by(settings, Layout(shards=shards, replicas=replicas), metrics)
-    service = Service(settings, listening, metrics, held)
+    service = Service(settings, listener, metrics, held)
     thread = threading.Thread(target=service.run)
     thread.start()
-    url = url_of(listening)
+    url = server_url(listener)
     try:
         if held_by is ShardService:
             wait_until(lambda: not thread.is_alive() or ask(url, "/ready").status == 200)
@@ -85,7 +85,7 @@ def stopped(process: int) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
-def found_by(searcher: Searcher) -> Found:
+def search_all(searcher: Searcher) -> Results:
     """Search for what ``Load`` searches for."""
     return [(hit.row, hit.passage.text) for hit in searcher.search(["river number 7"], SearchOptions(k=20))[0]]
 
@@ -93,7 +93,7 @@ def found_by(searcher: Searcher) -> Found:
 class Load:
     """Threads that send one search after the other and record the responses, until the end of a with block."""
 
-    def __init__(self, url: str, check: Callable[[Found], bool]) -> None:
+    def __init__(self, url: str, check: Callable[[Results], bool]) -> None:
         self._url, self._check = url, check
         self.failures = list[str]()
         self.n_answered = 0
@@ -118,9 +118,9 @@ class Load:
         with RemoteSearcher(self._url, retriever="minilm", retries=0) as remote:
             while not self._ends.is_set():
                 try:
-                    found = found_by(remote)
-                    if not self._check(found):
-                        self.failures.append(f"found {found}")
+                    results = search_all(remote)
+                    if not self._check(results):
+                        self.failures.append(f"found {results}")
                 except IdxError as error:
                     self.failures.append(repr(error))
                 self.n_answered += 1

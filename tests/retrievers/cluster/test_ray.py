@@ -16,13 +16,14 @@ import pytest
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.indexer.made_vectors import clustered, put_vectors
-from tests.retrievers.cluster.sharded_server import Found, Load, Sharded, found_by, serving_shards, stopped
+from tests.retrievers.cluster.sharded_server import Load, Results, Sharded, search_all, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, wait_until
 from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all searchers, here with this file's fixtures
     bits,
     searcher,
     test_bm25_is_the_same_to_the_bit,
+    test_bm25_of_another_k1_and_b_is_the_same_to_the_bit,
     test_dense_searches_are_the_same_up_to_rounding,
     test_nothing_asked_and_nothing_found,
     test_parameters_are_each_requests_own,
@@ -36,13 +37,13 @@ from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, IdxError, I
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_identity, index_ref
-from wikidx.indexer.embedding.cluster.nodes import check_versions, connected, nodes
+from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, list_nodes
 from wikidx.retrievers import SearchOptions
-from wikidx.retrievers.base import NotSearched, Searcher
+from wikidx.retrievers.base import Searcher, UnsearchedRows
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.cluster.replicas import Replica
 from wikidx.retrievers.cluster.service import Layout, ShardService, describe
-from wikidx.retrievers.cluster.shard import Holding, start_actor
+from wikidx.retrievers.cluster.shard import ShardRange, start_actor
 from wikidx.retrievers.errors import ShardUnavailable
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.metrics import Metrics
@@ -52,7 +53,7 @@ ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N = 60
-RETRIEVERS = ("bm25", "bm25+minilm", "minilm", "minilm-ivf")
+RETRIEVERS = ("bm25", "bm25+minilm", "bm25-1.2-0.75", "minilm", "minilm-ivf")
 
 pytestmark = pytest.mark.slow
 
@@ -63,9 +64,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch, cluster_of(3) as found:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("sharded")))
         build_store(corpus_of(some_passages(N)), StoreOptions())
-        for name in ("bm25", "minilm", "minilm-ivf"):
+        for name in ("bm25", "bm25-1.2-0.75", "minilm", "minilm-ivf"):
             build_index("made", name, open_store("made"))
-        with connected(found.address):
+        with connect(found.address):
             yield found
 
 
@@ -90,7 +91,7 @@ def searchers(sharded: Sharded) -> Iterator[dict[tuple[str, str], Searcher]]:
 
 
 def test_a_replica_that_is_killed_under_load_loses_no_request(sharded: Sharded) -> None:
-    expected = found_by(open_searcher("made", "minilm"))
+    expected = search_all(open_searcher("made", "minilm"))
     with Load(sharded.url, lambda found: found == expected) as load:
         load.wait_for(40)
         for shard in (0, 2):
@@ -114,19 +115,19 @@ def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: An
         RemoteSearcher(sharded.url, retriever="bm25", retries=0) as words,
     ):
         whole = remote.search_partial([["river"]], SearchOptions(k=N))
-        assert whole.not_searched == []
+        assert whole.unsearched_rows == []
         assert [hit.row for hit in whole.rankings[0]] == rows_of(open_searcher("made", "minilm"))
         with stopped(sharded.process(1)):
             with pytest.raises(ShardUnavailable, match=r"shard 1 \(rows 20 to 39 of 'made/minilm'.*partial=true") as caught:
                 remote.search(["river"])
             assert (caught.value.status, caught.value.retry_after) == (503, 2)
             found = remote.search_partial([["river"]], SearchOptions(k=N))
-            assert found.not_searched == [NotSearched("minilm", 20, 40)]
+            assert found.unsearched_rows == [UnsearchedRows("minilm", 20, 40)]
             assert [(hit.row, hit.score) for hit in found.rankings[0]] == [
                 (hit.row, hit.score) for hit in whole.rankings[0] if hit.row not in range(20, 40)
             ]
-            body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "root"}
-            assert {rows["index"] for rows in ask(sharded.url, "/v1/search", body).json["not_searched"]} == {"minilm"}
+            body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "primary"}
+            assert {rows["index"] for rows in ask(sharded.url, "/v1/search", body).json["unsearched_rows"]} == {"minilm"}
             assert bits(words.search(["river"])) == bits(open_searcher("made").search(["river"]))  # which no shard has a part in
             wait_until(lambda: ask(sharded.url, "/ready").status == 503, 20)
             assert [shard["ready"] for shard in ask(sharded.url, "/ready").json["shards"]] == [True, False, True]
@@ -138,15 +139,15 @@ def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: An
 def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  # noqa: ANN401
     corpus = "exchanged"
 
-    def build(passages: list[Passage], options: StoreOptions) -> Found:
+    def build(passages: list[Passage], options: StoreOptions) -> Results:
         build_store(corpus_of(passages, corpus), options)
         store = open_store(corpus)
         shutil.rmtree(index_ref(corpus, "minilm").path, ignore_errors=True)
         put_vectors(store, clustered(len(store), 384, seed=len(store)), corpus=corpus)
         build_index(corpus, "bm25", store, force=True)
-        return found_by(open_searcher(corpus, "minilm"))
+        return search_all(open_searcher(corpus, "minilm"))
 
-    new: Found | None = None
+    new: Results | None = None
     old = build(some_passages(N), StoreOptions())
     with serving_shards("minilm", "bm25", shards=3, replicas=1, corpus=corpus) as sharded:
         with Load(sharded.url, lambda found: found in (old, new)) as load:
@@ -159,7 +160,7 @@ def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  
         assert not load.failures
         assert not ask(sharded.url, "/v1/indexes").json["corpora"][0]["replaced"]
         with RemoteSearcher(sharded.url) as remote, RemoteSearcher(sharded.url, retriever="bm25") as words:
-            assert found_by(remote) == new != old
+            assert search_all(remote) == new != old
             assert bits(words.search(["river"])) == bits(open_searcher(corpus).search(["river"]))
 
 
@@ -175,16 +176,16 @@ def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_
 
 def test_another_index_on_a_node_is_refused(cluster: Any) -> None:  # noqa: ANN401
     other = index_identity("made", "minilm")._replace(files="1" * 64)
-    node = nodes()[0]
-    actor = start_actor([Holding("made", "minilm", other, range(20), "cpu")], node, home=os.environ["IDX_HOME"], n_per_node=1, n_gpus=0)
-    with pytest.raises(ArtifactMismatch, match=f"shard 4 on node {node.address}: .* is another index than the one that is served"):
+    node = list_nodes()[0]
+    actor = start_actor([ShardRange("made", "minilm", other, range(20), "cpu")], node, home=os.environ["IDX_HOME"], n_per_node=1, n_gpus=0)
+    with pytest.raises(ArtifactMismatch, match=f"shard 4 on node {node.address}: .* is not the served index"):
         describe(4, Replica(0, node, actor))
     ray.kill(actor)
 
 
 def test_an_index_that_a_node_does_not_see_is_refused(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    node, holding = nodes()[0], Holding("made", "minilm", index_identity("made", "minilm"), range(20), "cpu")
-    actor = start_actor([holding], node, home=str(tmp_path), n_per_node=1, n_gpus=0)
+    node, shard_range = list_nodes()[0], ShardRange("made", "minilm", index_identity("made", "minilm"), range(20), "cpu")
+    actor = start_actor([shard_range], node, home=str(tmp_path), n_per_node=1, n_gpus=0)
     with pytest.raises(ArtifactMissing, match=r"shard 4 on node \S+: nothing is built at .*: let all nodes see the same data home"):
         describe(4, Replica(0, node, actor))
     ray.kill(actor)
@@ -200,13 +201,13 @@ def test_other_versions_are_refused(cluster: Any) -> None:  # noqa: ANN401
     ("address", "message"),
     [
         ("127.0.0.1:1", "no Ray cluster can be reached at 127.0.0.1:1"),
-        ("ray://somewhere:10001", "is no address of a Ray cluster: say HOST:PORT"),
+        ("ray://somewhere:10001", "is no address of a Ray cluster: use HOST:PORT"),
         ("somewhere", "is no address of a Ray cluster"),
         ("127.0.0.1:99999", "no Ray cluster can be reached"),
     ],
 )
 def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> None:
-    code = f"from wikidx.indexer.embedding.cluster.nodes import connected\nwith connected({address!r}): pass"
+    code = f"from wikidx.indexer.embedding.cluster.nodes import connect\nwith connect({address!r}): pass"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert message in done.stderr.splitlines()[-1]
 
@@ -220,7 +221,7 @@ def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  #
 
 
 def test_without_ray_the_extra_is_named(home: None) -> None:
-    code = "import sys\nsys.modules['ray'] = None\nfrom wikidx.indexer.embedding.cluster.nodes import connected\nwith connected(): pass"
+    code = "import sys\nsys.modules['ray'] = None\nfrom wikidx.indexer.embedding.cluster.nodes import connect\nwith connect(): pass"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert str(MissingExtraError("work on a Ray cluster", "ray")) in done.stderr.splitlines()[-1]
 
@@ -230,9 +231,9 @@ def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN40
     with idx_serve("made", *options) as served:
         with RemoteSearcher(served.url) as remote:
             assert rows_of(remote) == rows_of(open_searcher("made", "minilm"))
-        assert ask(served.url, "/ready").json["shards"][0]["replicas"][0]["node"] in [node.address for node in nodes()]
+        assert ask(served.url, "/ready").json["shards"][0]["replicas"][0]["node"] in [node.address for node in list_nodes()]
         served.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "what is built now is served\n" in served.said, 60)
+        wait_until(lambda: "the current indexes are served\n" in served.said, 60)
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(30) == 0
 
@@ -240,7 +241,7 @@ def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN40
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--shards", "2"), "say --ray"),
+        (("--shards", "2"), "add --ray"),
         (("--ray", "local", "--workers", "2"), "one process answers"),
         (("--ray", "127.0.0.1:1"), "no Ray cluster"),
     ],

@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import corpus_of
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.indexer.made_vectors import clustered, put_vectors
-from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, found_by, is_running, serving_shards, stopped
+from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, is_running, search_all, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, send_raw, wait_until
 from wikidx.corpora.build import StoreOptions, build_store, open_store
@@ -27,13 +27,13 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.nodes import connected, nodes
+from wikidx.indexer.embedding.cluster.nodes import connect, list_nodes
 from wikidx.retrievers.base import Retriever
-from wikidx.retrievers.cancellation import while_wanted
+from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
 from wikidx.retrievers.cluster.service import Layout, ShardService
-from wikidx.retrievers.cluster.shard import Search, Timed
+from wikidx.retrievers.cluster.shard import ShardSearch, TimedAnswer
 from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
 from wikidx.retrievers.opening import OpenRetriever, open_searcher
 from wikidx.retrievers.server.metrics import Metrics
@@ -54,7 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch, cluster_of(2) as found:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("faults")))
         build("made", some_passages(N))
-        with connected(found.address):
+        with connect(found.address):
             yield found
 
 
@@ -101,20 +101,20 @@ def test_a_shard_that_hangs_is_a_503_or_told_in_time_and_counted() -> None:
         with stopped(sharded.process(1)):
             started = time.monotonic()
             answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**BODY, "partial": True, "timeout_s": 2.0}))
-            assert answer.json["not_searched"] == [{"index": "minilm", "first_row": 30, "stop_row": 60}]
+            assert answer.json["unsearched_rows"] == [{"index": "minilm", "first_row": 30, "stop_row": 60}]
             assert seconds < 2.0
             answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**BODY, "timeout_s": 2.0}))
             assert (answer.status, answer.json["error_type"]) == (503, "ShardUnavailable")
             assert "there was no answer within 1." in answer.json["error"]
             answer = ask(sharded.url, "/v1/search", {**BODY, "timeout_s": 19.0})  # it is given up once it counts as lost
-            assert (answer.status, "does not say any more how it is" in answer.json["error"]) == (503, True)
+            assert (answer.status, "no longer reports its state" in answer.json["error"]) == (503, True)
             assert time.monotonic() - started < 15.0
             assert (states(sharded, 1), states(sharded, 0)) == (["lost"], ["ready"])
             answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", BODY))
             assert (answer.status, seconds < 1.0) == (503, True)
         wait_until(lambda: ask(sharded.url, "/ready").status == 200, 20)
         with RemoteSearcher(sharded.url) as remote:
-            assert found_by(remote) == found_by(open_searcher("made", "minilm"))
+            assert search_all(remote) == search_all(open_searcher("made", "minilm"))
         for _ in range(2):  # it is counted once, not again whenever shards are looked at
             time.sleep(2.0)
             text = ask(sharded.url, "/metrics").body.decode()
@@ -123,7 +123,7 @@ def test_a_shard_that_hangs_is_a_503_or_told_in_time_and_counted() -> None:
 
 
 def test_a_replica_that_hangs_loses_no_request_and_is_asked_again() -> None:
-    expected = found_by(open_searcher("made", "minilm"))
+    expected = search_all(open_searcher("made", "minilm"))
     with serving_shards("minilm", shards=2, replicas=2) as sharded:
         with Load(sharded.url, lambda found: found == expected) as load:
             with stopped(sharded.process(0)):
@@ -137,11 +137,11 @@ def test_a_replica_that_hangs_loses_no_request_and_is_asked_again() -> None:
 def test_nobody_waits_for_a_shard_in_vain() -> None:
     with serving_shards("minilm", shards=2, replicas=1) as sharded, stopped(sharded.process(1)):
         body = orjson.dumps({**BODY, "timeout_s": 19.0})
-        head = b"POST /v1/search HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        head = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         with pytest.raises(TimeoutError):
             send_raw(sharded.url, head + body, timeout_s=0.5)
         answer, seconds = timed(lambda: ask(sharded.url, "/v1/search", {**BODY, "partial": True, "timeout_s": 3.0}))
-        assert answer.json["not_searched"] == [{"index": "minilm", "first_row": 30, "stop_row": 60}]
+        assert answer.json["unsearched_rows"] == [{"index": "minilm", "first_row": 30, "stop_row": 60}]
         assert seconds < 3.0
 
 
@@ -151,10 +151,10 @@ class Slow:
     def __init__(self) -> None:
         self.n_searches = 0
 
-    def search(self, asked: Search) -> Timed[Hits]:
+    def search(self, asked: ShardSearch) -> TimedAnswer[Hits]:
         self.n_searches += 1
         time.sleep(asked.k)
-        return Timed(Hits(np.zeros((1, 1), np.int64), np.zeros((1, 1), np.float32)), 0.0)
+        return TimedAnswer(Hits(np.zeros((1, 1), np.int64), np.zeros((1, 1), np.float32)), 0.0)
 
     def count(self) -> int:
         return self.n_searches
@@ -164,29 +164,29 @@ def test_a_call_that_is_given_up_does_not_take_the_place_of_another() -> None:
     actor = ray.remote(num_cpus=0, max_concurrency=2, concurrency_groups={"state": 1})(Slow).remote()
     count = actor.count.options(concurrency_group="state")
     assert ray.get(count.remote()) == 0
-    shard = ReplicatedShard(0, [], [Replica(0, nodes()[0], actor, is_ready=True)], 20.0, Metrics())
+    shard = ReplicatedShard(0, [], [Replica(0, list_nodes()[0], actor, is_ready=True)], 20.0, Metrics())
 
     def search(seconds: int) -> Any:  # noqa: ANN401
-        return shard.search(Search("made/minilm", np.zeros((1, 384), np.float32), seconds))
+        return shard.search(ShardSearch("made/minilm", np.zeros((1, 384), np.float32), seconds))
 
     first, second = search(4), search(4)
     wait_until(lambda: ray.get(count.remote()) == 2, 10)
     for _ in range(3):
-        with while_wanted(lambda: True, time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"there was no answer within 0.3"):
-            search(4).answer()
-    with while_wanted(lambda: False), pytest.raises(DeadlineExceeded, match="nobody waits"):
-        search(4).answer()
-    assert search(0).answer().value.rows.tolist() == [[0]]
+        with cancellation_scope(deadline=time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"there was no answer within 0.3"):
+            search(4).result()
+    with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded, match="nobody waits"):
+        search(4).result()
+    assert search(0).result().value.rows.tolist() == [[0]]
     assert ray.get(count.remote()) == 3
-    with while_wanted(lambda: True, time.monotonic()):  # what is there is taken, however late it is
-        assert first.answer().value.rows.tolist() == second.answer().value.rows.tolist() == [[0]]
+    with cancellation_scope(deadline=time.monotonic()):  # what is there is taken, however late it is
+        assert first.result().value.rows.tolist() == second.result().value.rows.tolist() == [[0]]
     ray.kill(actor)
 
 
 def test_a_shard_that_could_not_be_opened_again_is_once_it_can_be() -> None:
     place = index_ref("made", "minilm").path
     with serving_shards("minilm", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
-        expected, process = found_by(remote), sharded.process(1)
+        expected, process = search_all(remote), sharded.process(1)
         place.rename(place.with_name("away"))
         try:
             os.kill(process, signal.SIGKILL)
@@ -197,7 +197,7 @@ def test_a_shard_that_could_not_be_opened_again_is_once_it_can_be() -> None:
         finally:
             place.with_name("away").rename(place)
         wait_until(lambda: ask(sharded.url, "/ready").status == 200, 60)
-        assert found_by(remote) == expected
+        assert search_all(remote) == expected
 
 
 def test_shards_of_another_store_are_not_opened() -> None:
@@ -253,7 +253,7 @@ def test_a_reload_during_opening_waits_for_it_and_one_that_fails_is_undone() -> 
         wait_until(lambda: not any(map(is_running, shards.processes - before)), 20)
         assert [sharded.process(number) for number in range(2)] == processes
         with RemoteSearcher(sharded.url) as remote:
-            assert found_by(remote) == found_by(open_searcher("made", "minilm"))
+            assert search_all(remote) == search_all(open_searcher("made", "minilm"))
     wait_until(lambda: not shard_processes(), 20)
 
 
@@ -274,8 +274,8 @@ def test_the_end_ends_those_before_and_waits_for_an_exchange() -> None:
 
 
 def test_nodes_without_processors_get_no_shard_and_gpus_that_are_not_there_are_not_waited_for(cluster: Any) -> None:  # noqa: ANN401
-    assert (len(nodes()), Layout().n_shards()) == (3, 2)
-    with pytest.raises(InputError, match="--device cuda:1 with --ray: say auto, cpu or cuda"):
+    assert (len(list_nodes()), Layout().n_shards()) == (3, 2)
+    with pytest.raises(InputError, match="--device cuda:1 with --ray: use auto, cpu or cuda"):
         service(device="cuda:1")
     with pytest.raises(InputError, match=r"2 processes \(shards times replicas\) need a GPU each, the Ray cluster has 0"):
         service(device="cuda").exchange().__enter__()
@@ -283,10 +283,10 @@ def test_nodes_without_processors_get_no_shard_and_gpus_that_are_not_there_are_n
 
 def test_a_shard_whose_node_is_lost_is_shown_where_it_is(cluster: Any) -> None:  # noqa: ANN401
     with serving_shards("minilm", shards=2, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
-        expected, before = found_by(remote), sharded.replicas(1)[0]["node"]
-        lost = next(node for node in cluster.worker_nodes if node.node_id == next(n.id for n in nodes() if n.address == before))
+        expected, before = search_all(remote), sharded.replicas(1)[0]["node"]
+        lost = next(node for node in cluster.worker_nodes if node.node_id == next(n.id for n in list_nodes() if n.address == before))
         cluster.remove_node(lost)
         wait_until(lambda: sharded.replicas(1)[0]["node"] != before, 120)
-        assert sharded.replicas(1)[0]["node"] in [node.address for node in nodes()]
+        assert sharded.replicas(1)[0]["node"] in [node.address for node in list_nodes()]
         wait_until(lambda: ask(sharded.url, "/v1/search", BODY).status == 200, 60)
-        assert found_by(remote) == expected
+        assert search_all(remote) == expected

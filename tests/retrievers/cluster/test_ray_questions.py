@@ -13,7 +13,7 @@ from tests.retrievers.test_searchers import clearly_in
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known import sample
 from wikidx.indexer.build import build_index
-from wikidx.indexer.embedding.cluster.nodes import connected
+from wikidx.indexer.embedding.cluster.nodes import connect
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.client import RemoteSearcher
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch, cluster_of(3) as found:
         patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("asked")))
-        with connected(found.address):
+        with connect(found.address):
             yield found
 
 
@@ -41,7 +41,7 @@ def groups_of(questions: list[str], size: int) -> list[list[str]]:
     return [questions[first : first + size] for first in range(0, len(questions), size)]
 
 
-def alike(found: list[Ranking], expected: list[Ranking]) -> None:
+def equal(found: list[Ranking], expected: list[Ranking]) -> None:
     for there, here in zip(found, expected, strict=True):
         assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-4)
         assert clearly_in(here) <= {hit.row for hit in there}
@@ -58,8 +58,8 @@ def test_the_samples_questions_find_the_same_by_vectors_and_fused() -> None:
         for name in names:
             local = open_searcher("sample", name)
             with RemoteSearcher(sharded.url, retriever=name) as remote:
-                alike(remote.search(questions), local.search(questions))
+                equal(remote.search(questions), local.search(questions))
                 groups = groups_of(questions, 3)
-                alike(remote.search_groups(groups), local.search_groups(groups))
-                options = SearchOptions(rerank="root", rerank_depth=50)
-                alike(remote.search_groups(groups, options), local.search_groups(groups, options))
+                equal(remote.search_groups(groups), local.search_groups(groups))
+                options = SearchOptions(rerank="primary", rerank_depth=50)
+                equal(remote.search_groups(groups, options), local.search_groups(groups, options))

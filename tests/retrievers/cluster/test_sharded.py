@@ -21,8 +21,8 @@ from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.catalog import check_identity, index_identity
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.machine.threads import equal_ranges
-from wikidx.retrievers.base import NotSearched
-from wikidx.retrievers.cancellation import while_wanted
+from wikidx.retrievers.base import UnsearchedRows
+from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.cluster.sharded import ShardedIndex
 from wikidx.retrievers.errors import ShardUnavailable
 
@@ -30,7 +30,7 @@ N = 150
 borders = st.lists(st.integers(0, N), max_size=4)
 MISSING = (0, 17, 18, 149)
 KINDS = ("flat", "flat-fp16", "sq8", "ivf", "ivfpq")
-quickly = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+quickly = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_another_index_is_refused(vectors: np.ndarray) -> None:
         (expected._replace(files="1" * 64), "its files are"),
         (expected._replace(vectors="1" * 64), "its vectors are"),
     ):
-        with pytest.raises(ArtifactMismatch, match=f"another index than the one that is served: {what} .*, not 111111111111:"):
+        with pytest.raises(ArtifactMismatch, match=f"is not the served index: {what} .*, not 111111111111:"):
             check_identity("made", "minilm-sq8", wrong)
 
 
@@ -153,10 +153,10 @@ def test_what_cannot_be_searched_raises_or_is_left_out_and_named_where_that_is_a
     sharded = ShardedIndex("made/minilm-sq8", shards, shards[0].opened.description)
     with pytest.raises(ShardUnavailable, match="it is lost"):
         sharded.search(vectors[:2], 5)
-    lost = set[NotSearched]()
-    with while_wanted(lambda: True, lost=lost):
+    unsearched = set[UnsearchedRows]()
+    with cancellation_scope(unsearched=unsearched):
         found = sharded.search(vectors[:2], N)
-    assert lost == {NotSearched("minilm-sq8", 40, 100)}
+    assert unsearched == {UnsearchedRows("minilm-sq8", 40, 100)}
     assert set(found.rows[0]) == {-1, *range(40), *range(100, N)} - set(MISSING)
     with pytest.raises(ShardUnavailable, match="it is lost"):  # after that all rows have to be searched as before
         sharded.scores(vectors[:1], np.array([[45]]))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Page, Playwright, expect
 
 from tests.retrievers.server.serving import ask
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Playwright
 
 SETTING = {"fuse": "rrf", "merge": "max", "dedup": "row", "rerank": "none"}
 
@@ -31,9 +33,9 @@ def chromium(playwright: Playwright) -> str:
     return found
 
 
-def searched(page: Page) -> list[dict[str, Any]]:
+def shown_passages(page: Page) -> list[dict[str, Any]]:
     """Return the passages that are shown, when they are there, with the fields of the API."""
-    expect(page.locator("#link")).to_be_visible()
+    page.locator("#link").wait_for(state="visible")
     shown: list[dict[str, Any]] = page.locator(".passage").evaluate_all(
         """items => items.map((item) => ({
             row: Number(item.dataset.row),
@@ -41,18 +43,18 @@ def searched(page: Page) -> list[dict[str, Any]]:
             text: item.querySelector(".text").textContent,
             id: item.querySelector(".id bdi").textContent,
             score: Number(item.querySelector(".facts .score").title),
-            found: [...item.querySelectorAll(".found li")].map((way) => ({
-                query: way.querySelector(".query bdi").textContent,
-                retriever: way.querySelector(".retriever").textContent,
-                rank: Number(way.querySelector(".at").textContent.replace("rank ", "")),
-                score: Number(way.querySelector(".score").title),
+            provenance: [...item.querySelectorAll(".provenance li")].map((match) => ({
+                query: match.querySelector(".query bdi").textContent,
+                retriever: match.querySelector(".retriever").textContent,
+                rank: Number(match.querySelector(".at").textContent.replace("rank ", "")),
+                score: Number(match.querySelector(".score").title),
             })),
         }))"""
     )
     return shown
 
 
-def answered(url: str, queries: list[str], setting: dict[str, Any], corpus: str = "made", k: int = 10) -> list[dict[str, Any]]:
+def api_results(url: str, queries: list[str], setting: dict[str, Any], corpus: str = "made", k: int = 10) -> list[dict[str, Any]]:
     """Return the API's response to the same search."""
     fields = SETTING | setting
     if fields["fuse"] == "weighted-normalized":
@@ -64,13 +66,13 @@ def answered(url: str, queries: list[str], setting: dict[str, Any], corpus: str 
     return ranking
 
 
-def close_to(ranking: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def approximate(ranking: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a ranking that one of another batch equals: scores of dense retrieval differ in their last bits."""
     return [
         {
             **hit,
             "score": pytest.approx(hit["score"], rel=1e-4),
-            "found": [{**way, "score": pytest.approx(way["score"], rel=1e-4)} for way in hit["found"]],
+            "provenance": [{**match, "score": pytest.approx(match["score"], rel=1e-4)} for match in hit["provenance"]],
         }
         for hit in ranking
     ]

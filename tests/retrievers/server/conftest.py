@@ -16,7 +16,16 @@ from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
 WORDS = ["river", "mountain", "whale", "fox", "ocean", "planet", "metal", "book", "ship", "king", "café", "naïve"]
-LIMITS = Limits(body_bytes=1 << 20, k=100, depth=1_000, queries=2_000, query_characters=1_000, ids=50, deadline_s=10, linger_s=0.05)
+LIMITS = Limits(
+    max_body_bytes=1 << 20,
+    max_k=100,
+    max_depth=1_000,
+    max_queries=2_000,
+    max_query_characters=1_000,
+    max_ids=50,
+    deadline_s=10,
+    drain_s=0.05,
+)
 
 
 def some_passages(n: int = 600) -> list[Passage]:

@@ -18,7 +18,7 @@ from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import OpenRetriever
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
-from wikidx.retrievers.server.settings import Settings, listen, url_of
+from wikidx.retrievers.server.settings import Settings, listen, server_url
 
 
 class Answer(NamedTuple):
@@ -65,11 +65,11 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 @contextmanager
-def serving(settings: Settings, open_stage: OpenRetriever | None = None, *, until_ready: bool = True) -> Iterator[str]:
+def serving(settings: Settings, open_retriever: OpenRetriever | None = None, *, until_ready: bool = True) -> Iterator[str]:
     """Serve in a thread; yield the address."""
-    listening = listen(settings)
-    url = url_of(listening)
-    service = Service(settings, listening, Metrics(), open_stage)
+    listener = listen(settings)
+    url = server_url(listener)
+    service = Service(settings, listener, Metrics(), open_retriever)
     thread = threading.Thread(target=service.run)
     thread.start()
     try:
@@ -86,8 +86,8 @@ class Gated:
 
     parameters: Mapping[str, SearchParam] = {}
 
-    def __init__(self, stage: Retriever) -> None:
-        self._stage = stage
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
         self.gate = threading.Event()
         self.gate.set()
         self.is_busy = threading.Event()
@@ -99,10 +99,10 @@ class Gated:
         assert self.gate.wait(30)
         if any("poison" in query for query in queries):
             raise RuntimeError("the backend is broken")
-        return self._stage.retrieve(queries, depth)
+        return self._retriever.retrieve(queries, depth)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        return self._stage.rescore(queries, rows)
+        return self._retriever.rescore(queries, rows)
 
     def close_gate(self) -> None:
         """Block the next search."""
@@ -111,13 +111,13 @@ class Gated:
         self.gate.clear()
 
 
-def gated_stages(opened: dict[str, Gated]) -> OpenRetriever:
+def open_gated(opened: dict[str, Gated]) -> OpenRetriever:
     """Return an opener of retrievers that can be blocked; the retrievers are put into ``opened``."""
 
-    def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+    def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         from wikidx.retrievers.opening import open_retriever
 
         opened[name] = Gated(open_retriever(corpus, name, store, device=device))
         return opened[name]
 
-    return open_stage
+    return open_retriever

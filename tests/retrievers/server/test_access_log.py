@@ -21,7 +21,7 @@ def test_who_stops_reading_the_log_stops_nothing_else(monkeypatch: pytest.Monkey
     reading, writing = os.pipe()  # holds 65,536 bytes, some 200 lines
     with open(writing, "w") as output, open(reading, "rb") as unread:
         monkeypatch.setattr("sys.stdout", output)
-        log = AccessLog(is_on=True)
+        log = AccessLog(is_enabled=True)
         for n in range(10_000):
             log.add(SCOPE, 200, n, 0.0)
             log.flush()
@@ -42,7 +42,7 @@ def test_nobody_reads_the_log_to_its_end(monkeypatch: pytest.MonkeyPatch) -> Non
     reading, writing = os.pipe()
     with open(writing, "w") as output, open(reading, "rb") as unread:
         monkeypatch.setattr("sys.stdout", output)
-        log = AccessLog(is_on=True)
+        log = AccessLog(is_enabled=True)
         for n in range(1_000):
             log.add(SCOPE, 200, n, 0.0)
         log.close()
@@ -53,7 +53,7 @@ def test_a_log_that_cannot_be_written_is_lost(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "log").touch()
     with TextIOWrapper(open(tmp_path / "log", "rb")) as read_only:  # noqa: SIM115 - closed with it
         monkeypatch.setattr("sys.stdout", read_only)
-        log = AccessLog(is_on=True)
+        log = AccessLog(is_enabled=True)
         for n in range(3):
             log.add(SCOPE, 200, n, 0.0)
             log.flush()

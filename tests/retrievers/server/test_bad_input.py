@@ -95,7 +95,7 @@ def test_what_is_no_search_is_refused(url: str, body: bytes, status: int, messag
         ({"timeout_s": -1}, "timeout_s is -1: it should be greater than 0"),
         ({"queries": ["x" * 1001]}, ": String should have at most 1000 characters"),
         ({"queries": ["x"] * 2001}, ": List should have at most 2000 items"),
-        ({"queries": None, "groups": [["x"] * 1001, ["x"] * 1000]}, "2,001 queries are asked, 2,000 are allowed in a request"),
+        ({"queries": None, "groups": [["x"] * 1001, ["x"] * 1000]}, "2,001 queries in a request, 2,000 are allowed"),
     ],
 )
 def test_wrong_fields_are_named(url: str, fields: dict[str, Any], message: str) -> None:
@@ -230,7 +230,7 @@ def test_the_document_describes_the_fields_of_a_search(document: dict[str, Any])
     )
     assert search["merge"]["enum"] == ["max", "sum", "rrf", "interleave"]
     assert {"/v1/search", "/retrieve", "/v1/indexes", "/health", "/ready", "/metrics"} <= set(document["paths"])
-    assert set(document["components"]["schemas"]["Problem"]["properties"]) == {"error", "error_type"}
+    assert set(document["components"]["schemas"]["ErrorBody"]["properties"]) == {"error", "error_type"}
 
 
 @pytest.mark.parametrize(

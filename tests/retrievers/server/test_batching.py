@@ -15,11 +15,11 @@ import pytest
 from tests.retrievers.test_cross_encoder import save_bert
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
-from wikidx.retrievers.cancellation import check_wanted, while_wanted
+from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
 from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
 from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.server.batcher import Batcher, Search, take
+from wikidx.retrievers.server.batcher import Batcher, SearchRequest, next_batch
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 
@@ -35,7 +35,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-class Found:
+class EmptySearcher:
     """A searcher that finds nothing."""
 
     def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
@@ -45,29 +45,29 @@ class Found:
         return [[] for _ in groups]
 
 
-NOTHING = Found()
+EMPTY = EmptySearcher()
 
 
-def search_of(loop: asyncio.AbstractEventLoop, deadline: float, n_queries: int = 1, k: int = 10) -> Search:
-    return Search(MADE, NOTHING, [["fox"]] * n_queries, SearchOptions(k=k), deadline, loop.create_future())
+def make_search(loop: asyncio.AbstractEventLoop, deadline: float, n_queries: int = 1, k: int = 10) -> SearchRequest:
+    return SearchRequest(MADE, EMPTY, [["fox"]] * n_queries, SearchOptions(k=k), deadline, loop.create_future())
 
 
-def test_what_is_late_or_not_waited_for_is_dropped_and_equal_options_join(loop: asyncio.AbstractEventLoop) -> None:
-    late, gone, good, other, joins = (search_of(loop, *about) for about in ((0.95,), (9.0,), (9.0,), (9.0, 1, 3), (9.0,)))
+def test_late_or_cancelled_searches_are_dropped_and_equal_options_are_batched(loop: asyncio.AbstractEventLoop) -> None:
+    late, gone, good, other, equal = (make_search(loop, *about) for about in ((0.95,), (9.0,), (9.0,), (9.0, 1, 3), (9.0,)))
     gone.answer.cancel()
-    waiting = deque([late, gone, good, other, joins])
-    assert take(waiting, 256, now=1.0) == ([good, joins], [late, gone])
-    assert list(waiting) == [other]
+    queue = deque([late, gone, good, other, equal])
+    assert next_batch(queue, 256, now=1.0) == ([good, equal], [late, gone])
+    assert list(queue) == [other]
 
 
-def test_no_more_queries_join_than_allowed_but_one_request_may_have_more(loop: asyncio.AbstractEventLoop) -> None:
-    small, large, last = (search_of(loop, 9.0, n_queries) for n_queries in (3, 6, 2))
-    waiting = deque([small, large, last])
-    assert take(waiting, 5, now=1.0) == ([small, last], [])
-    assert take(waiting, 5, now=1.0) == ([large], [])
+def test_a_batch_has_no_more_queries_than_allowed_but_one_request_may_have_more(loop: asyncio.AbstractEventLoop) -> None:
+    small, large, last = (make_search(loop, 9.0, n_queries) for n_queries in (3, 6, 2))
+    queue = deque([small, large, last])
+    assert next_batch(queue, 5, now=1.0) == ([small, last], [])
+    assert next_batch(queue, 5, now=1.0) == ([large], [])
 
 
-class Held(Found):
+class HeldSearcher(EmptySearcher):
     """A searcher whose next search the test releases; it ends early if no client waits for it."""
 
     def __init__(self) -> None:
@@ -78,25 +78,25 @@ class Held(Found):
         self.is_busy.set()
         try:
             while not self.gate.wait(0.001):
-                check_wanted()
+                raise_if_cancelled()
         except DeadlineExceeded:
             self.was_stopped.set()
             raise
         return super().search_groups(groups, options)
 
 
-Submit = Callable[[int], Search]
+Submit = Callable[[int], SearchRequest]
 
 
-def in_a_batcher(body: Callable[[Submit, Held], Awaitable[None]]) -> None:
+def run_in_batcher(body: Callable[[Submit, HeldSearcher], Awaitable[None]]) -> None:
     """Run a test in an event loop with a batcher; its argument submits a search."""
 
     async def run() -> None:
-        batcher, searcher = Batcher(Limits(), Metrics()), Held()
+        batcher, searcher = Batcher(Limits(), Metrics()), HeldSearcher()
 
-        def submit(n_queries: int) -> Search:
+        def submit(n_queries: int) -> SearchRequest:
             answer: asyncio.Future[list[Ranking]] = asyncio.get_running_loop().create_future()
-            search = Search(MADE, searcher, [["fox"]] * n_queries, SearchOptions(), time.monotonic() + 30, answer)
+            search = SearchRequest(MADE, searcher, [["fox"]] * n_queries, SearchOptions(), time.monotonic() + 30, answer)
             batcher.submit(search)
             return search
 
@@ -110,7 +110,7 @@ def in_a_batcher(body: Callable[[Submit, Held], Awaitable[None]]) -> None:
 
 
 def test_small_searches_are_let_in_beside_a_large_one() -> None:
-    async def body(submit: Submit, searcher: Held) -> None:
+    async def body(submit: Submit, searcher: HeldSearcher) -> None:
         searcher.gate.clear()
         searcher.is_busy.clear()
         large = submit(10_000)
@@ -119,11 +119,11 @@ def test_small_searches_are_let_in_beside_a_large_one() -> None:
         searcher.gate.set()
         assert [len(rankings) for rankings in await asyncio.gather(large.answer, *(search.answer for search in small))] == [10_000, 1, 1, 1]
 
-    in_a_batcher(body)
+    run_in_batcher(body)
 
 
 def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
-    async def body(submit: Submit, searcher: Held) -> None:
+    async def body(submit: Submit, searcher: HeldSearcher) -> None:
         searcher.gate.clear()
         first = submit(1)
         await asyncio.to_thread(searcher.is_busy.wait, 30)
@@ -133,14 +133,14 @@ def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
         searcher.gate.set()
         assert await second.answer == [[]]
 
-    in_a_batcher(body)
+    run_in_batcher(body)
 
 
 def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:
     encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path)))
     queries, passages = ["the river nile"] * 3000, [Passage("1", "Nile", "the river of the nile")] * 3000
-    asked = itertools.count()
-    with while_wanted(lambda: next(asked) < 2), pytest.raises(DeadlineExceeded, match="nobody waits for it any more"):
+    checks = itertools.count()
+    with cancellation_scope(lambda: next(checks) >= 2), pytest.raises(DeadlineExceeded, match="nobody waits for it any more"):
         encoder.score(queries, passages)
-    assert next(asked) == 3
+    assert next(checks) == 3
     assert len(encoder.score(queries[:10], passages[:10])) == 10

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.retrievers.server.conftest import LIMITS
-from tests.retrievers.server.serving import Gated, ask, gated_stages, send_raw, serving, wait_until
+from tests.retrievers.server.serving import Gated, ask, open_gated, send_raw, serving, wait_until
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
@@ -70,7 +70,7 @@ def test_who_does_not_read_its_answer_holds_up_nobody_else(url: str) -> None:
 def test_a_connection_that_was_taken_last_may_still_ask(made: Path) -> None:
     """A client that has connected, and is slow to send its request, while the server ends."""
     with ExitStack() as server:
-        url = server.enter_context(serving(Settings(corpora=("made",), port=0, limits=Limits(linger_s=0.0))))
+        url = server.enter_context(serving(Settings(corpora=("made",), port=0, limits=Limits(drain_s=0.0))))
         with connected(url) as late:
             ending = threading.Thread(target=server.close)
             ending.start()
@@ -98,7 +98,7 @@ def answered(url: str, status: int) -> int:
 def test_who_leaves_takes_its_request_along(made: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A client disconnects while another's search is running: its own search is not run, and no response is written."""
     opened: dict[str, Gated] = {}
-    with serving(Settings(corpora=("made",), port=0, limits=LIMITS), gated_stages(opened)) as url:
+    with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_gated(opened)) as url:
         gated = opened["bm25"]
         gated.close_gate()
         with connected(url) as first, connected(url) as second:

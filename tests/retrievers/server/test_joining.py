@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.retrievers.server.serving import Gated, ask, gated_stages, serving, wait_until
+from tests.retrievers.server.serving import Gated, ask, open_gated, serving, wait_until
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed
@@ -20,7 +20,7 @@ from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
-LIMITS = Limits(waiting=8, joined=6, deadline_s=20, linger_s=0.0)
+LIMITS = Limits(max_queued_queries=8, max_batch_queries=6, deadline_s=20, drain_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,12 @@ def url(built_home: Path, opened: dict[str, Gated]) -> Iterator[str]:
     """A server whose only retriever can be blocked."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built_home))
-        with serving(Settings(corpora=("made",), port=0, limits=LIMITS), gated_stages(opened)) as where:
+        with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_gated(opened)) as where:
             yield where
 
 
 @pytest.fixture
-def stage(url: str, opened: dict[str, Gated]) -> Iterator[Gated]:
+def retriever(url: str, opened: dict[str, Gated]) -> Iterator[Gated]:
     """The retriever of ``url``, blocked by one search for 'first'; it is released at the end."""
     gated = opened["bm25"]
     with ThreadPoolExecutor(1) as pool:
@@ -61,7 +61,7 @@ def measured(url: str, name: str) -> float:
     return float(next((line.split()[-1] for line in lines if line.startswith(name)), 0))
 
 
-def test_what_waits_with_equal_options_is_searched_at_once(url: str, stage: Gated, made: Path) -> None:
+def test_what_waits_with_equal_options_is_searched_at_once(url: str, retriever: Gated, made: Path) -> None:
     asked: list[tuple[list[str], SearchOptions]] = [
         (["river"], SearchOptions()),
         (["whale", "fox"], SearchOptions()),
@@ -73,22 +73,22 @@ def test_what_waits_with_equal_options_is_searched_at_once(url: str, stage: Gate
         for n, (queries, options) in enumerate(asked, 1):
             futures.append(pool.submit(remote.search, queries, options))
             wait_until(lambda: n_waiting(url) == 1 + sum(len(queries) for queries, _ in asked[:n]))  # noqa: B023 - used at once
-        stage.gate.set()
+        retriever.gate.set()
         answers = [future.result() for future in futures]
     local = open_searcher("made")
     assert answers == [local.search(queries, options) for queries, options in asked]
-    assert stage.batches == [["first"], ["river", "whale", "fox"], ["ocean"]]  # equal queries count once
+    assert retriever.batches == [["first"], ["river", "whale", "fox"], ["ocean"]]  # equal queries count once
 
 
-def test_no_more_is_joined_than_allowed(url: str, stage: Gated) -> None:
+def test_no_more_is_joined_than_allowed(url: str, retriever: Gated) -> None:
     with ThreadPoolExecutor(7) as pool:
         futures = []
         for n in range(7):
             futures.append(pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}"]}))
             wait_until(lambda: n_waiting(url) == 2 + n)  # noqa: B023 - used at once
-        stage.gate.set()
+        retriever.gate.set()
         assert {future.result().status for future in futures} == {200}
-    assert stage.batches == [["first"], [f"number {n}" for n in range(6)], ["number 6"]]
+    assert retriever.batches == [["first"], [f"number {n}" for n in range(6)], ["number 6"]]
 
 
 def test_a_thousand_queries_of_a_request_are_searched_at_once(url: str, opened: dict[str, Gated], made: Path) -> None:
@@ -107,23 +107,23 @@ def test_an_idle_server_starts_at_once(url: str, opened: dict[str, Gated]) -> No
     assert opened["bm25"].batches == [["number 0"], ["number 1"], ["number 2"]]
 
 
-def test_a_search_that_fails_fails_for_itself_only(url: str, stage: Gated, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_search_that_fails_fails_for_itself_only(url: str, retriever: Gated, caplog: pytest.LogCaptureFixture) -> None:
     with ThreadPoolExecutor(3) as pool:
         futures = []
         for n, query in enumerate(["river", "poison", "fox"], 2):
             futures.append(pool.submit(ask, url, "/v1/search", {"queries": [query]}))
             wait_until(lambda: n_waiting(url) == n)  # noqa: B023 - used at once
-        stage.gate.set()
+        retriever.gate.set()
         answers = [future.result() for future in futures]
     assert [answer.status for answer in answers] == [200, 500, 200]
     assert answers[1].json == {"error": "the search failed: the server's log says why", "error_type": "SearchFailed"}
-    assert stage.batches[1:] == [["river", "poison", "fox"], ["river"], ["poison"], ["fox"]]
+    assert retriever.batches[1:] == [["river", "poison", "fox"], ["river"], ["poison"], ["fox"]]
     assert "the backend is broken" in caplog.text
     with RemoteSearcher(url) as remote, pytest.raises(SearchFailed, match="the server's log says why"):
         remote.search(["poison"])
 
 
-def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, stage: Gated) -> None:
+def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, retriever: Gated) -> None:
     with ThreadPoolExecutor(1) as pool:
         many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
         wait_until(lambda: n_waiting(url) == 9)
@@ -132,12 +132,12 @@ def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, sta
         assert int(refused.headers["retry-after"]) >= 1
         with RemoteSearcher(url, retries=0) as remote, pytest.raises(Overloaded, match="8 queries are waiting: ask again in a while"):
             remote.search(["fox"])
-        stage.gate.set()
+        retriever.gate.set()
         assert many.result().status == 200
     assert ask(url, "/v1/search", {"queries": ["fox"]}).status == 200
 
 
-def test_what_is_refused_unread_leaves_its_connection_usable(url: str, stage: Gated) -> None:
+def test_what_is_refused_unread_leaves_its_connection_usable(url: str, retriever: Gated) -> None:
     """At capacity, request bodies are not read; the connection's next request is parsed correctly."""
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
@@ -151,25 +151,25 @@ def test_what_is_refused_unread_leaves_its_connection_usable(url: str, stage: Ga
             assert refused.getheader("retry-after") == "1"
         connection.request("GET", "/health")
         assert connection.getresponse().read() == b'{"alive":true}'
-        stage.gate.set()
+        retriever.gate.set()
         assert many.result().status == 200
     connection.request("POST", "/v1/search", b'{"queries": ["fox"]}')
     assert len(json.loads(connection.getresponse().read())["rankings"]) == 1
     connection.close()
 
 
-def test_a_client_asks_again_when_told_to(url: str, stage: Gated, made: Path) -> None:
+def test_a_client_asks_again_when_told_to(url: str, retriever: Gated, made: Path) -> None:
     with ThreadPoolExecutor(2) as pool, RemoteSearcher(url) as remote:
         many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
         wait_until(lambda: n_waiting(url) == 9)
         patient = pool.submit(remote.search, ["fox"])
         wait_until(lambda: measured(url, 'idx_requests_total{path="/v1/search",status="503"}') > 0)
-        stage.gate.set()
+        retriever.gate.set()
         assert patient.result() == open_searcher("made").search(["fox"])
         assert many.result().status == 200
 
 
-def test_deadlines_are_kept(url: str, stage: Gated) -> None:
+def test_deadlines_are_kept(url: str, retriever: Gated) -> None:
     def n_given_up() -> float:
         return sum(measured(url, f'idx_requests_total{{path="/v1/search",status="{status}"}}') for status in (499, 504))
 
@@ -182,13 +182,13 @@ def test_deadlines_are_kept(url: str, stage: Gated) -> None:
     with RemoteSearcher(url, timeout=0.1) as remote, pytest.raises(DeadlineExceeded):
         remote.search(["whale"])
     wait_until(lambda: n_given_up() == before + 2)
-    stage.gate.set()
+    retriever.gate.set()
     wait_until(lambda: n_waiting(url) == 0)
     assert measured(url, "idx_dropped_total") > n_dropped
-    assert stage.batches == [["first"]]  # what came too late was not searched
+    assert retriever.batches == [["first"]]  # what came too late was not searched
 
 
-def test_a_search_whose_client_has_gone_is_not_done(url: str, stage: Gated) -> None:
+def test_a_search_whose_client_has_gone_is_not_done(url: str, retriever: Gated) -> None:
     before = measured(url, 'idx_requests_total{path="/v1/search",status="499"}')
     where = urlsplit(url)
     body = b'{"queries": ["river"]}'
@@ -196,6 +196,6 @@ def test_a_search_whose_client_has_gone_is_not_done(url: str, stage: Gated) -> N
         connection.sendall(b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
         wait_until(lambda: n_waiting(url) == 2)
     wait_until(lambda: measured(url, 'idx_requests_total{path="/v1/search",status="499"}') == before + 1)
-    stage.gate.set()
+    retriever.gate.set()
     wait_until(lambda: n_waiting(url) == 0)
-    assert stage.batches == [["first"]]
+    assert retriever.batches == [["first"]]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.serve.load import Order, Report
+from benchmarks.serve.load import LoadSpec, Report
 from benchmarks.serve.processes import Load
 from tests.retrievers.server.serving import ask, serving
 from wikidx.corpora.store import PassageStore, Rows
@@ -16,12 +16,12 @@ from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import open_retriever, open_searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.server.limits import Limits
-from wikidx.retrievers.server.searching import pieces_of
+from wikidx.retrievers.server.searching import encode_in_chunks
 from wikidx.retrievers.server.settings import Settings
 from wikidx.retrievers.wire import ranking_from_json, ranking_to_json
 
 QUERY_S = 0.004
-LIMITS = Limits(waiting=64, joined=16, linger_s=0.0)
+LIMITS = Limits(max_queued_queries=64, max_batch_queries=16, drain_s=0.0)
 
 
 BODIES = [json.dumps({"queries": [f"fox number {n}"], "k": 3}) for n in range(500)]
@@ -32,33 +32,33 @@ class Slow:
 
     parameters: Mapping[str, SearchParam] = {}
 
-    def __init__(self, stage: Retriever, query_s: float) -> None:
-        self._stage, self._query_s = stage, query_s
+    def __init__(self, retriever: Retriever, query_s: float) -> None:
+        self._retriever, self._query_s = retriever, query_s
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         time.sleep(self._query_s * len(queries))
-        return self._stage.retrieve(queries, depth)
+        return self._retriever.retrieve(queries, depth)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        return self._stage.rescore(queries, rows)
+        return self._retriever.rescore(queries, rows)
 
 
 def open_slow(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
     return Slow(open_retriever(corpus, name, store, device=device), QUERY_S)
 
 
-def sent(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float = 0.0) -> Report:
+def send_load(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float = 0.0) -> Report:
     """Return the responses to searches for one query each."""
-    return load.report(Order(int(url.rpartition(":")[2]), "/v1/search", BODIES, seconds, clients, rate))
+    return load.report(LoadSpec(int(url.rpartition(":")[2]), "/v1/search", BODIES, seconds, clients, rate))
 
 
 def test_what_is_too_much_is_refused_and_all_that_is_let_in_is_answered(made: Path) -> None:
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_slow) as url, Load() as load:
-        overload = sent(load, url, 2.0, rate=1_000)  # four times what the stage can search
+        overload = send_load(load, url, 2.0, rate=1_000)  # four times what the retriever can search
         assert set(overload.statuses) <= {"200", "503", "unsent"}
         assert overload.statuses["200"] >= 64
         assert overload.statuses["503"] >= 64
-        assert sent(load, url, 0.5, rate=20).statuses.keys() == {"200"}
+        assert send_load(load, url, 0.5, rate=20).statuses.keys() == {"200"}
 
 
 def test_a_request_is_no_larger_than_can_be_borne(url: str, made: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_request_is_no_larger_than_can_be_borne(url: str, made: Path) -> None:
     ):
         answer = ask(url, "/v1/search", fields)
         assert (answer.status, message in answer.json["error"]) == (422, True), answer.body
-    limits = Limits(found=1_000, linger_s=0.0)
+    limits = Limits(max_provenance=1_000, drain_s=0.0)
     with serving(Settings(corpora=("other",), port=0, limits=limits)) as small:
         answer = ask(small, "/v1/search", {"groups": [["fox"] * 101]})
         assert (answer.status, answer.json["error"].partition(":")[0]) == (
@@ -89,7 +89,7 @@ def test_a_long_ranking_is_sent_in_pieces(url: str, made: Path) -> None:
     assert answer.headers["transfer-encoding"] == "chunked"
     assert [ranking_from_json(answer.json["rankings"][0])] == open_searcher("made").search_groups([group], SearchOptions(k=100))
     rankings = open_searcher("made").search_groups([["fox"], group, ["nothing"]], SearchOptions(k=100))
-    pieces = list(pieces_of(b'{"rankings":', rankings, ranking_to_json))
+    pieces = list(encode_in_chunks(b'{"rankings":', rankings, ranking_to_json))
     assert len(pieces) > 1
     assert max(map(len, pieces)) < 700_000
     assert [ranking_from_json(ranking) for ranking in json.loads(b"".join(pieces))["rankings"]] == rankings

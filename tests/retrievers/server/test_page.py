@@ -6,15 +6,15 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
 from tests.conftest import corpus_of
-from tests.retrievers.server.browsing import answered, chromium, close_to, link_to, searched
+from tests.retrievers.server.browsing import api_results, approximate, chromium, link_to, shown_passages
 from tests.retrievers.server.conftest import some_passages
-from tests.retrievers.server.serving import Gated, gated_stages, serving
+from tests.retrievers.server.serving import Gated, open_gated, serving
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.analysis import english
@@ -22,6 +22,12 @@ from wikidx.indexer.build import build_index, build_vectors
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.naming import encoder_spec
 from wikidx.retrievers.server.settings import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra 'test-full'")
+expect = sync_api.expect
 
 pytestmark = pytest.mark.slow  # a browser: twenty seconds
 
@@ -41,7 +47,7 @@ GROUP = ["a river and a whale", "planets of metal"]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
+    with sync_api.sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses root otherwise
         browser = playwright.chromium.launch(executable_path=chromium(playwright), args=arguments)
         yield browser
@@ -94,14 +100,14 @@ def page(context: BrowserContext, url: str) -> Iterator[Page]:
     [
         (["river whale"], {"retriever": "bm25"}),
         (GROUP, {"retriever": "bm25+minilm", "merge": "rrf"}),
-        (GROUP, {"retriever": "bm25+minilm", "fuse": "weighted-normalized", "merge": "interleave", "rerank": "root"}),
+        (GROUP, {"retriever": "bm25+minilm", "fuse": "weighted-normalized", "merge": "interleave", "rerank": "primary"}),
         (GROUP, {"retriever": "minilm", "merge": "sum", "dedup": "text"}),
     ],
 )
 def test_passages_scores_and_provenance_are_those_of_the_api(page: Page, url: str, queries: list[str], setting: dict[str, str]) -> None:
     page.goto(link_to(url, queries, setting))
-    shown = searched(page)
-    assert shown == close_to(answered(url, queries, setting))
+    shown = shown_passages(page)
+    assert shown == approximate(api_results(url, queries, setting))
     assert re.fullmatch(r"10 passages in [\d.]+ m?s", page.locator("#status").inner_text())
 
 
@@ -115,14 +121,14 @@ def test_what_is_typed_and_chosen_is_searched(page: Page, url: str) -> None:
     page.get_by_label("Duplicates").select_option("text")
     page.get_by_label("Passages").fill("7")
     page.get_by_role("button", name="Search").click()
-    shown = searched(page)
-    assert shown == answered(url, GROUP, {"retriever": "bm25", "merge": "sum", "dedup": "text"}, k=7)
+    shown = shown_passages(page)
+    assert shown == api_results(url, GROUP, {"retriever": "bm25", "merge": "sum", "dedup": "text"}, k=7)
     assert page.title() == "a river and a whale · idx"
 
 
 def test_words_of_the_queries_are_marked_where_bm25_matches_them(page: Page, url: str) -> None:
     page.goto(link_to(url, ["the metals and the river's whales"], {"retriever": "bm25"}))
-    shown = searched(page)
+    shown = shown_passages(page)
     terms = set(english("the metals and the river's whales"))
     for hit, item in zip(shown, page.locator(".passage").all(), strict=True):
         words = [word for word in re.findall(r"\w+", f"{hit['title']} {hit['text']}") if terms & set(english(word))]
@@ -144,11 +150,11 @@ def test_a_link_restores_everything(page: Page, context: BrowserContext, url: st
         "Fuse": "weighted-normalized",
         "Merge": "interleave",
         "Duplicates": "text",
-        "Rerank": "root",
+        "Rerank": "primary",
     }.items():
         page.get_by_label(label).select_option(value)
     page.get_by_role("button", name="Search").click()
-    shown = searched(page)
+    shown = shown_passages(page)
     page.locator("#link").click()
     expect(page.locator("#link")).to_have_text("Copied")
     link = page.evaluate("navigator.clipboard.readText()")
@@ -156,20 +162,20 @@ def test_a_link_restores_everything(page: Page, context: BrowserContext, url: st
     shown_values = "[...document.querySelectorAll('#search :is(select, input, textarea)')].map((field) => [field.name, field.value])"
     other = context.new_page()
     other.goto(link)
-    assert searched(other) == close_to(shown)
+    assert shown_passages(other) == approximate(shown)
     assert other.evaluate(shown_values) == page.evaluate(shown_values)
     assert len({name for name, _ in parse_qsl(urlsplit(link).fragment)}) == 9
 
 
 def test_going_back_searches_what_was_searched_before(page: Page, url: str) -> None:
     page.goto(link_to(url, ["whale"], {"retriever": "bm25"}))
-    before = searched(page)
+    before = shown_passages(page)
     page.get_by_label("Queries").fill("planet")
     page.get_by_role("button", name="Search").click()
     expect(page).to_have_title("planet · idx")
     page.go_back()
     expect(page).to_have_title("whale · idx")
-    assert searched(page) == before
+    assert shown_passages(page) == before
     assert page.get_by_label("Queries").input_value() == "whale"
 
 
@@ -180,14 +186,16 @@ def test_everything_can_be_done_by_keyboard(page: Page, url: str) -> None:
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("planet")
     page.keyboard.press("Enter")
-    assert [hit["row"] for hit in searched(page)] == [hit["row"] for hit in answered(url, ["whale", "planet"], {"retriever": "bm25"})]
+    assert [hit["row"] for hit in shown_passages(page)] == [
+        hit["row"] for hit in api_results(url, ["whale", "planet"], {"retriever": "bm25"})
+    ]
     for _ in range(30):  # the summary, corpus, retriever, …
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         if page.evaluate("document.activeElement.textContent") == "Search":
             break
     page.keyboard.press("Enter")  # the button
-    searched(page)
+    shown_passages(page)
     while page.evaluate("document.activeElement.className") != "skip":
         page.keyboard.press("Shift+Tab")
     expect(page.get_by_text("Skip to results")).to_be_focused()
@@ -203,7 +211,7 @@ def test_everything_can_be_done_by_keyboard(page: Page, url: str) -> None:
 def test_odd_passages_are_text_and_stay_in_their_place(page: Page, url: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(link_to(url, ["river"], {"retriever": "bm25"}, corpus="odd"))
-    shown = {hit["id"]: hit for hit in searched(page)}
+    shown = {hit["id"]: hit for hit in shown_passages(page)}
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for passage in ODD[:4]:
         assert (shown[passage.id]["title"], shown[passage.id]["text"]) == (passage.title, passage.text)
@@ -225,7 +233,7 @@ def test_the_page_refuses_markup_and_strangers(context: BrowserContext, url: str
         "document.body.innerHTML = '<b>x</b>'",
         "document.head.append(Object.assign(document.createElement('script'), {text: '1'}))",
     ):
-        with pytest.raises(Error, match="TrustedHTML|TrustedScript"):
+        with pytest.raises(sync_api.Error, match="TrustedHTML|TrustedScript"):
             page.evaluate(unsafe)
     refused = page.evaluate(
         """() => new Promise((resolve) => {
@@ -266,7 +274,7 @@ def test_nothing_found_and_nobody_there_are_said(page: Page, context: BrowserCon
 def test_a_search_under_way_is_shown_and_a_new_one_takes_its_place(context: BrowserContext, made: Path) -> None:
     opened: dict[str, Gated] = {}
     page = context.new_page()
-    with serving(Settings(corpora=("made",), port=0), gated_stages(opened)) as where:
+    with serving(Settings(corpora=("made",), port=0), open_gated(opened)) as where:
         page.goto(where)
         page.get_by_label("Queries").fill("whale")
         opened["bm25"].close_gate()
@@ -277,8 +285,8 @@ def test_a_search_under_way_is_shown_and_a_new_one_takes_its_place(context: Brow
         page.get_by_label("Queries").fill("planet")
         page.keyboard.press("Enter")
         opened["bm25"].gate.set()
-        shown = searched(page)
-        assert {way["query"] for hit in shown for way in hit["found"]} == {"planet"}
+        shown = shown_passages(page)
+        assert {match["query"] for hit in shown for match in hit["provenance"]} == {"planet"}
         assert page.locator("#results").get_attribute("aria-busy") is None
         page.get_by_label("Queries").fill("poison")
         page.keyboard.press("Enter")
@@ -289,16 +297,16 @@ def test_a_key_is_asked_for_kept_in_the_tab_and_in_no_link(context: BrowserConte
     with serving(Settings(corpora=("made",), port=0, api_key="top secret"), until_ready=True) as where:
         page = context.new_page()
         page.goto(link_to(where, ["whale"], {"retriever": "bm25"}))
-        page.get_by_label("This server wants its API key").fill("wrong")
+        page.get_by_label("This server requires its API key").fill("wrong")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("The server does not accept this key.")
-        page.get_by_label("This server wants its API key").fill("top secret")
+        page.get_by_label("This server requires its API key").fill("top secret")
         page.keyboard.press("Enter")
-        assert len(searched(page)) == 10
+        assert len(shown_passages(page)) == 10
         assert "secret" not in page.url + str(page.locator("#link").get_attribute("href"))
         assert page.evaluate("[localStorage.length, document.cookie, Object.values(sessionStorage)]") == [0, "", ["top secret"]]
         page.reload()
-        assert len(searched(page)) == 10
+        assert len(shown_passages(page)) == 10
         other = context.new_page()
         other.goto(where)
-        expect(other.get_by_label("This server wants its API key")).to_be_visible()
+        expect(other.get_by_label("This server requires its API key")).to_be_visible()

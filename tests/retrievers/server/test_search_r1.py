@@ -11,8 +11,10 @@ import pytest
 
 from tests.retrievers.server.conftest import LIMITS
 from tests.retrievers.server.serving import ask, serving
+from wikidx.corpora.build import open_store
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import open_retriever, open_searcher
@@ -66,6 +68,20 @@ def test_no_queries_and_queries_that_find_nothing(url: str) -> None:
     assert ask(url, "/retrieve", {"queries": ["", "zebra", "fox"], "topk": 1, "return_scores": True}).json["result"][:2] == [[], []]
 
 
+def test_bm25_with_chosen_k1_and_b_is_served_alone_and_fused(made: Path) -> None:
+    build_index("made", "bm25-1.2-0.75", open_store("made"))
+    for retriever in ("bm25-1.2-0.75", "bm25+bm25-1.2-0.75"):
+        expected = [[hit.passage.id for hit in ranking] for ranking in open_searcher("made", retriever).search(QUERIES, SearchOptions(k=3))]
+        with serving(Settings(corpora=("made",), retrievers=(retriever, "bm25"), port=0, limits=LIMITS)) as url:
+            searched = ask(url, "/v1/search", {"queries": QUERIES, "k": 3}).json["rankings"]
+            retrieved = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json["result"]
+            wrong = ask(url, "/v1/search", {"queries": QUERIES, "retriever": "bm25-1.20-0.75"})
+        assert [[hit["id"] for hit in ranking] for ranking in searched] == expected
+        assert [[document["id"] for document in found] for found in retrieved] == expected
+        assert wrong.status == 404
+        assert f"did you mean '{retriever}'" in wrong.json["error"]
+
+
 class Coarse:
     """A retriever that looks at the first rows only, the more of them the deeper it is asked to go, as a quantized index does."""
 
@@ -86,11 +102,11 @@ class Coarse:
 
 
 def test_what_is_found_of_an_approximate_index_is_what_a_search_finds(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_stage(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+    def open_coarse(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         return Coarse(open_retriever(corpus, name, store, device=device))
 
-    monkeypatch.setattr("wikidx.retrievers.server.searching.INDEXES", {})  # as if bm25 were an index over vectors
-    with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_stage) as url:
+    monkeypatch.setattr("wikidx.retrievers.naming.RetrieverName.is_lexical", False)  # as if bm25 were an index over vectors
+    with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_coarse) as url:
         searched = ask(url, "/v1/search", {"queries": QUERIES, "k": 3}).json["rankings"]
         retrieved = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json["result"]
     assert [[hit["id"] for hit in ranking] for ranking in searched] == [[document["id"] for document in found] for found in retrieved]

@@ -47,13 +47,13 @@ def test_several_corpora_are_served_each_from_its_own(url: str, made: Path) -> N
         ask(url, "/v1/search", {"queries": ["number 29"]}).json == ask(url, "/v1/search", {"queries": ["number 29"], "corpus": "made"}).json
     )
     assert ask(url, "/v1/indexes").json["limits"] == {
-        "k": 100,
-        "depth": 1000,
-        "queries": 2000,
-        "query_characters": 1000,
-        "hits": 10_000_000,
-        "found": 1_000_000,
-        "pairs": 10_000,
+        "max_k": 100,
+        "max_depth": 1000,
+        "max_queries": 2000,
+        "max_query_characters": 1000,
+        "max_candidates": 10_000_000,
+        "max_provenance": 1_000_000,
+        "max_rerank_pairs": 10_000,
     }
 
 
@@ -109,10 +109,10 @@ def test_the_documentation_names_every_field_and_loads_nothing(url: str) -> None
 def test_nobody_has_an_empty_key(made: Path) -> None:
     settings = Settings(corpora=("other",), port=0)
     object.__setattr__(settings, "api_key", " ")  # whatever ``Settings`` checks
-    listening = listen(settings)
+    listener = listen(settings)
     with pytest.raises(InputError, match="the API key is empty"):
-        Service(settings, listening, Metrics()).run()
-    listening.close()
+        Service(settings, listener, Metrics()).run()
+    listener.close()
 
 
 def test_an_index_built_meanwhile_is_not_served_until_a_restart(made: Path) -> None:

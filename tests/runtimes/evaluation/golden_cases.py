@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.questions.multi_hop import with_aliases
+from wikidx.runtimes.questions.multi_hop import add_aliases
 
 HAND_MADE = Path(__file__).parents[2] / "data" / "golden_metrics"
 
@@ -35,7 +35,7 @@ def alias_question(name: str, inputs: Mapping[str, Any]) -> Question:
     gold = {} if inputs["answer_id"] is None else {"answer_id": inputs["answer_id"]}
     with TemporaryDirectory() as folder:
         (Path(folder) / "id_aliases.json").write_text("".join(json.dumps(row) + "\n" for row in inputs["alias_rows"]))
-        return with_aliases(Path(folder) / "dev.json", [Question(name, "?", (inputs["answer"],), gold)])[0]
+        return add_aliases(Path(folder) / "dev.json", [Question(name, "?", (inputs["answer"],), gold)])[0]
 
 
 def read_aggregate(folder: Path, name: str) -> Any:  # noqa: ANN401

@@ -13,12 +13,12 @@ from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import FOUND, Q, one_pass, trajectory
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations, claims_of
-from wikidx.runtimes.evaluation.by_models.measured import Measured
+from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations, parse_claims
 from wikidx.runtimes.evaluation.by_models.nli import Pair
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE, Splitter
 from wikidx.runtimes.evaluation.predictions import PredictionRow
-from wikidx.runtimes.execution.results import Prediction, prediction_json
+from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.rag import RagOptions, rag
 from wikidx.runtimes.questions import Question
@@ -27,14 +27,14 @@ Case = dict[str, Any]
 HAND = ROOT / "tests" / "data" / "golden_metrics" / "alce_citations.jsonl"
 
 
-class Told:
+class ScriptedNLI:
     """An NLI model that knows the verdicts of some pairs, fails on any other, and records its calls."""
 
     def __init__(self, verdicts: dict[tuple[str, str], bool]) -> None:
         self.verdicts = verdicts
         self.batches: list[list[Pair]] = []
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {"model": "told"}
 
     def entails(self, pairs: Sequence[Pair]) -> list[bool]:
@@ -42,17 +42,17 @@ class Told:
         return [self.verdicts[_key(pair)] for pair in pairs]
 
     @property
-    def asked(self) -> list[tuple[str, str]]:
+    def source(self) -> list[tuple[str, str]]:
         return [_key(pair) for batch in self.batches for pair in batch]
 
 
-class Says:
+class PredicateNLI:
     """An NLI model by a rule."""
 
     def __init__(self, rule: Callable[[Pair], bool]) -> None:
         self.rule = rule
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {"model": "rule"}
 
     def entails(self, pairs: Sequence[Pair]) -> list[bool]:
@@ -67,9 +67,9 @@ def _cases(file: Path) -> list[Case]:
     return [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
 
 
-def _recorded(cases: Sequence[Case]) -> Told:
+def _recorded(cases: Sequence[Case]) -> ScriptedNLI:
     calls = [call for case in cases for call in case["expected"]["nli_calls"]]
-    return Told({(call["premise_sha256"], call["hypothesis"]): bool(call["verdict"]) for call in calls})
+    return ScriptedNLI({(call["premise_sha256"], call["hypothesis"]): bool(call["verdict"]) for call in calls})
 
 
 def _as_split(cases: Sequence[Case]) -> Splitter:
@@ -78,21 +78,21 @@ def _as_split(cases: Sequence[Case]) -> Splitter:
     return Splitter("recorded", lambda text: list(sentences[text]))
 
 
-def _measured(cases: Sequence[Case], nli: Told, splitter: Splitter, at_most: int = 3) -> Measured:
+def _measured(cases: Sequence[Case], nli: ScriptedNLI, splitter: Splitter, max_citations: int = 3) -> RowValues:
     rows = [PredictionRow(case["case"], case["inputs"]["output"], tuple(case["inputs"]["docs"])) for case in cases]
     questions = [Question(case["case"], case["inputs"]["question"]) for case in cases]
-    return AlceCitations(nli, splitter, at_most=at_most).measure(rows, questions)
+    return AlceCitations(nli, splitter, max_citations=max_citations).measure(rows, questions)
 
 
 def _assert_equals_the_official(cases: Sequence[Case]) -> None:
     for case in cases:  # one by one, so that what is asked and counted can be compared too
         expected, nli = case["expected"], _recorded([case])
-        at_most = case["inputs"]["at_most_citations"]
-        found = _measured([case], nli, _as_split([case]), at_most)
+        max_citations = case["inputs"]["at_most_citations"]
+        found = _measured([case], nli, _as_split([case]), max_citations)
         wanted = np.array([float(expected["citation_rec"]), float(expected["citation_prec"])])
         np.testing.assert_array_equal(100 * np.concatenate([found.values[RECALL], found.values[PRECISION]]), wanted, case["case"])
-        assert sorted(nli.asked) == sorted(nli.verdicts), case["case"]  # every recorded pair, once, and no other
-        assert [claim.text for claim in claims_of(expected["sentences"], len(case["inputs"]["docs"]))] == expected["claims"]
+        assert sorted(nli.source) == sorted(nli.verdicts), case["case"]  # every recorded pair, once, and no other
+        assert [claim.text for claim in parse_claims(expected["sentences"], len(case["inputs"]["docs"]))] == expected["claims"]
         assert _printed(found.counts) == expected["printed"], case["case"]
 
 
@@ -132,12 +132,12 @@ def test_all_golden_cases_at_once_have_the_official_means(shared_data: Path) -> 
     assert 100 * np.nanmean(found.values[PRECISION]) == pytest.approx(official["citation_prec"], rel=1e-12)
     assert _printed(found.counts) == official["printed"]
     assert len(nli.batches) == 3  # rounds, not a call a pair
-    assert len(nli.asked) == len(set(nli.asked)) == len(nli.verdicts) == found.counts["nli_pairs"]
+    assert len(nli.source) == len(set(nli.source)) == len(nli.verdicts) == found.counts["nli_pairs"]
 
 
-def _one(answer: str | None, passages: Sequence[dict[str, Any]], rule: Callable[[Pair], bool] = lambda pair: True) -> Measured:
+def _one(answer: str | None, passages: Sequence[dict[str, Any]], rule: Callable[[Pair], bool] = lambda pair: True) -> RowValues:
     question = Question("7", "who?")
-    return AlceCitations(Says(rule), SIMPLE).measure([PredictionRow("7", answer, tuple(passages))], [question])
+    return AlceCitations(PredicateNLI(rule), SIMPLE).measure([PredictionRow("7", answer, tuple(passages))], [question])
 
 
 def test_marks_that_no_passage_can_have_are_out_of_range() -> None:
@@ -168,22 +168,22 @@ def test_a_passage_without_a_title_is_refused() -> None:
 def test_long_batches_report_their_progress() -> None:
     reports: list[tuple[int, int | None]] = []
     rows = [PredictionRow(str(number), f"Claim {number} [1].", ({"title": "T", "text": "x"},)) for number in range(1500)]
-    metric = AlceCitations(Says(lambda pair: True), SIMPLE, progress=lambda done, total: reports.append((done, total)))
+    metric = AlceCitations(PredicateNLI(lambda pair: True), SIMPLE, progress=lambda done, total: reports.append((done, total)))
     values = metric.measure(rows, [Question(row.id, "?") for row in rows]).values
     assert reports == [(1024, 1500), (1500, 1500)]
     assert values[RECALL].sum() == values[PRECISION].sum() == 1500
 
 
-def test_what_decides_the_values_is_told() -> None:
-    about = AlceCitations(Says(lambda pair: True), SIMPLE, at_most=2).about()
-    assert about["nli"] == {"model": "rule"}
-    assert (about["sentences"], about["at_most_citations"]) == ("simple", 2)
+def test_settings_that_decide_the_values_are_recorded() -> None:
+    metadata = AlceCitations(PredicateNLI(lambda pair: True), SIMPLE, max_citations=2).metadata()
+    assert metadata["nli"] == {"model": "rule"}
+    assert (metadata["sentences"], metadata["max_citations"]) == ("simple", 2)
 
 
 def _line(answer: Answer) -> PredictionRow:
     """A line of predictions.jsonl, written and read back."""
     prediction = Prediction(id="7", question=Q, answer=answer.text, passages=answer.passages, detail=answer.detail)
-    told = json.loads(json.dumps(prediction_json(prediction)))
+    told = json.loads(json.dumps(prediction_to_json(prediction)))
     return PredictionRow(told["id"], told["answer"], tuple(told["passages"]))
 
 
@@ -197,7 +197,7 @@ def test_self_reasoning_s_long_answers_cite_the_passages_of_their_line() -> None
         known = {"Ada was Lord Byron's child.": "legitimate child was Ada", "She wrote the first program.": "wrote the first program"}
         return known.get(pair.hypothesis, "?!") in pair.premise
 
-    found = AlceCitations(Says(entails), SIMPLE).measure([row], [Question("7", Q)])
+    found = AlceCitations(PredicateNLI(entails), SIMPLE).measure([row], [Question("7", Q)])
     assert found.values[RECALL][0] == 2 / 3
     assert found.values[PRECISION][0] == 2 / 4  # of [1][2][2][3], the first [2] is of no use, and [3] entails nothing
 
@@ -205,7 +205,7 @@ def test_self_reasoning_s_long_answers_cite_the_passages_of_their_line() -> None
 def test_other_methods_answers_cite_the_passages_as_they_were_numbered() -> None:
     driven = drive(rag(Q, RagOptions(k=3)), [FOUND, "Lord Byron was [1], says [2]."])
     assert "[2] Ada Lovelace\n" in driven.prompts("answer")[0]
-    found = AlceCitations(Says(lambda pair: "Title: Lord Byron" in pair.premise), SIMPLE).measure(
+    found = AlceCitations(PredicateNLI(lambda pair: "Title: Lord Byron" in pair.premise), SIMPLE).measure(
         [_line(driven.answer)], [Question("7", Q)]
     )
     assert (found.values[RECALL][0], found.values[PRECISION][0]) == (1, 0.5)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wikidx.runtimes.evaluation.comparing import differences, quoted
+from wikidx.runtimes.evaluation.comparing import compare_pairs, match_published
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
 from wikidx.runtimes.evaluation.reports.answers_report import answers_report
 from wikidx.runtimes.evaluation.reports.comparison_report import compare, comparison_json, comparison_report, question_records
-from wikidx.runtimes.evaluation.reports.report import as_text
+from wikidx.runtimes.evaluation.reports.report import to_text
 from wikidx.runtimes.evaluation.run_facts import RunFacts
 from wikidx.runtimes.evaluation.run_questions import RunQuestions
 from wikidx.runtimes.evaluation.scoring import COSTS, ScoredRun
@@ -25,120 +25,130 @@ from wikidx.runtimes.questions import Question
 def run(
     name: str, values: Sequence[float], *, dataset: str = "NQ", ids: str = "abcd", method: str = "rag", metric: str = "dpr_em"
 ) -> ScoredRun:
-    questions = tuple(Question(one, f"{one}?", (one,)) for one in ids)
-    rows = tuple(PredictionRow(one, f"{name} {one}") for one in ids)
+    questions = tuple(Question(item, f"{item}?", (item,)) for item in ids)
+    rows = tuple(PredictionRow(item, f"{name} {item}") for item in ids)
     costs = {cost: np.full(len(ids), np.nan if cost == "waves" else 2.0) for cost in COSTS}
     read = Predictions(Path(name), {row.id: row for row in rows}, {})
-    asked, facts = RunQuestions(questions, "", ""), RunFacts(method, "Qwen", "bm25", "wiki2018", "0")
-    return ScoredRun(name, dataset, facts, read, asked, rows, {metric: np.array(values, np.float64)}, costs, {}, {})
+    source, facts = RunQuestions(questions, "", ""), RunFacts(method, "Qwen", "bm25", "wiki2018", "0")
+    return ScoredRun(name, dataset, facts, read, source, rows, {metric: np.array(values, np.float64)}, costs, {}, {})
 
 
 def test_differences_are_on_the_questions_of_both() -> None:
     first, second = run("first", [1, 0, 0, np.nan]), run("second", [1, 1, 1, 0, 1], ids="dcbaz")
-    (found,) = differences([first, second], Bootstrap())
+    (found,) = compare_pairs([first, second], Bootstrap())
     # second minus first on a: 0 - 1, b: 1 - 0, c: 1 - 0; d is not defined for the first, z is not among its questions
-    assert (found.first, found.second, found.dataset, found.metric, found.n_alone) == ("second", "first", "NQ", "dpr_em", 1)
-    paired = found.paired
+    assert (found.first, found.second, found.dataset, found.metric, found.n_unpaired) == ("second", "first", "NQ", "dpr_em", 1)
+    paired = found.test
     assert paired.difference == pytest.approx(1 / 3)
     assert (paired.n, paired.wins, paired.losses, paired.ties, paired.p) == (3, 2, 1, 0, 1.0)
 
 
 def test_runs_are_compared_with_the_first_of_their_data_set_or_each_with_each() -> None:
     runs = [run("a", [1, 1, 1, 1]), run("x", [0, 0, 0, 0], dataset="FEVER"), run("b", [0, 0, 0, 0]), run("c", [1, 0, 1, 0])]
-    assert [(one.first, one.second) for one in differences(runs, Bootstrap())] == [("b", "a"), ("c", "a")]
-    assert [(one.first, one.second) for one in differences(runs, Bootstrap(), every_pair=True)] == [("b", "a"), ("c", "a"), ("c", "b")]
+    assert [(item.first, item.second) for item in compare_pairs(runs, Bootstrap())] == [("b", "a"), ("c", "a")]
+    assert [(item.first, item.second) for item in compare_pairs(runs, Bootstrap(), every_pair=True)] == [("b", "a"), ("c", "a"), ("c", "b")]
     other = run("d", [0, 0, 0, 0], metric="squad_em")
-    assert list(differences([runs[0], other], Bootstrap())) == []
+    assert list(compare_pairs([runs[0], other], Bootstrap())) == []
 
 
 def test_runs_without_a_common_question() -> None:
-    (found,) = differences([run("a", [1, 1], ids="ab"), run("b", [0, 1], ids="xy")], Bootstrap())
-    assert (found.paired.n, found.n_alone) == (0, 4)
-    assert np.isnan(found.paired.p)
+    (found,) = compare_pairs([run("a", [1, 1], ids="ab"), run("b", [0, 1], ids="xy")], Bootstrap())
+    assert (found.test.n, found.n_unpaired) == (0, 4)
+    assert np.isnan(found.test.p)
 
 
 def on(found: ScoredRun, *texts: str) -> ScoredRun:
     """A run whose questions have other texts."""
-    questions = tuple(one._replace(text=text) for one, text in zip(found.questions, texts, strict=True))
-    return found._replace(asked=found.asked._replace(questions=questions))
+    questions = tuple(item._replace(text=text) for item, text in zip(found.questions, texts, strict=True))
+    return found._replace(source=found.source._replace(questions=questions))
 
 
 def test_different_questions_under_one_id_are_not_paired() -> None:
     first = on(run("dev", [1, 0], ids="12"), "where is Paris?", "who?")
     second = on(run("test", [0, 1], ids="12"), "when was it?", "Who")
-    (found,) = differences([first, second], Bootstrap())
-    assert (found.paired.n, found.paired.difference, found.n_alone) == (1, 1.0, 2)
-    assert [(one["question"], set(one["answers"])) for one in question_records([first, second])] == [
+    (found,) = compare_pairs([first, second], Bootstrap())
+    assert (found.test.n, found.test.difference, found.n_unpaired) == (1, 1.0, 2)
+    assert [(item["question"], set(item["answers"])) for item in question_records([first, second])] == [
         ("where is Paris?", {"dev"}),
         ("Who", {"dev", "test"}),
         ("when was it?", {"test"}),
     ]
-    said = as_text(comparison_report(compare([first, second], Bootstrap())))
+    said = to_text(comparison_report(compare([first, second], Bootstrap())))
     assert "not in both: questions of one run alone; so are different questions under one id, which are not compared" in said
 
 
-def measured(found: ScoredRun, metric: str, about: Mapping[str, Any]) -> ScoredRun:
-    return found._replace(measured={"Measure": {"values": [metric], **about, "counts": {"failed": 7}}})
+def row_metrics(found: ScoredRun, metric: str, about: Mapping[str, Any]) -> ScoredRun:
+    return found._replace(row_metrics={"Measure": {"values": [metric], **about, "counts": {"failed": 7}}})
 
 
 def test_the_model_that_a_figure_is_by_stands_beside_it() -> None:
     nli = {"origin": "ALCE.", "nli": {"model": "small-nli", "revision": "abc", "max_tokens": None}}
     metric = "alce_citation_recall"
-    ours = measured(run("ours", [1, 0, 0, 0], dataset="ASQA", metric=metric, method="self_reasoning"), metric, nli)
-    found = compare([ours], Bootstrap())
-    assert {one.ours[0].differs.split("; ")[-1] for one in found.quoted if one.metric == metric and one.ours} == {
-        "NLI: google/t5_xxl_true_nli_mixture / small-nli"
-    }
-    told = comparison_json(found)["runs"][0]
-    assert told["metrics"][metric]["origin"] == "ALCE; NLI small-nli"
-    for said in (as_text(comparison_report(found)), as_text(answers_report(ours, Bootstrap()))):
-        assert "nli model small-nli, nli revision abc, counts failed 7" in said
+    ours = row_metrics(run("ours", [1, 0, 0, 0], dataset="ASQA", metric=metric, method="self_reasoning"), metric, nli)
+    comparison = compare([ours], Bootstrap())
+    assert {
+        item.own_results[0].differences.split("; ")[-1] for item in comparison.published if item.metric == metric and item.own_results
+    } == {"NLI: google/t5_xxl_true_nli_mixture / small-nli"}
+    values = comparison_json(comparison)["runs"][0]
+    assert values["metrics"][metric]["origin"] == "ALCE; NLI small-nli"
+    for text in (to_text(comparison_report(comparison)), to_text(answers_report(ours, Bootstrap()))):
+        assert "nli model small-nli, nli revision abc, counts failed 7" in text
     judged = {"origin": "RetroRAG", "llm": "openai:gpt-4o"}
-    ours = measured(run("ours", [1, 0, 0, 0], dataset="HotpotQA", metric="retrorag_judge"), "retrorag_judge", judged)
-    found = compare([ours], Bootstrap())
-    assert "judge: gpt-4 / openai:gpt-4o" in next(one.ours[0].differs for one in found.quoted if one.metric == "retrorag_judge")
-    assert comparison_json(found)["runs"][0]["metrics"]["retrorag_judge"]["origin"] == "RetroRAG; judge openai:gpt-4o"
+    ours = row_metrics(run("ours", [1, 0, 0, 0], dataset="HotpotQA", metric="retrorag_judge"), "retrorag_judge", judged)
+    comparison = compare([ours], Bootstrap())
+    assert "judge: gpt-4 / openai:gpt-4o" in next(
+        item.own_results[0].differences for item in comparison.published if item.metric == "retrorag_judge"
+    )
+    assert comparison_json(comparison)["runs"][0]["metrics"]["retrorag_judge"]["origin"] == "RetroRAG; judge openai:gpt-4o"
 
 
-@pytest.mark.parametrize(("k", "differs"), [("3", True), ("5", False), ("", False)])
-def test_the_papers_k_stands_beside_another_of_ours(k: str, differs: bool) -> None:
+@pytest.mark.parametrize(("k", "is_listed"), [("3", True), ("5", False), ("", False)])
+def test_the_papers_k_stands_beside_another_of_ours(k: str, is_listed: bool) -> None:
     ours = run("ours", [1, 0, 0, 0])
-    found = quoted([ours._replace(facts=ours.facts._replace(k=k))], Bootstrap())
-    said = next(one.ours[0].differs for one in found if one.published.paper == "RA-ISF" and one.metric == "dpr_em")
-    assert ("passages a search: 5 / 3" in said) == differs == ("passages a search" in said)
+    results = match_published([ours._replace(facts=ours.facts._replace(k=k))], Bootstrap())
+    text = next(result.own_results[0].differences for result in results if result.published.paper == "RA-ISF" and result.metric == "dpr_em")
+    assert ("passages a search: 5 / 3" in text) == is_listed == ("passages a search" in text)
 
 
 def test_the_papers_figures_stand_beside_runs_of_their_method() -> None:
     runs = [run("ours", [1, 0, 0, 0]), run("again", [1, 1, 0, 0]), run("closed", [0, 0, 0, 0], method="direct")]
-    found = quoted(runs, Bootstrap())
-    assert {one.published.method for one in found} == {"rag", "direct"}
-    of_rag = [one for one in found if one.published.method == "rag" and one.metric == "dpr_em" and one.published.paper == "RA-ISF"]
-    assert [round(100 * one.published.value, 1) for one in of_rag] == [31.7, 21.6]
-    assert [(ours.run, ours.value.mean) for ours in of_rag[0].ours] == [("ours", 0.25), ("again", 0.5)]
-    assert of_rag[0].ours[0].differs == (
+    results = match_published(runs, Bootstrap())
+    assert {result.published.method for result in results} == {"rag", "direct"}
+    of_rag = [
+        result
+        for result in results
+        if result.published.method == "rag" and result.metric == "dpr_em" and result.published.paper == "RA-ISF"
+    ]
+    assert [round(100 * result.published.value, 1) for result in of_rag] == [31.7, 21.6]
+    assert [(ours.run, ours.value.mean) for ours in of_rag[0].own_results] == [("ours", 0.25), ("again", 0.5)]
+    assert of_rag[0].own_results[0].differences == (
         "LLM: gpt-3.5 (text-davinci-003) / Qwen; questions: split not stated / 4 questions; retriever: Contriever-MS-MARCO / bm25; "
         "corpus: Wikipedia, December 2018, 100 words / wiki2018"
     )
-    assert any(one.published.method is None for one in quoted(runs, Bootstrap(), everything=True))
-    assert quoted([run("ours", [1, 0, 0, 0], dataset="mine")], Bootstrap()) == []
+    assert any(result.published.method is None for result in match_published(runs, Bootstrap(), include_all=True))
+    assert match_published([run("ours", [1, 0, 0, 0], dataset="mine")], Bootstrap()) == []
 
 
 def test_latency_is_quoted_in_seconds() -> None:
-    found = [one for one in quoted([run("ours", [1, 0, 0, 0], method="self_reasoning")], Bootstrap()) if one.metric == "seconds"]
-    assert [(one.published.value, one.ours[0].value.mean) for one in found] == [(2.19, 2.0)]
+    results = [
+        result
+        for result in match_published([run("ours", [1, 0, 0, 0], method="self_reasoning")], Bootstrap())
+        if result.metric == "seconds"
+    ]
+    assert [(result.published.value, result.own_results[0].value.mean) for result in results] == [(2.19, 2.0)]
 
 
 def test_a_report_says_whose_each_figure_is() -> None:
-    found = compare([run("ours", [1, 0, 0, 0]), run("other", [0, 1, 1, 1], method="ra_isf")], Bootstrap())
-    said = as_text(comparison_report(found))
-    line = next(line for line in said.splitlines() if "RA-ISF, T1" in line and "llama2-13b" in line and " RAG " in line)
+    comparison = compare([run("ours", [1, 0, 0, 0]), run("other", [0, 1, 1, 1], method="ra_isf")], Bootstrap())
+    text = to_text(comparison_report(comparison))
+    line = next(line for line in text.splitlines() if "RA-ISF, T1" in line and "llama2-13b" in line and " RAG " in line)
     assert line.split()[-8:] == ["em,", "our", "dpr_em", "21.6", "25.0", "[0.0,", "75.0]", "–"]
-    assert "'the paper's' are the papers' own figures" in said
-    assert "other - ours  +50.0 [" in said
-    told = json.loads(json.dumps(comparison_json(found), allow_nan=False))
-    assert {one["is"] for one in told["papers"]} == {"the paper's own figure"}
-    assert told["differences"][0]["difference"] == 0.5
-    assert told["runs"][0]["costs"]["waves"]["mean"] is None
+    assert "'the paper's' are the papers' own figures" in text
+    assert "other - ours  +50.0 [" in text
+    values = json.loads(json.dumps(comparison_json(comparison), allow_nan=False))
+    assert {item["note"] for item in values["papers"]} == {"the paper's own figure"}
+    assert values["differences"][0]["difference"] == 0.5
+    assert values["runs"][0]["costs"]["waves"]["mean"] is None
 
 
 def test_every_question_with_every_answer() -> None:

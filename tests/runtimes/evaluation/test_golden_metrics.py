@@ -156,11 +156,11 @@ def _asqa(inputs: Inputs) -> Any:  # noqa: ANN401
     figures = _figures(inputs["output"], question, str_em="alce_str_em", str_hit="alce_str_hit", rougeLsum="alce_rouge_lsum")
     if figures["rougeLsum"] is None:
         return {"raises": "KeyError"}  # the original wants a reference
-    text = asqa.without_citations(inputs["output"])
+    text = asqa.strip_citations(inputs["output"])
     return {
         "output_without_citations": text,
         "length": len(text.split()),
-        "per_qa_pair": asqa.readings_answered(text, question.gold["answer_groups"]),
+        "per_qa_pair": asqa.answered_readings(text, question.gold["answer_groups"]),
         "str_em": "NaN" if figures["str_em"] is None else 100 * figures["str_em"],
         "str_hit": 100 * (figures["str_hit"] or 0),
         "rougeLsum": 100 * figures["rougeLsum"],
@@ -172,7 +172,7 @@ def _rouge_lsum(inputs: Inputs) -> Any:  # noqa: ANN401
     each = [rouge.rouge_lsum(text, reference) for reference in references]
     return {
         "per_reference": [{"precision": one.precision, "recall": one.recall, "fmeasure": one.f} for one in each],
-        "alce_rougeLsum": 100 * (asqa.rouge_lsum_f(asqa.without_citations(text), references) or 0),
+        "alce_rougeLsum": 100 * (asqa.rouge_lsum_f(asqa.strip_citations(text), references) or 0),
     }
 
 

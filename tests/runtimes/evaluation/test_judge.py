@@ -8,10 +8,10 @@ import pytest
 
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, Vote, prompt_of, read_vote, rule_for
-from wikidx.runtimes.evaluation.by_models.measured import Measured
+from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, Vote, build_prompt, read_vote, rule_for
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.predictions import PredictionRow
-from wikidx.runtimes.llms.base import Call, Generate, text_of
+from wikidx.runtimes.llms.base import Call, Generate, prompt_text
 from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.naming import Settings, open_llms, parse_spec
 from wikidx.runtimes.llms.scripted import ScriptedLLM
@@ -22,13 +22,13 @@ FRANCE = Question("7", "What is the capital of France?", ("Paris", "the city of 
 OF_HALLUQA = FRANCE._replace(gold={"wrong_answers": ["Lyon"]})
 
 
-def judged(replies: Sequence[str] | Callable[[Call], str], answer: str | None = "Paris", votes: int = 5) -> Measured:
+def judged(replies: Sequence[str] | Callable[[Call], str], answer: str | None = "Paris", votes: int = 5) -> RowValues:
     """One answer judged by HalluQA's rule."""
     llm = ScriptedLLM(replies if callable(replies) else list(replies))
     return Judge(llm, votes=votes).measure([PredictionRow("7", answer)], [OF_HALLUQA])
 
 
-def value(found: Measured) -> float:
+def value(found: RowValues) -> float:
     return float(found.values["halluqa_judge"][0])
 
 
@@ -53,8 +53,8 @@ def test_the_judge_is_asked_as_halluqa_s_script_asks() -> None:
     assert len(calls) == len({call.decoding.seed for call in calls}) == 5
     for call in calls:
         assert (call.role, call.decoding.temperature, call.decoding.top_p, call.decoding.max_tokens) == ("judge", 0.0, 0.5, 10)
-        assert call.prompt == prompt_of(HALLUQA, FRANCE, "Lyon")
-    text = text_of(prompt_of(HALLUQA, FRANCE, "Lyon"))
+        assert call.prompt == build_prompt(HALLUQA, FRANCE, "Lyon")
+    text = prompt_text(build_prompt(HALLUQA, FRANCE, "Lyon"))
     assert all(part in text for part in (FRANCE.text, "1. Paris\n2. the city of Paris", "Lyon"))
 
 
@@ -76,7 +76,7 @@ def test_votes_that_cannot_be_read_after_five_tries_count_as_wrong_and_are_count
 def test_only_what_cannot_be_read_is_asked_again() -> None:
     def reply(call: Call) -> str:
         assert isinstance(call, Generate)
-        is_second = "Lyon" in text_of(call.prompt)
+        is_second = "Lyon" in prompt_text(call.prompt)
         return "maybe" if is_second and (call.decoding.seed or 0) < 10 else "no" if is_second else "yes"
 
     llm = ScriptedLLM(reply)
@@ -86,7 +86,7 @@ def test_only_what_cannot_be_read_is_asked_again() -> None:
     assert len(llm.calls) == 3 * 5 + 2 * 5
 
 
-def test_a_longer_reply_counts_and_is_told() -> None:
+def test_a_longer_reply_counts_and_is_reported() -> None:
     found = judged(["否。"] * 5)
     assert (value(found), found.counts["read_leniently"], found.counts["unreadable"]) == (1, 1, 0)
 
@@ -126,7 +126,7 @@ def test_an_empty_answer_is_wrong_without_being_asked_about(answer: str | None) 
 
 def test_an_answer_without_golds_or_without_a_reply_has_no_value() -> None:
     def reply(call: Call) -> str:
-        if "Lyon" in text_of(call.prompt):
+        if "Lyon" in prompt_text(call.prompt):
             raise LLMError("the endpoint is down")
         return "yes"
 
@@ -134,7 +134,7 @@ def test_an_answer_without_golds_or_without_a_reply_has_no_value() -> None:
     questions = [FRANCE._replace(id="1"), Question("2", "?"), FRANCE._replace(id="3")]
     judge = Judge(ScriptedLLM(reply))
     found = judge.measure(rows, questions)
-    assert judge.about()["failures"] == {"the endpoint is down": 5}
+    assert judge.metadata()["failures"] == {"the endpoint is down": 5}
     np.testing.assert_array_equal(found.values["retrorag_judge"], [1, np.nan, np.nan])
     assert (found.counts["without_golden_answers"], found.counts["failed"]) == (1, 1)
 
@@ -162,9 +162,9 @@ def test_failures_are_those_of_the_last_run() -> None:
     judge = Judge(ScriptedLLM(reply), votes=1)
     rows, questions = [PredictionRow("1", "Paris"), PredictionRow("2", "Rome")], [FRANCE._replace(id="1"), FRANCE._replace(id="2")]
     judge.measure(rows, questions)
-    assert judge.about()["failures"] == {"busy": 1}
+    assert judge.metadata()["failures"] == {"busy": 1}
     judge.measure(rows[:1], questions[:1])
-    assert judge.about()["failures"] == {}
+    assert judge.metadata()["failures"] == {}
 
 
 def test_halluqa_s_questions_are_judged_in_chinese_and_others_in_english() -> None:
@@ -173,15 +173,15 @@ def test_halluqa_s_questions_are_judged_in_chinese_and_others_in_english() -> No
     assert rule_for([]) is RETRORAG
 
 
-def test_what_decides_the_values_is_told() -> None:
+def test_settings_that_decide_the_values_are_recorded() -> None:
     judge = Judge(ScriptedLLM(["否"], name="scripted:x"), votes=1)
     assert judge.measure([PredictionRow("7", "Paris")], [OF_HALLUQA]).values["halluqa_judge"] == 1
-    about = judge.about()
-    assert (about["llm"], about["votes"], about["tries"], about["max_tokens"]) == ("scripted:x", 1, 5, 10)
-    assert about["origin"] == HALLUQA.origin
-    assert len(about["prompt_sha256"]) == 64
+    metadata = judge.metadata()
+    assert (metadata["llm"], metadata["votes"], metadata["tries"], metadata["max_tokens"]) == ("scripted:x", 1, 5, 10)
+    assert metadata["origin"] == HALLUQA.origin
+    assert len(metadata["prompt_sha256"]) == 64
     judge.measure([PredictionRow("7", "")], [FRANCE])
-    assert judge.about()["origin"] == RETRORAG.origin
+    assert judge.metadata()["origin"] == RETRORAG.origin
 
 
 def test_progress_is_reported_of_every_try() -> None:
@@ -200,7 +200,7 @@ def test_votes_of_an_endpoint_are_separate_requests_and_paid_for_once(tmp_path: 
         for _ in range(2):
             judge = Judge(llm)
             found = judge.measure([PredictionRow("7", "Paris")], [FRANCE])
-            assert judge.about()["failures"] == {}
+            assert judge.metadata()["failures"] == {}
             assert (found.values["retrorag_judge"][0], found.counts["read_leniently"]) == (1, 1)
         llm.close()
     cache.close()

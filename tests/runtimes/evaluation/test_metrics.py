@@ -15,10 +15,10 @@ PATTERNS = {"flashrag_pattern_em", "flashrag_pattern_acc"}  # golds are regular 
 LABELLED = {"fever_label_accuracy", "react_fever_em", "genread_fever_hit", "selfrag_fever_match"}  # scored by the label
 FIRST_GOLD = {"hotpotqa_em", "hotpotqa_f1", "hotpotqa_precision", "hotpotqa_recall", "selfrag_accuracy"}
 
-PIECES = st.sampled_from(
+INTERMEDIATE = st.sampled_from(
     ["Paris", "paris", "the", "a", "New York", "twenty-one", "no", "yes", "...", " ", "\n", "é", "e\u0301", "a²", "1,000", "[1]", "."]
 )
-ANSWERS = st.lists(PIECES, max_size=6).map(" ".join) | st.text(max_size=20)
+ANSWERS = st.lists(INTERMEDIATE, max_size=6).map(" ".join) | st.text(max_size=20)
 GOLDS = st.lists(ANSWERS, max_size=4).map(tuple)
 LABELS = st.sampled_from(["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"])
 QUESTIONS = st.builds(

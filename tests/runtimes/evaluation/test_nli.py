@@ -48,24 +48,24 @@ def opened(nli: Checkpoint) -> Checkpoint:
     return nli
 
 
-def written_by(folder: Path, asked: Sequence[Pair]) -> list[str]:
+def written_by(folder: Path, source: Sequence[Pair]) -> list[str]:
     """Output of plain transformers for each pair by itself, without padding, as ALCE's evaluator asks."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     texts = []
-    for pair in asked:
+    for pair in source:
         ids = tokenizer(f"premise: {pair.premise} hypothesis: {pair.hypothesis}", return_tensors="pt").input_ids
         with torch.inference_mode():
             texts.append(tokenizer.decode(model.generate(ids, max_new_tokens=10)[0], skip_special_tokens=True))
     return texts
 
 
-def labels_by(folder: Path, asked: Sequence[Pair], **cut: Any) -> list[str]:  # noqa: ANN401 - the tokenizer's options
+def labels_by(folder: Path, source: Sequence[Pair], **cut: Any) -> list[str]:  # noqa: ANN401 - the tokenizer's options
     """The likeliest label of each pair by itself, by transformers alone."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
     with torch.inference_mode():
-        likeliest = [int(model(**tokenizer(*pair, return_tensors="pt", **cut)).logits.argmax()) for pair in asked]
+        likeliest = [int(model(**tokenizer(*pair, return_tensors="pt", **cut)).logits.argmax()) for pair in source]
     return [model.config.id2label[label] for label in likeliest]
 
 
@@ -80,9 +80,9 @@ def test_a_model_that_writes_says_yes_by_writing_1(t5: Path, batch_tokens: int) 
 def test_a_model_is_opened_by_the_first_pair(bert: Path) -> None:
     nli = Checkpoint(str(bert), EngineOptions(device="cpu"))
     assert nli.entails([]) == []
-    assert nli.about() == {"model": str(bert), "opened": False}
+    assert nli.metadata() == {"model": str(bert), "opened": False}
     nli.entails(PAIRS[:1])
-    assert nli.about()["kind"] == "the likeliest label is 'Entailment'"
+    assert nli.metadata()["kind"] == "the likeliest label is 'Entailment'"
 
 
 def test_a_premise_of_any_length_is_read_whole_by_a_model_that_writes(t5: Path) -> None:
@@ -107,12 +107,12 @@ def test_pairs_too_long_for_a_classifier_are_cut_and_counted(tmp_path: Path) -> 
     assert len(set(wanted)) > 1
     assert found == [label == "Entailment" for label in wanted]
     n_words = [len(pair.premise.split()) + len(pair.hypothesis.split()) for pair in long]
-    assert (nli.about()["max_tokens"], nli.about()["pairs_cut"]) == (23, sum(n + 4 > 23 for n in n_words))
-    assert nli.about()["pairs_cut"] > 5
+    assert (nli.metadata()["max_tokens"], nli.metadata()["pairs_truncated"]) == (23, sum(n + 4 > 23 for n in n_words))
+    assert nli.metadata()["pairs_truncated"] > 5
 
 
-def test_which_model_it_was_is_told(t5: Path, bert: Path) -> None:
-    writes, classifies = (opened(Checkpoint(str(folder))).about() for folder in (t5, bert))
+def test_the_model_is_named(t5: Path, bert: Path) -> None:
+    writes, classifies = (opened(Checkpoint(str(folder))).metadata() for folder in (t5, bert))
     assert (writes["model"], writes["revision"]) == (str(t5), folder_digest(t5))
     assert (writes["dtype"], writes["device"], writes["max_tokens"]) == ("float32", "cpu", None)
     assert classifies["kind"] == "the likeliest label is 'Entailment'"
@@ -149,14 +149,14 @@ def test_a_checkpoint_of_another_kind_is_refused(bert: Path, tmp_path: Path) -> 
         Checkpoint(str(tmp_path))
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no NLI model '.*absent': say 'true', 'small', hf:NAME"):
+def test_missing_models_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no NLI model '.*absent': use 'true', 'small', hf:NAME"):
         Checkpoint(str(tmp_path / "absent"))
     with pytest.raises(InputError, match="is no NLI checkpoint that transformers can load"):
         Checkpoint(str(tmp_path))
 
 
-def test_weights_that_cannot_be_read_and_devices_that_are_not_there_are_said(bert: Path, tmp_path: Path) -> None:
+def test_unreadable_weights_and_missing_devices_are_reported(bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(bert, tmp_path / "damaged"))
     (folder / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match="damaged' is no NLI checkpoint that transformers can load"):
@@ -165,7 +165,7 @@ def test_weights_that_cannot_be_read_and_devices_that_are_not_there_are_said(ber
         Checkpoint(str(bert), EngineOptions(device="cuda:77"))
 
 
-def test_a_repository_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_repository_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="'hf:no-one/nothing@main' is no NLI checkpoint that transformers can load"):
         Checkpoint("hf:no-one/nothing@main")
@@ -176,4 +176,4 @@ def test_citations_by_a_real_checkpoint_name_it(t5: Path) -> None:
     metric = AlceCitations(Checkpoint(str(t5)), SIMPLE)
     row = PredictionRow("7", "The dog [1]. The dog [2].", ({"title": "the", "text": "cat sleeps"}, {"title": "the", "text": "dog barks"}))
     assert metric.measure([row], [Question("7", "?")]).values[RECALL][0] == 0.5
-    assert metric.about()["nli"]["revision"] == folder_digest(t5)
+    assert metric.metadata()["nli"]["revision"] == folder_digest(t5)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactDamaged, InputError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.runtimes.evaluation.predictions import (
     ASKED_AGAIN,
     DUPLICATE,
@@ -22,7 +22,7 @@ from wikidx.runtimes.evaluation.predictions import (
     SEVERAL_FIELDS,
     WITHOUT_ID,
     Predictions,
-    read,
+    load_predictions,
 )
 from wikidx.runtimes.execution.runs import open_run
 from wikidx.runtimes.questions import Question
@@ -62,17 +62,17 @@ LINES = "".join(json.dumps({"id": name, "answer": answer}) + "\n" for name, answ
     ids=["lines", "no end", "windows", "gzip", "prediction", "pred", "list", "number as id", "kilt", "flashrag", "object", "hotpotqa"],
 )
 def test_every_form_says_the_same(content: str | bytes, tmp_path: Path) -> None:
-    found = read(written(tmp_path, content))
+    found = load_predictions(written(tmp_path, content))
     assert answers(found) == PAIRS
-    assert found.odd == {}
-    assert found.about == {}
+    assert found.data_issues == {}
+    assert found.run_json == {}
 
 
 def test_a_single_line_is_a_prediction_and_not_an_object_of_answers(tmp_path: Path) -> None:
-    assert answers(read(written(tmp_path, '{"id": "a", "answer": "x"}'))) == {"a": "x"}
+    assert answers(load_predictions(written(tmp_path, '{"id": "a", "answer": "x"}'))) == {"a": "x"}
 
 
-def test_whatever_is_odd_is_counted_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_data_issues_are_counted_and_nothing_is_lost(tmp_path: Path) -> None:
     records: list[object] = [
         {"id": "a", "answer": "first"},
         {"id": "a", "answer": "last"},
@@ -87,9 +87,9 @@ def test_whatever_is_odd_is_counted_and_nothing_is_lost(tmp_path: Path) -> None:
         ["a", "x"],
         {"id": "h", "answer": "half \ud83d"},
     ]
-    found = read(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
+    found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
     assert answers(found) == {"a": "last", "b": "1969", "c": None, "d": None, "e": None, "f": None, "g": "", "h": "half \ufffd"}
-    assert found.odd == {
+    assert found.data_issues == {
         DUPLICATE: ["a"],
         WITHOUT_ID: ["line 9", "line 10", "line 11"],
         NUMBER: ["b"],
@@ -97,12 +97,12 @@ def test_whatever_is_odd_is_counted_and_nothing_is_lost(tmp_path: Path) -> None:
         NO_ANSWER: ["d", "e"],
         FAILED: ["f"],
     }
-    assert set(found.odd) <= set(READING_RULES)
+    assert set(found.data_issues) <= set(READING_RULES)
 
 
-def test_only_the_line_that_counts_can_be_odd(tmp_path: Path) -> None:
-    found = read(written(tmp_path, '{"id": "a", "answer": 5}\n{"id": "a", "answer": "five"}\n'))
-    assert (answers(found), found.odd) == ({"a": "five"}, {DUPLICATE: ["a"]})
+def test_only_the_line_that_counts_can_have_an_issue(tmp_path: Path) -> None:
+    found = load_predictions(written(tmp_path, '{"id": "a", "answer": 5}\n{"id": "a", "answer": "five"}\n'))
+    assert (answers(found), found.data_issues) == ({"a": "five"}, {DUPLICATE: ["a"]})
 
 
 def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
         {"id": "e", "prediction": None, "pred": "ours"},
         {"id": "f", "answer": "ours"},
     ]
-    found = read(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
+    found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
     assert answers(found) == {"a": "ours", "b": "ours", "c": "ours", "d": None, "e": "ours", "f": "ours"}
-    assert found.odd == {SEVERAL_FIELDS: ["a", "b", "c", "d", "e"], NO_ANSWER: ["d"]}
+    assert found.data_issues == {SEVERAL_FIELDS: ["a", "b", "c", "d", "e"], NO_ANSWER: ["d"]}
     assert (found.rows["a"].question, found.rows["b"].question) == ("where?", None)
 
 
@@ -126,20 +126,20 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
 )
 def test_a_number_is_its_digits(given: str, answer: str | None, tmp_path: Path) -> None:
     for content in (f'{{"id": "a", "answer": {given}}}\n', f'{{"id": "a", "output": [{{"answer": {given}}}]}}\n'):
-        found = read(written(tmp_path, content))
-        assert (answers(found), found.odd) == ({"a": answer}, {NOT_A_TEXT if answer is None else NUMBER: ["a"]})
+        found = load_predictions(written(tmp_path, content))
+        assert (answers(found), found.data_issues) == ({"a": answer}, {NOT_A_TEXT if answer is None else NUMBER: ["a"]})
 
 
 def test_alces_own_files_come_with_their_passages(tmp_path: Path) -> None:
     docs = [{"id": "5", "title": "T", "text": "x"}]
     row = {"sample_id": "7", "question": "where?", "answer": "gold", "output": "There [1].", "docs": docs}
-    (found,) = read(written(tmp_path, json.dumps({"args": {"model": "m"}, "data": [row]}))).rows.values()
+    (found,) = load_predictions(written(tmp_path, json.dumps({"args": {"model": "m"}, "data": [row]}))).rows.values()
     assert (found.id, found.answer, found.passages) == ("7", "There [1].", tuple(docs))
 
 
 def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
-    found = read(written(tmp_path, '{"a": "first", "b": "x", "a": "last"}'))
-    assert (answers(found), found.odd) == ({"a": "last", "b": "x"}, {DUPLICATE: ["a"]})
+    found = load_predictions(written(tmp_path, '{"a": "first", "b": "x", "a": "last"}'))
+    assert (answers(found), found.data_issues) == ({"a": "last", "b": "x"}, {DUPLICATE: ["a"]})
 
 
 @pytest.mark.parametrize(
@@ -157,18 +157,18 @@ def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
         ('{"id": "1", "answer": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1: not JSON"),
         (b"\xff\xfe{", "is not in UTF-8"),
         (b"", "is empty"),
-        (gzip.compress(LINES.encode())[:-9], "is damaged"),
+        (gzip.compress(LINES.encode())[:-9], "is corrupt"),
     ],
 )
 def test_files_without_predictions_are_refused(content: str | bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        read(written(tmp_path, content))
+        load_predictions(written(tmp_path, content))
 
 
 def record(name: str, answer: str, error: str | None = None) -> dict[str, Any]:
     cost, passages = {"calls": 1}, [{"id": "p1", "title": "T", "text": "x"}]
-    asked = {"id": name, "question": f"{name}?", "answer": answer, "error": error, "golden_answers": ["x"]}
-    return {**asked, "passages": passages, "detail": {"hops": 2}, "cost": cost, "timing": {"seconds": 0.5}}
+    source = {"id": name, "question": f"{name}?", "answer": answer, "error": error, "golden_answers": ["x"]}
+    return {**source, "passages": passages, "detail": {"hops": 2}, "cost": cost, "timing": {"seconds": 0.5}}
 
 
 def test_a_run_with_questions_asked_again_and_an_unfinished_line(tmp_path: Path) -> None:
@@ -178,11 +178,11 @@ def test_a_run_with_questions_asked_again_and_an_unfinished_line(tmp_path: Path)
         log.append(record('q"1', "x"))
     with (tmp_path / "predictions.jsonl").open("ab") as file:
         file.write(b'{"id": "q3", "answ')
-    found = read(tmp_path)
+    found = load_predictions(tmp_path)
     assert answers(found) == {'q"1': "x", "q2": "y"}
-    assert found.odd == {ASKED_AGAIN: ['q"1']}
-    assert found.about["settings"] == {"method": "direct"}
-    assert found.told == (Question('q"1', 'q"1?', ("x",)), Question("q2", "q2?", ("x",)))
+    assert found.data_issues == {ASKED_AGAIN: ['q"1']}
+    assert found.run_json["settings"] == {"method": "direct"}
+    assert found.questions == (Question('q"1', 'q"1?', ("x",)), Question("q2", "q2?", ("x",)))
     row = found.rows["q2"]
     assert row.passages == ({"id": "p1", "title": "T", "text": "x"},)
     assert (row.cost, row.timing) == ({"calls": 1}, {"seconds": 0.5})
@@ -190,12 +190,12 @@ def test_a_run_with_questions_asked_again_and_an_unfinished_line(tmp_path: Path)
 
 def test_folders_that_are_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no predictions.jsonl"):
-        read(tmp_path)
+        load_predictions(tmp_path)
     (tmp_path / "predictions.jsonl").write_text(json.dumps(record("q", "x")) + "\n")
-    assert read(tmp_path).about == {}
+    assert load_predictions(tmp_path).run_json == {}
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(ArtifactDamaged, match=r"run.json cannot be read"):
-        read(tmp_path)
+    with pytest.raises(ArtifactCorrupt, match=r"run.json cannot be read"):
+        load_predictions(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -209,23 +209,23 @@ def test_folders_that_are_no_run(tmp_path: Path) -> None:
         ({"settings": {"models": {"a": None}}, "sessions": []}, "'a' is None"),
         ({"settings": {"questions": {"sample": {"n": "5"}}}, "sessions": []}, "'n' is '5'"),
         ({"settings": {"search": []}, "sessions": []}, "'search' is"),
-        ({"settings": {"switches": {"k": 5}}, "sessions": []}, "'k' is 5"),
+        ({"settings": {"options": {"k": 5}}, "sessions": []}, "'k' is 5"),
         ({"settings": None, "sessions": []}, "it has no 'settings'"),
     ],
 )
-def test_a_run_json_of_other_shapes_is_damaged(about: object, why: str, tmp_path: Path) -> None:
+def test_a_run_json_of_another_shape_is_corrupt(about: object, why: str, tmp_path: Path) -> None:
     (tmp_path / "predictions.jsonl").write_text(json.dumps(record("q", "x")) + "\n")
     (tmp_path / "run.json").write_text(json.dumps(about))
-    with pytest.raises(ArtifactDamaged, match=rf"run.json cannot be read \({why}"):
-        read(tmp_path)
+    with pytest.raises(ArtifactCorrupt, match=rf"run.json cannot be read \({why}"):
+        load_predictions(tmp_path)
 
 
-def test_lines_nested_too_deeply_are_damaged(tmp_path: Path) -> None:
+def test_lines_nested_too_deeply_are_corrupt(tmp_path: Path) -> None:
     deep = "[" * 100_000 + "]" * 100_000
     (tmp_path / "predictions.jsonl").write_text(f'{{"id": "q", "error": null, "answer": {deep}}}\n')
-    with pytest.raises(ArtifactDamaged, match="line 1 is no prediction .*nested too deeply"):
-        read(tmp_path)
+    with pytest.raises(ArtifactCorrupt, match="line 1 is no prediction .*nested too deeply"):
+        load_predictions(tmp_path)
     (tmp_path / "predictions.jsonl").write_text(json.dumps(record("q", "x")) + "\n")
     (tmp_path / "run.json").write_text(deep)
-    with pytest.raises(ArtifactDamaged, match=r"run.json cannot be read \(it is nested too deeply"):
-        read(tmp_path)
+    with pytest.raises(ArtifactCorrupt, match=r"run.json cannot be read \(it is nested too deeply"):
+        load_predictions(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
-from wikidx.runtimes.evaluation.published import comparable_results, dataset_of, published
+from wikidx.runtimes.evaluation.published import comparable_results, detect_dataset, published_figures
 from wikidx.runtimes.methods import METHODS
 from wikidx.runtimes.training.self_reasoning.tasks import PROGRAM
 
@@ -33,8 +33,17 @@ def test_every_figure_is_the_papers(shared_data: Path) -> None:
         pytest.skip(f"needs the papers' tables at {file}")
     theirs = json.loads(file.read_text(encoding="utf-8"))
     ours = Counter(
-        (one.paper, one.table, named(one.model), one.setting, one.system, one.dataset, one.metric, shown(one.metric, one.value))
-        for one in published()
+        (
+            one.paper,
+            one.table,
+            named(one.model),
+            one.setting,
+            one.system,
+            one.dataset,
+            one.metric,
+            shown(one.metric, one.value),
+        )
+        for one in published_figures()
     )
     assert ours == Counter(
         (
@@ -53,8 +62,8 @@ def test_every_figure_is_the_papers(shared_data: Path) -> None:
 
 def test_headline_figures() -> None:
     """Read off the papers' main tables by eye."""
-    assert len(published()) == 506
-    found = {(one.paper, one.model, one.system, one.dataset, one.metric): one for one in published() if one.table == "T1"}
+    assert len(published_figures()) == 506
+    found = {(one.paper, one.model, one.system, one.dataset, one.metric): one for one in published_figures() if one.table == "T1"}
     assert found["RA-ISF", "llama2-13b", "RA-ISF", "NQ", "em"].value == pytest.approx(0.313)
     assert found["Self-Reasoning", "Self-Reasoning-13B", "Self-Reasoning-13B", "FEVER", "acc"].value == pytest.approx(0.839)
     retrorag = found["RetroRAG", "GLM4-9B-chat", "RetroRAG", "HotpotQA", "f1"]
@@ -63,15 +72,18 @@ def test_headline_figures() -> None:
     assert retrorag.source == "RetroRAG, T1 (arXiv 2501.05475)"
     closed_book = found["RA-ISF", "llama2-13b", "Vanilla LM", "NQ", "em"]
     assert (closed_book.method, closed_book.retriever, closed_book.corpus, closed_book.k) == ("direct", "", "", 0)
-    assert [one.value for one in published() if one.metric == "latency_s" and one.system == "Self-Reasoning-7B"] == [2.19, 2.32]
+    assert [one.value for one in published_figures() if one.metric == "latency_s" and one.system == "Self-Reasoning-7B"] == [
+        2.19,
+        2.32,
+    ]
 
 
 def test_names_are_those_of_our_methods_and_metrics() -> None:
-    assert {one.method for one in published()} - {None} <= set(METHODS)
-    assert {name for one in published() for name in one.ours} <= {*METRICS, *ROW_METRICS}
-    no_models = {(one.paper, one.table, one.system) for one in published() if one.model in {*METHODS_ALONE, "not stated"}}
+    assert {one.method for one in published_figures()} - {None} <= set(METHODS)
+    assert {name for one in published_figures() for name in one.own_metrics} <= {*METRICS, *ROW_METRICS}
+    no_models = {(one.paper, one.table, one.system) for one in published_figures() if one.model in {*METHODS_ALONE, "not stated"}}
     assert no_models == {("Self-Reasoning", "T1", name) for name in METHODS_ALONE}
-    unmeasured = {(one.dataset, one.metric) for one in published() if not one.ours}
+    unmeasured = {(one.dataset, one.metric) for one in published_figures() if not one.own_metrics}
     assert unmeasured == {("AVG", "em"), ("SUB_rel", "acc"), ("SUB_decom", "acc"), ("SUB_know", "acc")}
 
 
@@ -96,10 +108,14 @@ def test_the_closest_metric_is_taken_and_repeated_figures_come_once() -> None:
 
 
 def test_short_answers_of_self_reasoning_are_measured_as_its_training_data_are() -> None:
-    found = {one.ours[0] for one in published() if one.paper == "Self-Reasoning" and one.metric == "acc" and one.dataset in ("NQ", "PopQA")}
+    found = {
+        one.own_metrics[0]
+        for one in published_figures()
+        if one.paper == "Self-Reasoning" and one.metric == "acc" and one.dataset in ("NQ", "PopQA")
+    }
     assert found == {PROGRAM["short"]}
-    assert {one.ours[0] for one in published() if one.metric == "acc" and one.dataset == "FEVER"} == {PROGRAM["fever"]}
-    assert {one.ours[0] for one in published() if one.metric == "em_recall"} == {PROGRAM["long"]}
+    assert {one.own_metrics[0] for one in published_figures() if one.metric == "acc" and one.dataset == "FEVER"} == {PROGRAM["fever"]}
+    assert {one.own_metrics[0] for one in published_figures() if one.metric == "em_recall"} == {PROGRAM["long"]}
 
 
 @pytest.mark.parametrize(
@@ -118,4 +134,4 @@ def test_short_answers_of_self_reasoning_are_measured_as_its_training_data_are()
     ],
 )
 def test_data_sets_are_known_by_their_files_names(file: str, dataset: str | None) -> None:
-    assert dataset_of(file) == dataset
+    assert detect_dataset(file) == dataset

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
-from wikidx.runtimes.evaluation.retrieval.trec import in_trec_order
+from wikidx.runtimes.evaluation.retrieval.trec import trec_order
 
 PASSAGES = st.sampled_from("abcdef")
 MEASURES = ["Success@1", "Success@3", "R@2", "R@5", "P@2", "P@5", "RR", "RR@2", "AP", "AP@2", "nDCG", "nDCG@3", "Rprec"]
@@ -50,7 +50,7 @@ def by_definition(order: list[str], relevance: dict[str, int]) -> dict[str, floa
 )
 def test_figures_are_those_of_their_definitions(scores: dict[str, float], relevance: dict[str, int]) -> None:
     values = gold_values({"q": scores}, {"q": relevance}, ["q"], MEASURES)
-    expected = by_definition(in_trec_order(scores), relevance)
+    expected = by_definition(trec_order(scores), relevance)
     assert list(values) == list(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(values[name], [value], rtol=1e-12, err_msg=name)
@@ -85,6 +85,6 @@ def test_hits_among_the_first_k() -> None:
     [("map", "did you mean 'AP'? name"), ("MRR@10", "did you mean 'RR@10'? name"), ("ndcg@5", "did you mean 'nDCG@5'? name")]
     + [("recall", "'recall': name"), ("bpref", "'bpref': name")],
 )
-def test_an_unknown_measure_is_told_its_name_here(name: str, hint: str) -> None:
+def test_an_unknown_measure_gets_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(InputError, match=re.escape(hint)):
         check_measures([name])

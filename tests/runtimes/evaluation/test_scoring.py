@@ -14,8 +14,8 @@ import pytest
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
-from wikidx.runtimes.evaluation.by_models.measured import Measured
-from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, read
+from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
+from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, load_predictions
 from wikidx.runtimes.evaluation.run_facts import run_facts
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, run_questions
 from wikidx.runtimes.evaluation.scoring import (
@@ -23,13 +23,13 @@ from wikidx.runtimes.evaluation.scoring import (
     EMPTY_GOLD,
     NO_ALIASES,
     NO_GOLD,
-    NOT_YET,
+    NOT_REACHED,
     OTHER_QUESTION,
     RULES,
     UNANSWERED,
     UNKNOWN_ID,
-    Odd,
-    score,
+    Occurrences,
+    score_run,
 )
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.execution.identity import questions_digest
@@ -43,7 +43,7 @@ QUESTIONS = (
     Question("4", "four?", ("x", "y")),
     Question("5", "five?", ("z",)),
 )
-ASKED = RunQuestions(QUESTIONS, "dev.jsonl", "dev.jsonl")
+SOURCE = RunQuestions(QUESTIONS, "dev.jsonl", "dev.jsonl")
 
 
 def predictions(**answers: str | None) -> Predictions:
@@ -54,61 +54,66 @@ def metrics(*names: str) -> list[Metric]:
     return [METRICS[name] for name in names]
 
 
-def test_values_and_odd_input() -> None:
-    found = score("run", predictions(_1="paris!", _2="", _3="x", _4=None, _9="z"), ASKED, metrics("squad_em", "squad2_em", "flashrag_acc"))
+def test_values_and_data_issues() -> None:
+    scored = score_run(
+        "run", predictions(_1="paris!", _2="", _3="x", _4=None, _9="z"), SOURCE, metrics("squad_em", "squad2_em", "flashrag_acc")
+    )
     # 2: the empty answer equals a gold that normalises to nothing. 3: without golds; SQuAD 2.0 wants nothing said. 4, 5: no answer.
-    np.testing.assert_array_equal(found.values["squad_em"], [1, 1, math.nan, 0, 0])
-    np.testing.assert_array_equal(found.values["squad2_em"], [1, 1, 0, math.nan, math.nan])
-    assert found.values["flashrag_acc"][1] == 1
-    assert found.odd == {
-        UNKNOWN_ID: Odd(1, ("9",)),
-        UNANSWERED: Odd(1, ("5",)),
-        EMPTY: Odd(1, ("2",)),
-        NO_GOLD: Odd(1, ("3",)),
-        EMPTY_GOLD: Odd(1, ("2",)),
+    np.testing.assert_array_equal(scored.values["squad_em"], [1, 1, math.nan, 0, 0])
+    np.testing.assert_array_equal(scored.values["squad2_em"], [1, 1, 0, math.nan, math.nan])
+    assert scored.values["flashrag_acc"][1] == 1
+    assert scored.data_issues == {
+        UNKNOWN_ID: Occurrences(1, ("9",)),
+        UNANSWERED: Occurrences(1, ("5",)),
+        EMPTY: Occurrences(1, ("2",)),
+        NO_GOLD: Occurrences(1, ("3",)),
+        EMPTY_GOLD: Occurrences(1, ("2",)),
     }
-    assert set(found.odd) <= set(RULES)
-    assert [row.id for row in found.rows] == ["1", "2", "3", "4", "5"]
+    assert set(scored.data_issues) <= set(RULES)
+    assert [row.id for row in scored.rows] == ["1", "2", "3", "4", "5"]
 
 
 def test_no_answer_is_never_right_although_an_empty_text_would_be() -> None:
     golds = (Question("1", "?", ("The",)), Question("2", "?", ("x",)))
-    asked = RunQuestions(golds, "", "")
+    source = RunQuestions(golds, "", "")
     for answer, value in ((None, 0.0), ("", 1.0)):
-        assert score("run", predictions(_1=answer), asked, metrics("squad_em")).values["squad_em"][0] == value
-    assert score("run", predictions(_2="x"), asked, metrics("squad_em")).values["squad_em"][0] == 0.0
+        assert score_run("run", predictions(_1=answer), source, metrics("squad_em")).values["squad_em"][0] == value
+    assert score_run("run", predictions(_2="x"), source, metrics("squad_em")).values["squad_em"][0] == 0.0
 
 
-def told(**asked: str) -> Predictions:
+def answered_questions(**texts: str) -> Predictions:
     """Predictions "Paris" with the question of each id."""
-    return Predictions(Path("run"), {name[1:]: PredictionRow(name[1:], "Paris", question=text) for name, text in asked.items()}, {})
+    return Predictions(Path("run"), {name[1:]: PredictionRow(name[1:], "Paris", question=text) for name, text in texts.items()}, {})
 
 
 def test_an_answer_to_another_question_of_the_same_id_is_not_scored() -> None:
-    found = score("run", told(_1="One", _2="what is two?"), ASKED, metrics("squad_em"))
-    assert found.odd[OTHER_QUESTION] == Odd(1, ("2",))
-    assert found.odd[UNANSWERED] == Odd(4, ("2", "3", "4", "5"))
-    assert [row.answer for row in found.rows] == ["Paris", None, None, None, None]
+    scored = score_run("run", answered_questions(_1="One", _2="what is two?"), SOURCE, metrics("squad_em"))
+    assert scored.data_issues[OTHER_QUESTION] == Occurrences(1, ("2",))
+    assert scored.data_issues[UNANSWERED] == Occurrences(4, ("2", "3", "4", "5"))
+    assert [row.answer for row in scored.rows] == ["Paris", None, None, None, None]
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (told(_1="who?", _9="one?"), "none of the 2 predictions in run is of the 5 questions from dev.jsonl: '1' was asked 'who"),
+        (
+            answered_questions(_1="who?", _9="one?"),
+            "none of the 2 predictions in run is of the 5 questions from dev.jsonl: '1' was asked 'who",
+        ),
         (predictions(_8="x"), "'8' is none's id: name the questions that were asked with --questions"),
     ],
 )
 def test_predictions_of_other_questions_are_refused(rows: Predictions, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
-        score("run", rows, ASKED, metrics("squad_em"))
+        score_run("run", rows, SOURCE, metrics("squad_em"))
 
 
 def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -> None:
     """Undefined values are those of all metrics except the ones that the rule names."""
-    asked = RunQuestions((Question("1", "?"), Question("2", "?", ("x",))), "", "")
+    source = RunQuestions((Question("1", "?"), Question("2", "?", ("x",))), "", "")
     plain = [metric for metric in METRICS.values() if not metric.name.startswith("flashrag_pattern")]
     for answer in ("", None, "x"):
-        values = score("run", predictions(_1=answer, _2="x"), asked, plain).values
+        values = score_run("run", predictions(_1=answer, _2="x"), source, plain).values
         defined = {name for name, of_each in values.items() if not math.isnan(of_each[0])}
         goes_on = {"popqa_accuracy", "selfrag_match", *(name for name in values if name.startswith("flashrag_"))}
         assert defined == goes_on | ({"squad2_em", "squad2_f1"} if answer is not None else set())
@@ -119,55 +124,55 @@ def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -
 def test_questions_whose_table_of_aliases_is_not_there() -> None:
     known = gold(answer_id="Q90", supporting=[["Paris", 0]])
     questions = (Question("1", "?", ("Paris",), known), Question("2", "?", ("no",)))
-    assert score("run", predictions(_1="x"), RunQuestions(questions, "", ""), []).odd[NO_ALIASES] == Odd(1, ("1",))
+    assert score_run("run", predictions(_1="x"), RunQuestions(questions, "", ""), []).data_issues[NO_ALIASES] == Occurrences(1, ("1",))
     named = (questions[0]._replace(gold=gold(**known, aliases=["Lutetia"])), Question("2", "?", ("no",), gold(answer_id="Q1")))
-    assert NO_ALIASES not in score("run", predictions(_1="x"), RunQuestions(named, "", ""), []).odd
+    assert NO_ALIASES not in score_run("run", predictions(_1="x"), RunQuestions(named, "", ""), []).data_issues
 
 
 @pytest.mark.parametrize("n", [math.inf, math.nan, 10**400, -(10**400), 1e300, True, "5"])
-def test_a_cost_that_is_no_number_is_not_told(n: object) -> None:
+def test_a_cost_that_is_no_number_is_not_recorded(n: object) -> None:
     row = PredictionRow("1", "x", cost={"prompt_tokens": n, "completion_tokens": 1, "calls": 1})
-    found = score("run", Predictions(Path("run"), {"1": row}, {}), ASKED, [])
-    assert math.isnan(found.costs["prompt_tokens"][0])
-    assert (found.costs["calls"][0], math.isnan(found.costs["tokens"][0])) == (1, True)
+    scored = score_run("run", Predictions(Path("run"), {"1": row}, {}), SOURCE, [])
+    assert math.isnan(scored.costs["prompt_tokens"][0])
+    assert (scored.costs["calls"][0], math.isnan(scored.costs["tokens"][0])) == (1, True)
 
 
 def test_questions_of_each_type() -> None:
-    types = score("run", predictions(_1="x"), ASKED, []).types()
+    types = score_run("run", predictions(_1="x"), SOURCE, []).types()
     assert {kind: of_kind.tolist() for kind, of_kind in types.items()} == {
         "bridge": [True, True, False, False, False],
         "comparison": [False, False, True, False, False],
     }
     of_one_kind = RunQuestions(QUESTIONS[:2], "", "")
-    assert score("run", predictions(_1="x"), of_one_kind, []).types() == {}
+    assert score_run("run", predictions(_1="x"), of_one_kind, []).types() == {}
 
 
-def test_costs_are_nan_where_they_are_not_told() -> None:
-    told = PredictionRow("1", "x", cost={"prompt_tokens": 10, "completion_tokens": 2, "calls": 1}, timing={"seconds": 0.5})
-    found = score("run", Predictions(Path("run"), {"1": told, "2": PredictionRow("2", "y")}, {}), ASKED, [])
-    assert [found.costs[cost][0] for cost in ("tokens", "calls", "seconds")] == [12, 1, 0.5]
-    assert np.isnan(found.costs["queries"][0])
-    assert all(np.isnan(values[1:]).all() for values in found.costs.values())
+def test_costs_are_nan_where_they_are_not_recorded() -> None:
+    row = PredictionRow("1", "x", cost={"prompt_tokens": 10, "completion_tokens": 2, "calls": 1}, timing={"seconds": 0.5})
+    scored = score_run("run", Predictions(Path("run"), {"1": row, "2": PredictionRow("2", "y")}, {}), SOURCE, [])
+    assert [scored.costs[cost][0] for cost in ("tokens", "calls", "seconds")] == [12, 1, 0.5]
+    assert np.isnan(scored.costs["queries"][0])
+    assert all(np.isnan(values[1:]).all() for values in scored.costs.values())
 
 
 class AnswerLength:
     """A row metric of the test's own."""
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {"rule": "characters / 10"}
 
-    def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> Measured:
+    def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> RowValues:
         assert [row.id for row in rows] == [question.id for question in questions]
-        return Measured({"length": np.array([len(row.answer or "") / 10 for row in rows])}, {"without an answer": 4})
+        return RowValues({"length": np.array([len(row.answer or "") / 10 for row in rows])}, {"without an answer": 4})
 
     def __call__(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> dict[str, FloatArray]:
         return self.measure(rows, questions).values
 
 
 def test_metrics_of_whole_rows() -> None:
-    found = score("run", predictions(_1="abc"), ASKED, metrics("squad_em"), [AnswerLength()])
-    assert found.values["length"].tolist() == [0.3, 0, 0, 0, 0]
-    assert found.measured == {"AnswerLength": {"values": ["length"], "rule": "characters / 10", "counts": {"without an answer": 4}}}
+    scored = score_run("run", predictions(_1="abc"), SOURCE, metrics("squad_em"), [AnswerLength()])
+    assert scored.values["length"].tolist() == [0.3, 0, 0, 0, 0]
+    assert scored.row_metrics == {"AnswerLength": {"values": ["length"], "rule": "characters / 10", "counts": {"without an answer": 4}}}
 
 
 @pytest.fixture
@@ -178,16 +183,16 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def a_run(folder: Path, file: object, asked: list[Question], n: int, **selection: object) -> Predictions:
+def a_run(folder: Path, file: object, source: list[Question], n: int, **selection: object) -> Predictions:
     """Write what ``idx run`` writes, of questions of which two are answered so far."""
-    digest = questions_digest([(one.id, one.text, one.golden_answers) for one in asked])
-    settings = {"method": "rag", "questions": {"sha256": digest, "n": len(asked), **selection}}
+    digest = questions_digest([(one.id, one.text, one.golden_answers) for one in source])
+    settings = {"method": "rag", "questions": {"sha256": digest, "n": len(source), **selection}}
     about = {"format": 1, "settings": settings, "sessions": [{"questions": n, "source": {"file": str(file), "format": None}}]}
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(about))
-    records = ({"id": one.id, "question": one.text, "answer": "1", "error": None, "golden_answers": ["1"]} for one in asked[:2])
+    records = ({"id": one.id, "question": one.text, "answer": "1", "error": None, "golden_answers": ["1"]} for one in source[:2])
     (folder / "predictions.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    return read(folder)
+    return load_predictions(folder)
 
 
 def numbered(n: int) -> list[Question]:
@@ -197,10 +202,10 @@ def numbered(n: int) -> list[Question]:
 @pytest.mark.parametrize("named", [True, False])
 def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", file, numbered(6), 4)
-    asked = run_questions(run, str(file) if named else None)
-    assert [one.id for one in asked.questions] == ["q0", "q1", "q2", "q3"]
-    assert (asked.origin, asked.n_missing, asked.dataset) == (str(file), 0, "NQ")
-    assert score("run", run, asked, metrics("squad_em")).odd == {UNANSWERED: Odd(2, ("q2", "q3"))}
+    source = run_questions(run, str(file) if named else None)
+    assert [one.id for one in source.questions] == ["q0", "q1", "q2", "q3"]
+    assert (source.origin, source.n_missing, source.dataset) == (str(file), 0, "NQ")
+    assert score_run("run", run, source, metrics("squad_em")).data_issues == {UNANSWERED: Occurrences(2, ("q2", "q3"))}
 
 
 def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
@@ -220,35 +225,35 @@ def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path
     other = tmp_path / "other.jsonl"
     lines = ({"id": f"q{n}", "question": f"number {n}?", "golden_answers": [str(n), "more"]} for n in range(6))
     other.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    asked = run_questions(run, str(other))
-    assert [one.id for one in asked.questions] == [one.id for one in drawn]
-    assert asked.questions[0].golden_answers[1:] == ("more",)
-    assert UNANSWERED not in score("run", run, asked, metrics("squad_em")).odd
+    source = run_questions(run, str(other))
+    assert [one.id for one in source.questions] == [one.id for one in drawn]
+    assert source.questions[0].golden_answers[1:] == ("more",)
+    assert UNANSWERED not in score_run("run", run, source, metrics("squad_em")).data_issues
 
 
 def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", file, numbered(6), 3)
     other = tmp_path / "other.jsonl"
     other.write_text("".join(json.dumps({"id": f"q{n}", "question": f"which {n}?", "golden_answers": ["x"]}) + "\n" for n in range(6)))
-    asked = run_questions(run, str(other))
-    assert len(asked.questions) == 6
+    source = run_questions(run, str(other))
+    assert len(source.questions) == 6
     with pytest.raises(InputError, match="none of the 2 predictions"):
-        score("run", run, asked, metrics("squad_em"))
+        score_run("run", run, source, metrics("squad_em"))
 
 
 def test_a_file_that_has_changed_is_refused_and_another_one_counts_whole(file: Path, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", file, numbered(5), 2)
-    with pytest.raises(InputError, match="holds other questions than those that"):
+    with pytest.raises(InputError, match="does not hold the questions of"):
         run_questions(run)
     assert len(run_questions(run, str(file)).questions) == 6
 
 
 def test_questions_of_a_file_that_is_gone_are_those_of_the_predictions(tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", "gone/hotpot_dev.json", numbered(6), 6)
-    asked = run_questions(run)
-    assert (len(asked.questions), asked.n_missing, asked.dataset) == (2, 4, "HotpotQA")
-    assert asked.origin == "the predictions themselves, as gone/hotpot_dev.json is not here"
-    assert score("run", run, asked, metrics("squad_em")).odd == {NOT_YET: Odd(4)}
+    source = run_questions(run)
+    assert (len(source.questions), source.n_missing, source.dataset) == (2, 4, "HotpotQA")
+    assert source.origin == "the predictions themselves, as gone/hotpot_dev.json is not here"
+    assert score_run("run", run, source, metrics("squad_em")).data_issues == {NOT_REACHED: Occurrences(4)}
 
 
 def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> None:
@@ -260,8 +265,8 @@ def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> 
 def test_what_a_run_was_made_with() -> None:
     script = {"backend": "scripted", "model": "/a/b/answers.jsonl", "sha256": "…"}
     searched = {"corpus": "wiki2018", "retriever": "bm25+minilm", "reranker": "simlm"}
-    switches = {"k": {"value": 5, "default": 5, "origin": "proposed"}}
-    facts = run_facts({"settings": {"method": "rag", "switches": switches, "models": {"answer": script}, "search": searched, "seed": 3}})
+    options = {"k": {"value": 5, "default": 5, "origin": "proposed"}}
+    facts = run_facts({"settings": {"method": "rag", "options": options, "models": {"answer": script}, "search": searched, "seed": 3}})
     assert facts == ("rag", "scripted:answers.jsonl", "bm25+minilm, reranked by simlm", "wiki2018", "3", "5")
     two = {"answer": {"backend": "openai", "model": "gpt-4o"}, "know": {"backend": "hf", "model": "meta/llama"}}
     assert run_facts({"settings": {"models": two, "search": None}}).model == "answer: gpt-4o, know: meta/llama"

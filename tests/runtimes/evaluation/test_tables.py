@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 
-from wikidx.runtimes.evaluation.reports.tables import Column, Table, markdown, percent, records, signed_percent, text
+from wikidx.runtimes.evaluation.reports.tables import Column, Table, markdown, percent, signed_percent, text, to_records
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
 TABLE = Table(
@@ -39,12 +39,12 @@ def test_markdown_escapes_what_would_break_it() -> None:
         "",
         "R@5 in per cent",
     ]
-    odd = markdown(Table((Column("squad_em"),), [("_a_ *b* <i> `c`\n\\",)]))
-    assert odd.split("\n") == ["| squad_em |", "|---|", "| \\_a\\_ \\*b\\* \\<i> \\`c\\` \\\\ |"]
+    data_issues = markdown(Table((Column("squad_em"),), [("_a_ *b* <i> `c`\n\\",)]))
+    assert data_issues.split("\n") == ["| squad_em |", "|---|", "| \\_a\\_ \\*b\\* \\<i> \\`c\\` \\\\ |"]
 
 
 def test_records_are_unrounded_and_json() -> None:
-    assert json.loads(json.dumps(records(TABLE), allow_nan=False)) == [
+    assert json.loads(json.dumps(to_records(TABLE), allow_nan=False)) == [
         {"retriever": "bm25", "R@5": {"mean": 0.4375, "low": 0.4, "high": 0.475, "n": 160}, "change": 0.0125, "questions": 1600},
         {"retriever": "東京|x", "R@5": {"mean": None, "low": None, "high": None, "n": 0}, "change": -0.5, "questions": None},
     ]
@@ -58,7 +58,7 @@ def test_a_table_may_be_empty() -> None:
     empty = Table((Column("run"), Column("EM", percent)), [])
     assert text(empty) == "run  EM\n---  --"
     assert markdown(empty) == "| run | EM |\n|---|---|"
-    assert records(empty) == []
+    assert to_records(empty) == []
 
 
 def test_numbers_are_shown_as_the_papers_do() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.evaluation.retrieval.trec import in_trec_order, read_qrels, read_run, write_qrels, write_run
+from wikidx.runtimes.evaluation.retrieval.trec import read_qrels, read_run, trec_order, write_qrels, write_run
 
 RUN = {"q1": {"b": 2.5, "a": 2.5, "infobox:7": 0.032522473484277725}, "q 2".replace(" ", "\u0301"): {"é": -1e-9}}
 QRELS = {"q1": {"a": 1, "b": 0, "c": 2}, "q2": {"x": -1}}
@@ -62,12 +62,12 @@ def test_compressed_files_tabs_and_empty_lines_are_read(tmp_path: Path) -> None:
         ("q Q0 a 1 high t\n", "line 1: the score is 'high', not a number"),
         ("q Q0 a 1 nan t\n", "line 1: the score is nan, which cannot be ordered"),
         ("q Q0 a 1 -inf t\n", "line 1: the score is -inf, which cannot be ordered"),
-        ("q Q0 a 1 1.0 t\n\nq Q0 a 2 0.5 t\n", "line 3: the passage 'a' stands for the question 'q' before"),
-        (f"{'q' * 999} Q0 a 1 1.0 t\n" * 2, f"line 2: the passage 'a' stands for the question '{'q' * 80}' before"),
+        ("q Q0 a 1 1.0 t\n\nq Q0 a 2 0.5 t\n", "line 3: the passage 'a' is listed before for the question 'q'"),
+        (f"{'q' * 999} Q0 a 1 1.0 t\n" * 2, f"line 2: the passage 'a' is listed before for the question '{'q' * 80}'"),
         ("\n \n", "has no lines"),
         ("", "is empty"),
         (b"q Q0 \xff 1 1.0 t\n", "line 1: not UTF-8"),
-        (gzip.compress(b"q Q0 a 1 1.0 t\n")[:-9], "is damaged"),
+        (gzip.compress(b"q Q0 a 1 1.0 t\n")[:-9], "is corrupt"),
     ],
 )
 def test_a_bad_run_is_refused_where_it_is_bad(tmp_path: Path, lines: str | bytes, message: str) -> None:
@@ -82,7 +82,7 @@ def test_a_bad_run_is_refused_where_it_is_bad(tmp_path: Path, lines: str | bytes
         ("q a 1\n", "line 1: 3 columns, 4 are needed: q a 1"),
         ("q 0 a yes\n", "line 1: the relevance is 'yes', not a whole number"),
         ("q 0 a 1\nq 0 b 0.5\n", "line 2: the relevance is '0.5', not a whole number"),
-        ("q 0 a 1\nq 0 a 0\n", "line 2: the passage 'a' stands for the question 'q' before"),
+        ("q 0 a 1\nq 0 a 0\n", "line 2: the passage 'a' is listed before for the question 'q'"),
     ],
 )
 def test_bad_qrels_are_refused_where_they_are_bad(tmp_path: Path, lines: str, message: str) -> None:
@@ -93,9 +93,9 @@ def test_bad_qrels_are_refused_where_they_are_bad(tmp_path: Path, lines: str, me
 
 @pytest.mark.parametrize("name", ["", "two words", "a\u00a0b", "tab\t", "\n"])
 def test_names_that_columns_cannot_hold_are_not_written(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="cannot stand in a TREC file"):
+    with pytest.raises(InputError, match="cannot be written to a TREC file"):
         write_run(tmp_path / "run", {"q": {name: 1.0}}, "idx")
-    with pytest.raises(InputError, match="cannot stand in a TREC file"):
+    with pytest.raises(InputError, match="cannot be written to a TREC file"):
         write_qrels(tmp_path / "qrels", {name: {"a": 1}})
     assert list(tmp_path.glob("*run")) == []
 
@@ -106,7 +106,7 @@ SCORES = st.sampled_from([0.0, -0.0, 1.0, 1 + 1e-9, 1 - 1e-9, 1 + 1e-6, -3.5, 1e
 @given(st.dictionaries(st.text("abzZ9é東𝔸", min_size=1, max_size=3), SCORES, min_size=1))
 def test_the_order_is_that_of_trec_eval(scores: dict[str, float]) -> None:
     """RR of a single relevant passage tells its rank."""
-    order = in_trec_order(scores)
+    order = trec_order(scores)
     for rank, passage in enumerate(order, 1):
         (figure,) = ir_measures.pytrec_eval.iter_calc([ir_measures.RR], {"q": {passage: 1}}, {"q": scores})
         assert np.isclose(figure.value, 1 / rank), order

@@ -284,7 +284,7 @@ def tiny_endpoint(engine: TransformersEngine) -> Endpoint:
         read = engine._tokenizer(text, return_offsets_mapping=True)
         ids = read["input_ids"]
         with torch.inference_mode():
-            logprobs = engine._model._logits(engine._model._padded([ids]), len(ids))[0][0].log_softmax(-1)
+            logprobs = engine._model._logits(engine._model._pad([ids]), len(ids))[0][0].log_softmax(-1)
         scored = [None, *(float(logprobs[place - 1, token]) for place, token in enumerate(ids) if place)]
         return Echo([text[start:end] for start, end in read["offset_mapping"]], scored, [start for start, _ in read["offset_mapping"]])
 

@@ -9,7 +9,7 @@ import pytest
 
 from wikidx.corpora.errors import StorageError
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, MeanNll, Message, Nll, Regex, Reply, TokenIds, YesNo
-from wikidx.runtimes.llms.cache import ReplyCache, key_of
+from wikidx.runtimes.llms.cache import ReplyCache, cache_key
 
 DIFFERENT: list[Call] = [
     Generate(prompt="a"),
@@ -32,8 +32,8 @@ DIFFERENT: list[Call] = [
 
 
 def test_calls_that_differ_have_different_keys_and_role_and_path_do_not_count() -> None:
-    assert len({key_of("m", call) for call in DIFFERENT} | {key_of("other", call) for call in DIFFERENT}) == 2 * len(DIFFERENT)
-    assert key_of("m", Generate(prompt="a", role="know", path=("here",))) == key_of("m", Generate(prompt="a"))
+    assert len({cache_key("m", call) for call in DIFFERENT} | {cache_key("other", call) for call in DIFFERENT}) == 2 * len(DIFFERENT)
+    assert cache_key("m", Generate(prompt="a", role="know", path=("here",))) == cache_key("m", Generate(prompt="a"))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "corruption",
     [
         "reply = cast(replace(reply, 'Rome', 'Oslo') AS BLOB)",
         "reply = substr(reply, 1, 9)",
@@ -74,18 +74,18 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
         "key = x'{other}'",
     ],
 )
-def test_a_damaged_reply_counts_as_absent(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_reply_counts_as_absent(tmp_path: Path, corruption: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its call is answered and kept anew."""
     file, (call, other) = tmp_path / "replies.sqlite", DIFFERENT[:2]
-    asked = other if damage.startswith("key") else call
+    asked = other if corruption.startswith("key") else call
     cache = ReplyCache(file)
     cache.put("m", call, Reply((Gen(text="Rome"),)))
     database = sqlite3.connect(file)
-    database.execute(f"UPDATE replies SET {damage.format(other=key_of('m', other).hex())}")
+    database.execute(f"UPDATE replies SET {corruption.format(other=cache_key('m', other).hex())}")
     database.commit()
     database.close()
     assert cache.get("m", asked) is None
-    assert caplog.messages == [f"a reply in {file} is damaged: the model is asked again"]
+    assert caplog.messages == [f"a reply in {file} is corrupt: the call is repeated"]
     cache.put("m", asked, Reply((Gen(text="Paris"),)))
     assert cache.get("m", asked) == Reply((Gen(text="Paris"),))
     cache.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wikidx.runtimes.errors import PromptTooLong
-from wikidx.runtimes.llms.base import Chat, Message, TokenIds, text_of
+from wikidx.runtimes.llms.base import Chat, Message, TokenIds, prompt_text
 from wikidx.runtimes.llms.fitting import cut, fit
 from wikidx.runtimes.methods.templates import Blocks, Template, parse
 
@@ -17,7 +17,7 @@ QA = Template(
 
 
 def words(prompt: object) -> int:
-    return len(text_of(prompt).split())  # type: ignore[arg-type]
+    return len(prompt_text(prompt).split())  # type: ignore[arg-type]
 
 
 def asked(*passages: str, shots: int = 0) -> Chat:
@@ -36,7 +36,7 @@ def test_a_prompt_that_fits_stays_as_it_is() -> None:
 def test_the_last_passage_is_cut_first_and_the_question_never(budget: int) -> None:
     prompt = asked(LONG, LONG)
     fitted = fit(prompt, budget, words)
-    text = text_of(fitted.prompt)
+    text = prompt_text(fitted.prompt)
     assert words(fitted.prompt) <= budget
     assert text.startswith("Answer briefly.\n\n")
     assert text.endswith("\n\nQuestion: who is it?")
@@ -73,5 +73,5 @@ def test_texts_and_ids_have_nothing_to_cut() -> None:
 
 def test_a_text_without_spaces_can_be_cut() -> None:
     passage = "長" * 200
-    fitted = fit(asked(passage), 120, lambda prompt: len(text_of(prompt)))
-    assert text_of(fitted.prompt).count("長") == 0  # no word ends in it: it goes as a whole
+    fitted = fit(asked(passage), 120, lambda prompt: len(prompt_text(prompt)))
+    assert prompt_text(fitted.prompt).count("長") == 0  # no word ends in it: it goes as a whole

@@ -8,7 +8,7 @@ import pytest
 
 from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Reply
-from wikidx.runtimes.llms.naming import Spec, choose, close_llms, open_llms, parse_spec
+from wikidx.runtimes.llms.naming import ModelSpec, assign_models, close_llms, open_llms, parse_spec
 from wikidx.runtimes.llms.scripted import read_script
 
 URL = "http://127.0.0.1:8000/v1"
@@ -18,15 +18,15 @@ SAMPLED = Decoding(temperature=1.0)
 @pytest.mark.parametrize(
     ("text", "spec"),
     [
-        ("openai:gpt-4.1-mini", Spec(None, "openai", "gpt-4.1-mini", None)),
-        (f"openai:org/model@{URL}", Spec(None, "openai", "org/model", URL)),
-        (f"relevance=openai:llama3:8b@{URL}", Spec("relevance", "openai", "llama3:8b", URL)),
-        ("hf:/a/b=c@d", Spec(None, "hf", "/a/b=c@d", None)),
-        ("know=scripted:a.jsonl", Spec("know", "scripted", "a.jsonl", None)),
-        ("vllm:org/model@main", Spec(None, "vllm", "org/model@main", None)),
+        ("openai:gpt-4.1-mini", ModelSpec(None, "openai", "gpt-4.1-mini", None)),
+        (f"openai:org/model@{URL}", ModelSpec(None, "openai", "org/model", URL)),
+        (f"relevance=openai:llama3:8b@{URL}", ModelSpec("relevance", "openai", "llama3:8b", URL)),
+        ("hf:/a/b=c@d", ModelSpec(None, "hf", "/a/b=c@d", None)),
+        ("know=scripted:a.jsonl", ModelSpec("know", "scripted", "a.jsonl", None)),
+        ("vllm:org/model@main", ModelSpec(None, "vllm", "org/model@main", None)),
     ],
 )
-def test_a_specification_is_read(text: str, spec: Spec) -> None:
+def test_a_specification_is_read(text: str, spec: ModelSpec) -> None:
     assert parse_spec(text) == spec
 
 
@@ -43,7 +43,7 @@ def test_an_unknown_backend_has_near_names() -> None:
 
 def test_roles_without_a_model_of_their_own_share_one() -> None:
     big, small = parse_spec("openai:big"), parse_spec("openai:small")
-    assert choose(["relevance=openai:small", "openai:big"], ["answer", "relevance"]) == {"answer": big, "relevance": small}
+    assert assign_models(["relevance=openai:small", "openai:big"], ["answer", "relevance"]) == {"answer": big, "relevance": small}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_roles_without_a_model_of_their_own_share_one() -> None:
 )
 def test_roles_that_do_not_come_out_are_refused(specs: list[str], message: str) -> None:
     with pytest.raises(IdxError, match=message):
-        choose(specs, ["answer", "know"])
+        assign_models(specs, ["answer", "know"])
 
 
 def test_a_model_is_opened_once_for_all_its_roles(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_model_is_opened_once_for_all_its_roles(tmp_path: Path) -> None:
     file.write_text(
         '{"text": "first"}\n{"role": "know", "yes": 0.25}\n{"match": "Who", "texts": ["a", "b"]}\n\n{"nll": 2}\n', encoding="utf-8"
     )
-    llms = open_llms(choose([f"scripted:{file}", f"know=scripted:{file}"], ["answer", "know"]))
+    llms = open_llms(assign_models([f"scripted:{file}", f"know=scripted:{file}"], ["answer", "know"]))
     assert llms["answer"] is llms["know"]
     sampled = Generate(prompt="Who?", n=2, decoding=SAMPLED)
     replies = llms["answer"].run(

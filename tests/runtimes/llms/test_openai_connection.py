@@ -61,4 +61,4 @@ def test_a_long_pause_that_the_endpoint_asks_for_is_told(caplog: pytest.LogCaptu
             asking.join(0.02)
         connection.close()
         asking.join()
-    assert caplog.messages == ["asked again in 300 s: tiny answers 429: made to fail"]
+    assert caplog.messages == ["retry in 300 s: tiny answers 429: made to fail"]

@@ -148,9 +148,9 @@ def test_nobody_listens(opened: Open) -> None:
     model = OpenAIHttp("tiny", "http://127.0.0.1:9/v1", options=ConnectionOptions(retries=1, first_pause=0.2, concurrency=2))
     replies = model.run([ASK] * 50)
     model.close()
-    assert sum("was not asked" in error_of(reply) for reply in replies) >= 46  # two at a time, twice
+    assert sum("was not called" in error_of(reply) for reply in replies) >= 46  # two at a time, twice
     assert "nobody listens at http://127.0.0.1:9/v1" in error_of(replies[0])
-    assert "was not asked: nobody listens there" in error_of(replies[-1])
+    assert "was not called: other calls could not connect" in error_of(replies[-1])
 
 
 def test_an_address_that_is_none_is_refused() -> None:
@@ -295,9 +295,9 @@ def test_one_reply_without_logprobs_does_not_end_them(opened: Open, endpoint: En
         (reply,) = model.run([call])
         assert isinstance(reply, Reply)
         replies.append(reply.result)
-    before, odd, after = replies
-    assert isinstance(odd, YesNo)
-    assert BY_WORD in odd.degraded
+    before, without_logprobs, after = replies
+    assert isinstance(without_logprobs, YesNo)
+    assert BY_WORD in without_logprobs.degraded
     assert before == after
     assert model.capabilities.logprobs
 

@@ -236,7 +236,7 @@ def test_a_prompt_longer_than_the_context_loses_passages_or_is_refused(tiny: Tra
     assert CONTEXT - 20 - 8 < fits.prompt_tokens <= CONTEXT - 20
     assert gens(fits)[0].degraded[0].startswith("prompt cut: ")
     assert isinstance(refused, PromptTooLong)
-    assert "the model takes 492 beside what it generates" in str(refused)
+    assert "the model takes 492 in addition to its output" in str(refused)
 
 
 def test_counting_and_cutting_texts(tiny: TransformersEngine) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
-from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, text_of
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
 
@@ -42,7 +42,7 @@ class Driven:
 
     def prompts(self, role: str) -> list[str]:
         """The prompts of a role, as text, in order."""
-        return [text_of(call.prompt) for call in self.requests if isinstance(call, Generate | AskYesNo | MeanNll) and call.role == role]
+        return [prompt_text(call.prompt) for call in self.requests if isinstance(call, Generate | AskYesNo | MeanNll) and call.role == role]
 
     @property
     def queries(self) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, YesNo
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions, ra_isf
 from wikidx.runtimes.methods.requests import Request, Retrieve
-from wikidx.runtimes.methods.templates import template
+from wikidx.runtimes.methods.templates import load_template
 
 MISSING = YesNo(p_positive=0.0, p_negative=0.0)
 FIVE = passages("one", "two", "three", "four", "five")
@@ -16,8 +16,8 @@ NOT_RELEVANT = ["No", [*FIVE], "no", "no", "no", "no", "no"]
 """What leads to decomposition: not known, and none of five passages relevant."""
 
 
-def run(question: str, canned: Any, **switches: Any) -> Driven:  # noqa: ANN401 - whatever drive and the options take
-    return drive(ra_isf(question, RaIsfOptions(**switches)), canned)
+def run(question: str, canned: Any, **values: Any) -> Driven:  # noqa: ANN401 - whatever drive and the options take
+    return drive(ra_isf(question, RaIsfOptions(**values)), canned)
 
 
 def tree(driven: Driven) -> dict[str, Any]:
@@ -50,5 +50,5 @@ def walk(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def form(name: str) -> str:
-    (turn,) = template("ra_isf", f"form_{name}")()
+    (turn,) = load_template("ra_isf", f"form_{name}")()
     return turn.content

@@ -14,8 +14,8 @@ FOUND = passages("one", "two")
 NO_NLL = Nll(total=None, n_tokens=0)
 
 
-def run(question: str, canned: Sequence[Any] | Callable[[Request], Any], **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(refeed(question, RefeedOptions(**switches)), canned)
+def run(question: str, canned: Sequence[Any] | Callable[[Request], Any], **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(refeed(question, RefeedOptions(**values)), canned)
 
 
 def said(text: str, *nlls: float) -> Gen:
@@ -31,5 +31,5 @@ def searches(driven: Driven) -> list[Retrieve]:
     return [request for request in driven.requests if isinstance(request, Retrieve)]
 
 
-def basic(canned: list[Any], **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return run("Who?", canned, diverse=False, **switches)
+def basic(canned: list[Any], **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return run("Who?", canned, diverse=False, **values)

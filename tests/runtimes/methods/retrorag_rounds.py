@@ -15,7 +15,7 @@ A, B, C, D = (Passage(name.lower(), f"Title {name}", f"text {name}.") for name i
 NO_WORD = YesNo(p_positive=0.0, p_negative=0.0)
 
 
-def options(**values: Any) -> RetroRAGOptions:  # noqa: ANN401 - any switch
+def options(**values: Any) -> RetroRAGOptions:  # noqa: ANN401 - any option
     """Two of everything, so that transcripts stay short."""
     return RetroRAGOptions(**{"k": 2, "n_source": 2, "n_inferred": 2, "shots": 0, **values})
 

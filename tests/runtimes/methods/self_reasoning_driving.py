@@ -18,7 +18,7 @@ FOUND = [BYRON, ADA, OTHER]
 FIELDS = ["relevant", "relevant_reason", "cite_list", "analysis", "answer"]
 
 
-def options(**values: Any) -> SelfReasoningOptions:  # noqa: ANN401 - any switch
+def options(**values: Any) -> SelfReasoningOptions:  # noqa: ANN401 - any option
     return SelfReasoningOptions(**{"k": 3, "shots": 0, **values})
 
 
@@ -38,7 +38,7 @@ def trajectory(**changes: Any) -> str:  # noqa: ANN401 - any field
     return json.dumps({name: value for name, value in fields.items() if value is not ...}, ensure_ascii=False)
 
 
-def one_pass(written: str | Gen, **values: Any) -> Driven:  # noqa: ANN401 - any switch
+def one_pass(written: str | Gen, **values: Any) -> Driven:  # noqa: ANN401 - any option
     return drive(self_reasoning(Q, options(**values)), [FOUND, written])
 
 

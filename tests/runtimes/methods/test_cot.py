@@ -11,8 +11,8 @@ from wikidx.runtimes.llms.base import Generate, Message
 from wikidx.runtimes.methods.cot import CotOptions, cot
 
 
-def run(canned: list[Any], question: str = "Who?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(cot(question, CotOptions(**switches)), canned)
+def run(canned: list[Any], question: str = "Who?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(cot(question, CotOptions(**values)), canned)
 
 
 def test_one_call_reasons_and_answers() -> None:

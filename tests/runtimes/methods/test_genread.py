@@ -9,8 +9,8 @@ from wikidx.runtimes.llms.base import Gen, Generate, Message
 from wikidx.runtimes.methods.genread import GenReadOptions, genread
 
 
-def run(canned: list[Any], question: str = "Who?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(genread(question, GenReadOptions(**switches)), canned)
+def run(canned: list[Any], question: str = "Who?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(genread(question, GenReadOptions(**values)), canned)
 
 
 def test_a_document_is_written_and_read() -> None:

@@ -19,8 +19,8 @@ def other(number: int) -> Passage:
     return Passage(f"o{number}", f"O{number}", f"other {number}")
 
 
-def run(canned: list[Any], question: str = "Who?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(ircot(question, IrcotOptions(**{"shots": 0} | switches)), canned)
+def run(canned: list[Any], question: str = "Who?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(ircot(question, IrcotOptions(**{"shots": 0} | values)), canned)
 
 
 def last_turn(request: object) -> Message:
@@ -56,7 +56,7 @@ def test_each_sentence_is_searched_with_until_one_names_the_answer_and_a_reader_
         {
             "chain": ["Jaws was directed by Steven Spielberg.", "He was born in the U.S. in 1946.", "So the answer is: 1946."],
             "queries": ["Who?", "Jaws was directed by Steven Spielberg.", "He was born in the U.S. in 1946."],
-            "ended": "answer",
+            "stop_reason": "answer",
             "reader": "Spielberg was born in 1946. So the answer is: 18 December 1946.",
             "parse_ok": True,
         },
@@ -76,28 +76,28 @@ def test_a_conclusion_is_not_searched_with() -> None:
 def test_a_blank_sentence_ends_the_chain(blank: str) -> None:
     driven = run([FOUND, blank, "Answer: Ada"])
     assert driven.outline == [["retrieve"], ["answer"], ["answer"]]
-    assert driven.answer.detail["ended"] == "no_sentence"
+    assert driven.answer.detail["stop_reason"] == "no_sentence"
     assert driven.answer.text == "Ada"
 
 
 def test_a_model_that_begins_anew_is_taken_at_its_next_sentence() -> None:
     driven = run([FOUND, "Ada wrote it.", FOUND, "ada wrote it! It is old. More.", FOUND, "Ada wrote it. It is old.", "Answer: Ada"])
     assert driven.answer.detail["chain"] == ["Ada wrote it.", "It is old."]
-    assert driven.answer.detail["ended"] == "no_sentence"
+    assert driven.answer.detail["stop_reason"] == "no_sentence"
 
 
 def test_a_repeated_sentence_may_be_added_and_is_not_searched_with_again() -> None:
     driven = run([FOUND, "It is.", FOUND, "It is.", "It is.", "Answer: Ada"], if_repeated="add", max_sentences=3)
     assert driven.outline == [["retrieve"], ["answer"], ["retrieve"], ["answer"], ["answer"], ["answer"]]
     assert driven.answer.detail["chain"] == ["It is."] * 3
-    assert driven.answer.detail["ended"] == "max_sentences"
+    assert driven.answer.detail["stop_reason"] == "max_sentences"
 
 
 def test_ten_sentences_are_enough() -> None:
     steps = [step for number in range(10) for step in (FOUND, f"Fact {number}.")]
     driven = run([*steps, "Answer: Ada"])
     assert driven.outline == [["retrieve"], ["answer"]] * 10 + [["answer"]]
-    assert driven.answer.detail["ended"] == "max_sentences"
+    assert driven.answer.detail["stop_reason"] == "max_sentences"
 
 
 def test_fifteen_passages_are_enough() -> None:

@@ -11,8 +11,8 @@ from wikidx.runtimes.methods.requests import Retrieve
 ONE, TWO, THREE = passages("one"), passages("two", "zwei"), passages("three")
 
 
-def run(canned: list[Any], question: str = "Who?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(iter_retgen(question, IterRetGenOptions(**{"shots": 0} | switches)), canned)
+def run(canned: list[Any], question: str = "Who?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(iter_retgen(question, IterRetGenOptions(**{"shots": 0} | values)), canned)
 
 
 def test_three_rounds_each_search_with_the_last_output() -> None:

@@ -11,8 +11,8 @@ from wikidx.runtimes.llms.base import Gen, Generate
 from wikidx.runtimes.methods.least_to_most import LeastToMostOptions, least_to_most
 
 
-def run(canned: list[Any], question: str = "Where was she born?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(least_to_most(question, LeastToMostOptions(**{"shots": 0} | switches)), canned)
+def run(canned: list[Any], question: str = "Where was she born?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(least_to_most(question, LeastToMostOptions(**{"shots": 0} | values)), canned)
 
 
 def test_parts_are_answered_in_their_order_and_the_question_last() -> None:

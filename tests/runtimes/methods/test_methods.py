@@ -33,11 +33,11 @@ def test_a_method_describes_itself(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_option_says_where_its_default_comes_from(name: str) -> None:
     options = find_method(name).options()
-    for switch in list_options(options):
-        assert switch.origin in ("paper", "proposed")
-        assert switch.about
-        assert switch.value == switch.default
-        assert not switch.choices or switch.default in switch.choices
+    for option in list_options(options):
+        assert option.origin in ("paper", "proposed")
+        assert option.description
+        assert option.value == option.default
+        assert not option.choices or option.default in option.choices
     assert len(list_options(options)) == len(dataclasses.fields(options))
 
 

@@ -22,7 +22,7 @@ def test_what_the_model_knows_is_answered_without_retrieval() -> None:
     assert tree(driven) == {
         "question": "When was it passed?",
         "depth": 0,
-        "how": "self_knowledge",
+        "answered_from": "self_knowledge",
         "answer": "November 6, 1986",
         "known": True,
         "verdicts": [],
@@ -51,7 +51,7 @@ def test_what_it_does_not_know_is_answered_from_the_relevant_passages_alone() ->
     assert all(text not in prompt for text in ("one\n", "three", "five"))
     assert driven.answer.text == "Ada"
     assert driven.answer.passages == (FIVE[1], FIVE[3])
-    assert tree(driven)["how"] == "passages"
+    assert tree(driven)["answered_from"] == "passages"
     assert tree(driven)["known"] is False
     assert tree(driven)["verdicts"] == [
         {"id": str(number), "relevant": number in (2, 4), "score": None, "parse_ok": True} for number in range(1, 6)
@@ -162,7 +162,7 @@ def test_no_prm_decomposes_what_is_not_known_and_never_retrieves() -> None:
 def test_no_qdm_is_unknown_where_nothing_is_relevant() -> None:
     driven = run("Who?", NOT_RELEVANT, decompose=False)
     assert driven.outline == [["know"], ["retrieve"], ["relevance"] * 5]
-    assert (driven.answer.text, tree(driven)["how"]) == ("unknown", "no_decomposition")
+    assert (driven.answer.text, tree(driven)["answered_from"]) == ("unknown", "no_decomposition")
     assert driven.answer.passages == ()
 
 
@@ -226,8 +226,8 @@ def test_verdicts_by_choice_hold_the_model_to_two_words() -> None:
 
 
 def test_verdicts_by_probability_have_a_threshold_each() -> None:
-    switches: dict[str, Any] = {"verdicts": "probability", "know_threshold": 0.7, "relevance_threshold": 0.4}
-    driven = run("Who?", [0.6, FIVE[:3], 0.39, 0.4, MISSING, "Ada"], **switches)
+    values: dict[str, Any] = {"verdicts": "probability", "know_threshold": 0.7, "relevance_threshold": 0.4}
+    driven = run("Who?", [0.6, FIVE[:3], 0.39, 0.4, MISSING, "Ada"], **values)
     assert driven.outline == [["know?"], ["retrieve"], ["relevance?"] * 3, ["answer"]]
     assert tree(driven)["known"] is False
     assert tree(driven)["verdicts"] == [
@@ -235,7 +235,7 @@ def test_verdicts_by_probability_have_a_threshold_each() -> None:
         {"id": "2", "relevant": True, "score": pytest.approx(0.4), "parse_ok": True},
         {"id": "3", "relevant": False, "score": None, "parse_ok": False},
     ]
-    assert run("Who?", [0.7, "Ada"], **switches).outline == [["know?"], ["answer"]]
+    assert run("Who?", [0.7, "Ada"], **values).outline == [["know?"], ["answer"]]
 
 
 def test_a_missing_probability_of_knowing_retrieves() -> None:

@@ -14,16 +14,16 @@ from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.ra_isf import METHOD, RaIsfOptions
 from wikidx.runtimes.methods.requests import Request, Retrieve
-from wikidx.runtimes.methods.templates import template
+from wikidx.runtimes.methods.templates import load_template
 
 # The form of the answer
 
 
-@pytest.mark.parametrize(("switch", "deeper"), [("short", "short"), ("sentence", "sentence"), ("yes_no", "short")])
-def test_the_form_of_answers(switch: str, deeper: str) -> None:
-    driven = run("q?", ["no", [], "1. a?\n2. b?", "yes", "no", "A", FIVE[:1], "yes", "B", "x"], answer_form=switch)
+@pytest.mark.parametrize(("option", "deeper"), [("short", "short"), ("sentence", "sentence"), ("yes_no", "short")])
+def test_the_form_of_answers(option: str, deeper: str) -> None:
+    driven = run("q?", ["no", [], "1. a?\n2. b?", "yes", "no", "A", FIVE[:1], "yes", "B", "x"], answer_form=option)
     known, found, final = driven.prompts("answer")
-    assert (form(deeper) in known, form(deeper) in found, form(switch) in final) == (True, True, True)
+    assert (form(deeper) in known, form(deeper) in found, form(option) in final) == (True, True, True)
     assert len({form("short"), form("sentence"), form("yes_no")}) == 3
 
 
@@ -35,7 +35,7 @@ def test_the_form_of_answers(switch: str, deeper: str) -> None:
     ["know", "relevance", "relevant_passages", "decompose", "decompose_in_order", "closed_book", "from_passages", "synthesise"],
 )
 def test_every_prompt_has_four_demonstrations_of_every_field(name: str) -> None:
-    prompt = template("ra_isf", name)
+    prompt = load_template("ra_isf", name)
     fields = {field for _, text in prompt.turns for field in re.findall(r"\{([a-z_]+)\}", text)}
     assert len(prompt.shots) == 4
     assert [set(shot) for shot in prompt.shots] == [fields | {"output"}] * 4
@@ -44,9 +44,9 @@ def test_every_prompt_has_four_demonstrations_of_every_field(name: str) -> None:
 
 
 def test_demonstrations_are_read_by_our_own_parsers() -> None:
-    assert {shot["output"] for shot in template("ra_isf", "know").shots} == {"yes", "no"}
-    assert {shot["output"] for shot in template("ra_isf", "relevance").shots} == {"yes", "no"}
-    for shot in template("ra_isf", "decompose").shots:
+    assert {shot["output"] for shot in load_template("ra_isf", "know").shots} == {"yes", "no"}
+    assert {shot["output"] for shot in load_template("ra_isf", "relevance").shots} == {"yes", "no"}
+    for shot in load_template("ra_isf", "decompose").shots:
         n_lines = len(shot["output"].splitlines())
         driven = run("Q", ["no", [], shot["output"], *["yes"] * n_lines, *["a"] * n_lines, "x"])
         assert len(tree(driven)["sub_questions"]) == n_lines > 1
@@ -73,7 +73,7 @@ def test_the_switches_of_the_paper() -> None:
     assert METHOD.roles == ("answer", "know", "relevance", "decompose")
     (preset,) = METHOD.presets.values()
     assert (preset.corpus, preset.retriever) == ("wiki2018", "contriever")
-    stated = {switch.name: switch.value for switch in list_options(RaIsfOptions()) if switch.origin == "paper"}
+    stated = {option.name: option.value for option in list_options(RaIsfOptions()) if option.origin == "paper"}
     assert stated == {
         **{"know": True, "relevance": "each", "decompose": True, "k": 5, "max_depth": 3, "depth_test": "exceeded"},
         **{"answer_from": "relevant", "max_query_tokens": 64, "remove_question": True, "verdicts": "words"},
@@ -103,7 +103,7 @@ NASTY = [
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_a_model_says_there_is_an_answer_within_the_limits(seed: int) -> None:
     rng = random.Random(seed)
-    switches = {
+    values = {
         "relevance": rng.choice(["each", "joint", "off"]),
         "depth_test": rng.choice(["exceeded", "reached", "leaf"]),
         "if_none_answered": rng.choice(["synthesise", "unknown", "closed_book", "passages"]),
@@ -118,7 +118,7 @@ def test_whatever_a_model_says_there_is_an_answer_within_the_limits(seed: int) -
             return rng.choice([0.0, 0.4, 1.0, MISSING])
         return Gen(text=rng.choice(NASTY), finish=rng.choice(["stop", "length"]))
 
-    driven = run("q?", reply, max_depth=2, max_sub_questions=3, **switches)
+    driven = run("q?", reply, max_depth=2, max_sub_questions=3, **values)
     nodes = walk(tree(driven))
     assert json.loads(json.dumps(driven.answer.detail)) == driven.answer.detail
     assert driven.answer.text.encode() == driven.answer.text.strip().encode()

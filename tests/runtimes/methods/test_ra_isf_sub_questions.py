@@ -50,8 +50,8 @@ def test_sub_questions_are_solved_side_by_side_and_put_together() -> None:
     assert driven.answer.text == "no"
     assert driven.answer.passages == (second[1],)
     root = tree(driven)
-    assert (root["how"], root["depth"], len(root["verdicts"])) == ("synthesis", 0, 5)
-    assert [(node["question"], node["depth"], node["how"], node["answer"]) for node in root["sub_questions"]] == [
+    assert (root["answered_from"], root["depth"], len(root["verdicts"])) == ("synthesis", 0, 5)
+    assert [(node["question"], node["depth"], node["answered_from"], node["answer"]) for node in root["sub_questions"]] == [
         ("Which gang is his?", 1, "self_knowledge", "Crips"),
         ("Which gang is its rival?", 1, "passages", "Bloods"),
     ]
@@ -104,7 +104,7 @@ def test_no_sub_questions_are_put_together_as_none(text: str) -> None:
     driven = run("Who?", ["no", [], text, "Ada"])
     assert driven.outline == [["know"], ["retrieve"], ["decompose"], ["answer"]]
     assert "(none)" in driven.prompts("answer")[0]
-    assert (tree(driven)["how"], tree(driven)["sub_questions"]) == ("synthesis", [])
+    assert (tree(driven)["answered_from"], tree(driven)["sub_questions"]) == ("synthesis", [])
     assert driven.answer.text == "Ada"
     assert driven.answer.detail["parse_ok"] is False
 
@@ -128,14 +128,14 @@ def test_a_last_sub_question_that_was_cut_off_is_left_out() -> None:
 # The depth limit
 
 
-def endless(depth_test: str, **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
+def endless(depth_test: str, **values: Any) -> Driven:  # noqa: ANN401 - the options' values
     """Nothing is ever known or found, and every question has one sub-question."""
     replies = by_role(know="no", decompose=lambda turn: "1. Deeper " + re.findall(r"Question: (.*)", turn)[-1], answer="x")
-    return run("q?", replies, depth_test=depth_test, **switches)
+    return run("q?", replies, depth_test=depth_test, **values)
 
 
 def depths(node: dict[str, Any]) -> list[tuple[int, str]]:
-    return [(node["depth"], node["how"]), *(pair for child in node["sub_questions"] for pair in depths(child))]
+    return [(node["depth"], node["answered_from"]), *(pair for child in node["sub_questions"] for pair in depths(child))]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_all_unknown_sub_answers_are_put_together_as_the_paper_has_it() -> None:
 def test_all_unknown_sub_answers_may_make_the_answer_unknown() -> None:
     driven = run("q?", UNANSWERED, max_depth=0, if_none_answered="unknown")
     assert driven.outline == [["know"], ["retrieve"], ["relevance"], ["decompose"]]
-    assert (driven.answer.text, tree(driven)["how"]) == ("unknown", "none_answered")
+    assert (driven.answer.text, tree(driven)["answered_from"]) == ("unknown", "none_answered")
 
 
 def test_all_unknown_sub_answers_may_fall_back_to_what_the_model_knows() -> None:
@@ -217,25 +217,25 @@ def test_all_unknown_sub_answers_may_fall_back_to_what_the_model_knows() -> None
     assert driven.outline[-1] == ["answer"]
     assert "unknown" not in driven.prompts("answer")[0]
     assert "T1" not in driven.prompts("answer")[0]
-    assert (driven.answer.text, driven.answer.passages, tree(driven)["how"]) == ("x", (), "fallback_closed_book")
+    assert (driven.answer.text, driven.answer.passages, tree(driven)["answered_from"]) == ("x", (), "fallback_closed_book")
 
 
 def test_all_unknown_sub_answers_may_fall_back_to_the_passages() -> None:
     driven = run("q?", [*UNANSWERED, "x"], max_depth=0, if_none_answered="passages")
     assert "[1] T1\none" in driven.prompts("answer")[0]
-    assert (driven.answer.text, driven.answer.passages, tree(driven)["how"]) == ("x", (FIVE[0],), "fallback_passages")
+    assert (driven.answer.text, driven.answer.passages, tree(driven)["answered_from"]) == ("x", (FIVE[0],), "fallback_passages")
 
 
 def test_a_fall_back_to_passages_without_any_is_closed_book() -> None:
     driven = run("q?", ["no", [], "", "x"], if_none_answered="passages")
-    assert tree(driven)["how"] == "fallback_closed_book"
+    assert tree(driven)["answered_from"] == "fallback_closed_book"
     assert driven.prompts("answer") == run("q?", ["yes", "x"]).prompts("answer")
 
 
 @pytest.mark.parametrize("nothing", ["Unknown.", "UNKNOWN", "", " \n"])
 def test_a_sub_answer_that_says_unknown_counts_as_none(nothing: str) -> None:
     driven = run("q?", ["no", [], "1. a?\n2. b?", "yes", "yes", nothing, nothing], if_none_answered="unknown")
-    assert (driven.answer.text, tree(driven)["how"]) == ("unknown", "none_answered")
+    assert (driven.answer.text, tree(driven)["answered_from"]) == ("unknown", "none_answered")
 
 
 def test_one_answer_is_enough_to_put_together() -> None:

@@ -29,8 +29,8 @@ ULM = [
 DANUBE = [Passage("d1", "Danube", "The Danube is a river. It flows into the Black Sea.")]
 
 
-def run(canned: list[Any], question: str = "Which sea?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(react(question, ReactOptions(**{"shots": 0} | switches)), canned)
+def run(canned: list[Any], question: str = "Which sea?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(react(question, ReactOptions(**{"shots": 0} | values)), canned)
 
 
 def begun(driven: Driven) -> list[str]:
@@ -82,7 +82,7 @@ def test_pages_are_opened_by_title_until_finish() -> None:
                 },
                 {"thought": "The Black Sea.", "action": "Finish[the Black Sea]", "observation": "", "well_formed": True},
             ],
-            "ended": "finish",
+            "stop_reason": "finish",
             "n_malformed": 0,
             "parse_ok": True,
         },
@@ -249,7 +249,7 @@ def test_a_model_that_says_nothing_is_asked_seven_times_and_answers_nothing() ->
     driven = run(["", ""] * 7)
     assert driven.outline == [["answer"]] * 14
     assert driven.answer.text == ""
-    assert driven.answer.detail["ended"] == "max_steps"
+    assert driven.answer.detail["stop_reason"] == "max_steps"
     assert driven.answer.detail["n_malformed"] == 7
 
 
@@ -265,7 +265,7 @@ def test_after_the_last_step_the_answer_is_empty_or_asked_for() -> None:
     assert driven.outline[-1] == ["answer"]
     assert begun(driven)[-1].endswith("It flows into the Black Sea.\nAction 3: Finish[")
     assert driven.answer.text == "the Black Sea"
-    assert driven.answer.detail["ended"] == "max_steps"
+    assert driven.answer.detail["stop_reason"] == "max_steps"
 
 
 @pytest.mark.parametrize(("text", "answer"), [("Action 3: Finish[Łódź]", "Łódź"), ("Łódź\nand", "Łódź"), ("", ""), ("]", "")])
@@ -274,7 +274,7 @@ def test_a_forced_answer_is_read_leniently(text: str, answer: str) -> None:
 
 
 def test_a_repeated_action_is_done_again() -> None:
-    assert run(["a\nAction 1: Search[Ulm]", ULM] * 7).answer.detail["ended"] == "max_steps"
+    assert run(["a\nAction 1: Search[Ulm]", ULM] * 7).answer.detail["stop_reason"] == "max_steps"
 
 
 def test_the_next_result_of_a_word_comes_until_there_is_none() -> None:
@@ -299,12 +299,12 @@ def test_pages_of_a_corpus_on_this_machine_are_opened_by_title_and_by_what_is_li
     build_store(load("corpus", "sample", CORPORA), StoreOptions())
     build_index("sample", "bm25", open_store("sample"))
     store = open_store("sample")
-    (gold,) = store.get_many(store.rows_titled("Gold"))
+    (gold,) = store.get_many(store.rows_with_title("Gold"))
     script = ["a\nAction 1: Search[gold]", "b\nAction 2: Lookup[gold]", "c\nAction 3: Search[Iron]", "d\nAction 4: Finish[aurum]"]
     services = Services(
         llms={"answer": ScriptedLLM(script)},
         searcher=open_searcher("sample"),
-        titled=lambda title: store.get_many(store.rows_titled(title)),
+        look_up_title=lambda title: store.get_many(store.rows_with_title(title)),
     )
     (prediction,) = execute(lambda question: METHOD.run(question, ReactOptions()), [Question("1", "What is Au?")], services)
     assert prediction.error is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runtimes.methods.refeed_driving import FOUND, basic, calls, run, said, searches
-from wikidx.runtimes.llms.base import Gen, MeanNll, Message, text_of
+from wikidx.runtimes.llms.base import Gen, MeanNll, Message, prompt_text
 
 # The basic pipeline (section 3.1.1)
 
@@ -24,10 +24,10 @@ def test_the_basic_pipeline_answers_searches_with_the_answer_and_refines() -> No
     assert driven.answer.passages == tuple(FOUND)
     assert driven.answer.detail == {
         "kept": "refined",
-        "because": "no ensemble",
+        "reason": "no ensemble",
         "initial": None,
         "refined": {"answer": "Grace", "text": "Grace", "nll": None, "parse_ok": True},
-        "drawn": [{"answer": "Ada", "text": "Ada", "nll": None, "parse_ok": True}],
+        "samples": [{"answer": "Ada", "text": "Ada", "nll": None, "parse_ok": True}],
         "retrieved": ["1", "2"],
         "parse_ok": True,
     }
@@ -51,7 +51,7 @@ def test_both_answers_are_scored_as_they_are_generated() -> None:
 def test_the_ensemble_keeps_what_has_the_lower_mean_nll(before: tuple[float, ...], after: tuple[float, ...], kept: str) -> None:
     driven = basic([said("Ada", *before), FOUND, said("Grace", *after)])
     assert driven.answer.detail["kept"] == kept
-    assert driven.answer.detail["because"] == "mean NLL"
+    assert driven.answer.detail["reason"] == "mean NLL"
     assert driven.answer.detail["initial"]["nll"] == pytest.approx(sum(before) / len(before))
     assert driven.answer.detail["refined"]["nll"] == pytest.approx(sum(after) / len(after))
     assert (driven.answer.text, driven.answer.passages) == (("Ada", ()) if kept == "initial" else ("Grace", tuple(FOUND)))
@@ -61,15 +61,15 @@ def test_the_ensemble_keeps_what_has_the_lower_mean_nll(before: tuple[float, ...
 @pytest.mark.parametrize(("first", "second"), [("Ada", said("Grace", 9.0)), (said("Ada", 0.1), "Grace"), ("Ada", "Grace")])
 def test_without_log_probabilities_there_is_no_ensemble(first: Gen | str, second: Gen | str) -> None:
     driven = basic([first, FOUND, second])
-    assert (driven.answer.text, driven.answer.detail["because"]) == ("Grace", "no log-probabilities")
+    assert (driven.answer.text, driven.answer.detail["reason"]) == ("Grace", "no log-probabilities")
     assert [note.text for note in driven.notes] == ["no log-probabilities: the refined answer is kept"]
 
 
 def test_a_blank_answer_never_wins() -> None:
     driven = basic([said("Ada", 3.0), FOUND, said(" \n", 0.0)])
-    assert (driven.answer.text, driven.answer.detail["because"]) == ("Ada", "the other is blank")
+    assert (driven.answer.text, driven.answer.detail["reason"]) == ("Ada", "the other is blank")
     driven = basic([said("", 0.0), FOUND, said("Grace", 3.0)])
-    assert (driven.answer.text, driven.answer.detail["because"]) == ("Grace", "the other is blank")
+    assert (driven.answer.text, driven.answer.detail["reason"]) == ("Grace", "the other is blank")
     assert driven.answer.detail["parse_ok"] is False
 
 
@@ -104,7 +104,7 @@ def test_diverse_answers_are_sampled_at_once_and_search_as_one_group() -> None:
     (search,) = searches(driven)
     assert search.queries == ("Who? Ada", "Who? Grace", "Who? Ada Byron")
     assert (search.k, search.merge, search.dedup) == (10, "max", "row")
-    assert "Earlier answers:\n1. Ada\n2. Grace\n3. Ada Byron\nAnswer:" in text_of(second.prompt)
+    assert "Earlier answers:\n1. Ada\n2. Grace\n3. Ada Byron\nAnswer:" in prompt_text(second.prompt)
     assert driven.answer.text == "Mary"
 
 
@@ -113,7 +113,7 @@ def test_equal_and_blank_answers_count_once_and_never() -> None:
     driven = run("Who?", [draws, FOUND, "x"], samples=6)
     assert driven.queries == [("Who? The Beatles", "Who? Wings")]
     assert "Earlier answers:\n1. The Beatles\n2. Wings\nAnswer:" in driven.prompts("answer")[1]
-    assert [drawn["answer"] for drawn in driven.answer.detail["drawn"]] == ["The Beatles", "the  beatles.", "", "Wings", "", "Beatles"]
+    assert [drawn["answer"] for drawn in driven.answer.detail["samples"]] == ["The Beatles", "the  beatles.", "", "Wings", "", "Beatles"]
 
 
 def test_answers_without_letters_are_told_apart() -> None:
@@ -129,7 +129,7 @@ def test_only_blank_samples_are_retrieve_then_read() -> None:
 
 
 def test_the_question_may_be_the_root_of_the_group() -> None:
-    driven = run("Who?", [["a1", "b1"], FOUND, "x"], samples=2, question_too=True, merge="rrf", dedup="text", k=4)
+    driven = run("Who?", [["a1", "b1"], FOUND, "x"], samples=2, search_question=True, merge="rrf", dedup="text", k=4)
     (search,) = searches(driven)
     assert (search.queries, search.k, search.merge, search.dedup) == (("Who?", "Who? a1", "Who? b1"), 4, "rrf", "text")
 

@@ -15,7 +15,7 @@ from wikidx.runtimes.llms.base import Gen, Generate, MeanNll, Message
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.refeed import METHOD, RefeedOptions
 from wikidx.runtimes.methods.requests import Request, Retrieve
-from wikidx.runtimes.methods.templates import template
+from wikidx.runtimes.methods.templates import load_template
 
 # The ensemble over diverse answers
 
@@ -29,7 +29,7 @@ def test_the_likeliest_sample_stands_for_the_initial_answers() -> None:
 
 
 def test_the_greedy_answer_may_stand_for_them_and_takes_no_wave() -> None:
-    driven = run("Who?", [DRAWS, said("Greedy", 0.2), FOUND, said("Mary", 0.3)], samples=4, contender="greedy")
+    driven = run("Who?", [DRAWS, said("Greedy", 0.2), FOUND, said("Mary", 0.3)], samples=4, initial_candidate="greedy")
     assert driven.outline == [["answer", "answer"], ["retrieve"], ["answer"]]
     sampled, greedy, _ = calls(driven)
     assert (sampled.prompt, sampled.n, greedy.n, greedy.decoding.temperature) == (greedy.prompt, 4, 1, 0)
@@ -39,7 +39,7 @@ def test_the_greedy_answer_may_stand_for_them_and_takes_no_wave() -> None:
 
 
 def test_no_greedy_answer_is_made_without_an_ensemble() -> None:
-    driven = run("Who?", [DRAWS, FOUND, "Mary"], samples=4, contender="greedy", ensemble=False)
+    driven = run("Who?", [DRAWS, FOUND, "Mary"], samples=4, initial_candidate="greedy", ensemble=False)
     assert driven.outline == [["answer"], ["retrieve"], ["answer"]]
     assert [call.logprobs for call in calls(driven)] == [False, False]
 
@@ -48,7 +48,7 @@ def test_samples_without_log_probabilities_do_not_compete() -> None:
     draws = [Gen(text="Ada"), said("Grace", 0.4)]
     assert run("Who?", [draws, FOUND, said("Mary", 0.5)], samples=2).answer.text == "Grace"
     driven = run("Who?", [["Ada", "Grace"], FOUND, said("Mary", 0.5)], samples=2)
-    assert (driven.answer.text, driven.answer.detail["because"]) == ("Mary", "no log-probabilities")
+    assert (driven.answer.text, driven.answer.detail["reason"]) == ("Mary", "no log-probabilities")
 
 
 # What is scored
@@ -77,7 +77,7 @@ def test_every_distinct_sample_is_scored_where_the_likeliest_is_wanted() -> None
 
 def test_a_given_text_that_cannot_be_scored_ends_the_ensemble() -> None:
     driven = basic(["Ada", FOUND, "Grace", NO_NLL, 0.2], nll="text")
-    assert (driven.answer.text, driven.answer.detail["because"]) == ("Grace", "no log-probabilities")
+    assert (driven.answer.text, driven.answer.detail["reason"]) == ("Grace", "no log-probabilities")
 
 
 # Prompts
@@ -86,7 +86,7 @@ def test_a_given_text_that_cannot_be_scored_ends_the_ensemble() -> None:
 @pytest.mark.parametrize("form", ["answer", "cot", "dialogue"])
 @pytest.mark.parametrize("step", ["initial", "refine"])
 def test_every_prompt_has_four_demonstrations_of_every_field(step: str, form: str) -> None:
-    prompt = template("refeed", f"{step}_{form}")
+    prompt = load_template("refeed", f"{step}_{form}")
     fields = {field for _, text in prompt.turns for field in re.findall(r"\{([a-z_]+)\}", text)}
     assert fields == ({"question"} if step == "initial" else {"question", "passages", "answers"})
     assert len(prompt.shots) == 4
@@ -95,18 +95,18 @@ def test_every_prompt_has_four_demonstrations_of_every_field(step: str, form: st
 
 @pytest.mark.parametrize("step", ["initial", "refine"])
 def test_demonstrated_chains_of_thought_end_with_their_answer(step: str) -> None:
-    for shot in template("refeed", f"{step}_cot").shots:
+    for shot in load_template("refeed", f"{step}_cot").shots:
         driven = basic([shot["output"], FOUND, "Answer: x"], form="cot", ensemble=False)
         last = shot["output"].splitlines()[-1]
-        assert last == f"Answer: {driven.answer.detail['drawn'][0]['answer']}"
-        assert driven.answer.detail["drawn"][0]["parse_ok"] is True
+        assert last == f"Answer: {driven.answer.detail['samples'][0]['answer']}"
+        assert driven.answer.detail["samples"][0]["parse_ok"] is True
 
 
 def test_some_demonstrations_keep_an_earlier_answer_and_some_correct_it() -> None:
     def kept(shot: dict[str, str]) -> bool:
         return any(line.partition(". ")[2] == shot["output"] for line in shot["answers"].splitlines())
 
-    assert {kept(shot) for shot in template("refeed", "refine_answer").shots} == {True, False}
+    assert {kept(shot) for shot in load_template("refeed", "refine_answer").shots} == {True, False}
 
 
 def test_demonstrations_come_in_every_prompt() -> None:
@@ -137,10 +137,10 @@ def test_the_switches_of_the_paper() -> None:
     assert (METHOD.name, METHOD.roles) == ("refeed", ("answer",))
     (preset,) = METHOD.presets.values()
     assert (preset.corpus, preset.retriever) == ("wiki2018", "bm25")
-    stated = {switch.name: switch.value for switch in list_options(RefeedOptions()) if switch.origin == "paper"}
+    stated = {option.name: option.value for option in list_options(RefeedOptions()) if option.origin == "paper"}
     assert stated == {
         **{"diverse": True, "ensemble": True, "form": "answer", "k": 10},
-        **{"merge": "max", "dedup": "row", "question_too": False},
+        **{"merge": "max", "dedup": "row", "search_question": False},
     }
 
 
@@ -156,10 +156,10 @@ NASTY = ["", " \n", "?!", "Answer:", "**Answer:**  ", "the", "a\nb", "\u202eсл
 def test_whatever_a_model_says_one_of_its_answers_is_kept(seed: int) -> None:
     rng = random.Random(seed)
     form = rng.choice(["answer", "cot", "dialogue"])
-    switches = {
+    values = {
         "diverse": rng.random() < 0.7,
         "ensemble": rng.random() < 0.8,
-        "contender": rng.choice(["best", "greedy"]),
+        "initial_candidate": rng.choice(["best", "greedy"]),
         "nll": rng.choice(["output", "text", "answer"]),
     }
 
@@ -176,13 +176,13 @@ def test_whatever_a_model_says_one_of_its_answers_is_kept(seed: int) -> None:
         assert isinstance(request, Generate)
         return [gen() for _ in range(request.n)]
 
-    driven = run("q?", reply, form=form, samples=4, **switches)
+    driven = run("q?", reply, form=form, samples=4, **values)
     detail = driven.answer.detail
     assert json.loads(json.dumps(detail, allow_nan=False)) == detail
     assert driven.answer.text == detail[detail["kept"]]["answer"]
     assert len(driven.queries) == 1
     assert all(query.strip() == query for query in driven.queries[0])
-    if detail["because"] == "mean NLL":
+    if detail["reason"] == "mean NLL":
         assert (detail["initial"]["nll"] < detail["refined"]["nll"]) == (detail["kept"] == "initial")
 
 

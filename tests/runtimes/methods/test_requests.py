@@ -6,12 +6,12 @@ import pytest
 
 from tests.runtimes.methods.driving import drive, passages
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, generate, named, note, retrieve, together, truncate, yes_no
+from wikidx.runtimes.methods.requests import Run, ask_yes_no, gather, generate, label_trace, note, retrieve, truncate
 
 
 def test_together_asks_for_everything_at_once_and_keeps_the_order() -> None:
     def run() -> Run[Answer]:
-        scores = yield from together(yes_no(text, role="relevance") for text in "abc")
+        scores = yield from gather(ask_yes_no(text, role="relevance") for text in "abc")
         return Answer(" ".join(f"{score.score:.1f}" for score in scores))
 
     driven = drive(run(), [0.1, 0.2, 0.3])
@@ -28,11 +28,11 @@ def test_together_advances_runs_of_unequal_length_level_by_level() -> None:
         return text
 
     def run() -> Run[Answer]:
-        texts = yield from together([chain("a", 1), chain("b", 3), chain("c", 0), together_twice()])
+        texts = yield from gather([chain("a", 1), chain("b", 3), chain("c", 0), together_twice()])
         return Answer("|".join(texts))
 
     def together_twice() -> Run[str]:
-        inner = yield from together([chain("d", 1), chain("e", 2)])
+        inner = yield from gather([chain("d", 1), chain("e", 2)])
         return "+".join(inner)
 
     driven = drive(run(), lambda request: "x")
@@ -43,7 +43,7 @@ def test_together_advances_runs_of_unequal_length_level_by_level() -> None:
 
 def test_together_of_nothing_asks_nothing() -> None:
     def run() -> Run[Answer]:
-        nothing: list[str] = yield from together([])
+        nothing: list[str] = yield from gather([])
         return Answer(str(nothing))
 
     assert drive(run(), []).answer.text == "[]"
@@ -53,10 +53,10 @@ def test_named_says_where_a_request_stands_without_changing_it() -> None:
     def inner() -> Run[str]:
         yield from retrieve(["q", "r"], 2)
         yield from note("found")
-        return (yield from named("deeper", generate("p"))).text
+        return (yield from label_trace("deeper", generate("p"))).text
 
     def run() -> Run[Answer]:
-        return Answer((yield from named("outer", inner())))
+        return Answer((yield from label_trace("outer", inner())))
 
     driven = drive(run(), [passages("a"), "text"])
     assert [request.path for request in driven.requests] == [("outer",), ("outer", "deeper")]
@@ -71,7 +71,7 @@ def test_a_search_needs_a_query() -> None:
 
 def test_cutting_a_text_takes_no_wave() -> None:
     def run() -> Run[Answer]:
-        texts = yield from together([truncate("a b c", 2), truncate("a b c", 2, keep="end")])
+        texts = yield from gather([truncate("a b c", 2), truncate("a b c", 2, keep="end")])
         return Answer("|".join(texts))
 
     driven = drive(run(), [])

@@ -328,7 +328,7 @@ def test_rounds_are_named_in_the_trace() -> None:
 
 
 def test_defaults_and_their_origins() -> None:
-    stated = {switch.name: switch.value for switch in list_options(RetroRAGOptions()) if switch.origin == "paper"}
+    stated = {option.name: option.value for option in list_options(RetroRAGOptions()) if option.origin == "paper"}
     assert stated == {
         **{"k": 5, "n_source": 5, "n_inferred": 5, "max_rounds": 5, "threshold": 0.7, "gate": 0.5},
         **{"temperature": 0.01, "monitor_temperature": 1.0},

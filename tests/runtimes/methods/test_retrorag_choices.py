@@ -20,7 +20,7 @@ from tests.runtimes.methods.retrorag_rounds import (
     reasoned,
     rejected,
 )
-from wikidx.runtimes.llms.base import Gen, Generate, Message, YesNo, text_of
+from wikidx.runtimes.llms.base import Gen, Generate, Message, YesNo, prompt_text
 from wikidx.runtimes.methods.retrorag import RetroRAGOptions, retrorag
 
 # --- choices that the paper leaves open (section 3.6)
@@ -39,7 +39,7 @@ def test_missing_probabilities_have_the_stated_score() -> None:
     driven = drive(retrorag(Q, options(max_rounds=1)), canned)
     assert driven.answer.passages == (A, B)  # 0.5 is above 0.4
     assert driven.answer.detail["accepted"] is False
-    assert driven.answer.detail["yes_no"] == {"asked": 3, "missing": 2, "degraded": 0, "mean_mass": pytest.approx(1 / 3)}
+    assert driven.answer.detail["yes_no"] == {"calls": 3, "missing": 2, "degraded": 0, "mean_mass": pytest.approx(1 / 3)}
     as_yes = drive(retrorag(Q, options(max_rounds=1, missing_score=1.0)), canned)
     assert as_yes.answer.detail["accepted"] is True
     as_no = drive(retrorag(Q, options(max_rounds=1, missing_score=0.0)), canned)
@@ -71,7 +71,7 @@ def test_the_assessor_before_acceptance_has_the_answer_given_again_once() -> Non
     assert isinstance(again, Generate)
     assert isinstance(again.prompt, tuple)
     assert [message.role for message in again.prompt if isinstance(message, Message)] == ["system", "user", "assistant", "user"]
-    assert "Name him only." in text_of(again.prompt)
+    assert "Name him only." in prompt_text(again.prompt)
     assert driven.answer.text == "Byron"
 
 

@@ -15,8 +15,8 @@ NEEDED = "Are follow up questions needed here:"
 ONE, TWO = passages("one", "first"), passages("one", "second", "third")
 
 
-def run(canned: list[Any], question: str = "Where was she born?", **switches: Any) -> Driven:  # noqa: ANN401 - the options' values
-    return drive(self_ask(question, SelfAskOptions(**{"shots": 0} | switches)), canned)
+def run(canned: list[Any], question: str = "Where was she born?", **values: Any) -> Driven:  # noqa: ANN401 - the options' values
+    return drive(self_ask(question, SelfAskOptions(**{"shots": 0} | values)), canned)
 
 
 def begun(driven: Driven, role: str = "answer") -> list[str]:
@@ -58,7 +58,7 @@ def test_follow_up_questions_are_searched_and_read_until_the_final_answer() -> N
                 {"question": "Who wrote it?", "answer": "Ada", "passages": ["1", "2"]},
                 {"question": "Where was Ada born?", "answer": "London", "passages": ["1", "2", "3"]},
             ],
-            "ended": "answer",
+            "stop_reason": "answer",
             "parse_ok": True,
         },
     )
@@ -74,7 +74,7 @@ def test_generation_stops_before_the_intermediate_answer() -> None:
 def test_the_question_may_need_no_follow_up() -> None:
     driven = run([" No.\nSo the final answer is: London"])
     assert driven.outline == [["answer"]]
-    assert driven.answer == ("London", (), {"follow_ups": [], "ended": "answer", "parse_ok": True})
+    assert driven.answer == ("London", (), {"follow_ups": [], "stop_reason": "answer", "parse_ok": True})
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_question_may_need_no_follow_up() -> None:
 def test_the_final_answer_is_found_however_it_is_marked(text: str, answer: str) -> None:
     driven = run([text])
     assert driven.answer.text == answer
-    assert driven.answer.detail["ended"] == "answer"
+    assert driven.answer.detail["stop_reason"] == "answer"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_without_follow_up_or_answer_the_final_answer_is_asked_for(text: str) ->
     driven = run([text, " London \n\nQuestion"])
     assert driven.outline == [["answer"], ["answer"]]
     assert begun(driven)[1] == f"{NEEDED} No.\nSo the final answer is:"
-    assert driven.answer == ("London", (), {"follow_ups": [], "ended": "no_follow_up", "parse_ok": False})
+    assert driven.answer == ("London", (), {"follow_ups": [], "stop_reason": "no_follow_up", "parse_ok": False})
 
 
 def test_a_model_that_begins_its_final_answer_anew_is_read_all_the_same() -> None:
@@ -128,21 +128,21 @@ def test_a_repeated_follow_up_question_ends_the_asking() -> None:
     driven = run(["Follow up: Who wrote it?", ONE, "Ada", "Follow up: WHO wrote it??", "London"])
     assert driven.outline == [["answer"], ["retrieve"], ["reader"], ["answer"], ["answer"]]
     assert begun(driven)[-1] == f"{NEEDED} Yes.\nFollow up: Who wrote it?\nIntermediate answer: Ada\nSo the final answer is:"
-    assert driven.answer.detail["ended"] == "repeated"
+    assert driven.answer.detail["stop_reason"] == "repeated"
     assert driven.answer.text == "London"
 
 
 def test_it_may_be_answered_again_as_long_as_there_may_be_more() -> None:
     driven = run(["Follow up: Who?", ONE, "Ada"] * 3 + ["Follow up: Who?", "London"], if_repeated="again", max_follow_ups=3)
     assert driven.queries == [("Who?",)] * 3
-    assert driven.answer.detail["ended"] == "max_follow_ups"
+    assert driven.answer.detail["stop_reason"] == "max_follow_ups"
     assert driven.answer.text == "London"
 
 
 def test_no_follow_up_question_may_be_allowed() -> None:
     driven = run(["Follow up: Who?", "London"], max_follow_ups=0)
     assert driven.outline == [["answer"], ["answer"]]
-    assert driven.answer.detail["ended"] == "max_follow_ups"
+    assert driven.answer.detail["stop_reason"] == "max_follow_ups"
 
 
 def test_an_empty_retrieval_and_a_blank_answer_are_said_to_the_model() -> None:
@@ -200,7 +200,7 @@ def test_the_model_s_own_intermediate_answer_is_read_leniently(text: str, answer
 def test_a_pending_answer_is_unknown_where_the_model_falls_silent() -> None:
     driven = run(["Follow up: Who?", ONE, "", "London"], answered_by="context")
     assert begun(driven)[-1] == f"{NEEDED} Yes.\nFollow up: Who?\nIntermediate answer: unknown\nSo the final answer is:"
-    assert driven.answer.detail["ended"] == "no_follow_up"
+    assert driven.answer.detail["stop_reason"] == "no_follow_up"
 
 
 # The model answers from memory
@@ -228,7 +228,7 @@ def test_without_retrieval_a_missing_final_answer_is_asked_for_after_what_was_wr
         f"{NEEDED} Yes.\nFollow up: Question 0?\nIntermediate answer: 0\nFollow up: Question 1?\nIntermediate answer: 1\n"
         "So the final answer is:"
     )
-    assert driven.answer.detail["ended"] == "no_answer"
+    assert driven.answer.detail["stop_reason"] == "no_answer"
     assert run(["Follow up: Who?", "London"], answered_by="model").answer.detail["follow_ups"][0]["answer"] is None
 
 

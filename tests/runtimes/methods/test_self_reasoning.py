@@ -19,7 +19,7 @@ from tests.runtimes.methods.self_reasoning_driving import (
     trajectory,
 )
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.llms.base import JsonSchema, Message, text_of
+from wikidx.runtimes.llms.base import JsonSchema, Message, prompt_text
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions, self_reasoning
 
@@ -33,8 +33,8 @@ def test_one_retrieval_and_one_generation() -> None:
     call = call_of(driven)
     assert (call.decoding.max_tokens, call.decoding.temperature) == (2048, 0.0)
     shown = "\n\n".join(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(FOUND, 1))
-    assert shown in text_of(call.prompt)
-    assert f"Question: {Q}" in text_of(call.prompt)
+    assert shown in prompt_text(call.prompt)
+    assert f"Question: {Q}" in prompt_text(call.prompt)
     assert driven.answer.text == "Lord Byron"
     assert driven.answer.passages == tuple(FOUND)
 
@@ -102,7 +102,7 @@ def test_demonstrations_are_whole_trajectories_of_the_task(task: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("switch", "left"),
+    ("option", "left"),
     [
         ("rap", ["cite_list", "analysis", "answer"]),
         ("eap", ["relevant", "relevant_reason", "analysis", "answer"]),
@@ -110,9 +110,9 @@ def test_demonstrations_are_whole_trajectories_of_the_task(task: str) -> None:
     ],
 )
 @pytest.mark.parametrize("task", ["short", "fever"])
-def test_without_a_process_its_fields_are_neither_asked_for_nor_shown(switch: str, left: list[str], task: str) -> None:
+def test_without_a_process_its_fields_are_neither_asked_for_nor_shown(option: str, left: list[str], task: str) -> None:
     driven = one_pass(
-        trajectory(answer="SUPPORTS", **{name: ... for name in FIELDS if name not in left}), **{switch: False}, shots=1, task=task
+        trajectory(answer="SUPPORTS", **{name: ... for name in FIELDS if name not in left}), **{option: False}, shots=1, task=task
     )
     call = call_of(driven)
     assert isinstance(call.schema, JsonSchema)
@@ -162,8 +162,8 @@ def test_the_closed_book_rule_asks_again_without_passages(task: str, written: st
         [FOUND, trajectory(relevant=False, answer="x", analysis="x"), written],
     )
     assert driven.outline == [["retrieve"], ["answer"], ["answer"]]
-    assert Q in text_of(call_of(driven).prompt)
-    assert not any(passage.text in text_of(call_of(driven).prompt) for passage in FOUND)
+    assert Q in prompt_text(call_of(driven).prompt)
+    assert not any(passage.text in prompt_text(call_of(driven).prompt) for passage in FOUND)
     assert driven.answer.text == " ".join(written.split())
     assert driven.answer.detail["answered_from"] == "closed book"
     assert (driven.answer.passages, driven.answer.detail["read"]) == ((), ["b", "a", "o"])
@@ -171,7 +171,7 @@ def test_the_closed_book_rule_asks_again_without_passages(task: str, written: st
 
 def test_an_empty_retrieval_is_irrelevant_whatever_is_written() -> None:
     driven = drive(self_reasoning(Q, options(task="fever")), [[], trajectory(answer="SUPPORTS")])
-    assert "Passages:\n\n(none)" in text_of(call_of(driven).prompt)
+    assert "Passages:\n\n(none)" in prompt_text(call_of(driven).prompt)
     assert driven.answer.text == "NOT ENOUGH INFO"
     assert driven.answer.passages == ()
     assert {item["passage"] for item in driven.answer.detail["cite_list"]} == {None}
@@ -224,7 +224,7 @@ def test_relevance_can_be_judged_passage_by_passage() -> None:
 )
 def test_verdicts_on_claims_are_told_in_many_words(written: object, label: str, ok: bool) -> None:
     driven = one_pass(trajectory(answer=written), task="fever")
-    assert f"Claim: {Q}" in text_of(call_of(driven).prompt)
+    assert f"Claim: {Q}" in prompt_text(call_of(driven).prompt)
     assert driven.answer.text == label
     assert driven.answer.detail["parse_ok"] is ok
 
@@ -255,7 +255,7 @@ def test_citations_of_passages_that_are_not_there_are_named() -> None:
 
 
 def test_defaults_and_their_origins() -> None:
-    stated = {switch.name: switch.value for switch in list_options(SelfReasoningOptions()) if switch.origin == "paper"}
+    stated = {option.name: option.value for option in list_options(SelfReasoningOptions()) if option.origin == "paper"}
     assert stated == {
         **{"k": 5, "task": "short", "max_tokens": 2048, "temperature": 0.0, "irrelevant": "rule"},
         **{"rap": True, "eap": True, "tap": True, "reader": False, "shuffle": False, "noise": 0.0},

@@ -20,7 +20,7 @@ from tests.runtimes.methods.self_reasoning_driving import (
 )
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Choice, Gen, text_of
+from wikidx.runtimes.llms.base import Choice, Gen, prompt_text
 from wikidx.runtimes.methods.self_reasoning import METHOD, self_reasoning
 
 # --- the snippets
@@ -62,7 +62,7 @@ def test_an_endless_list_of_citations_is_cut() -> None:
 def test_another_reader_answers_from_the_passages_and_the_trajectory_without_its_answer() -> None:
     driven = drive(self_reasoning(Q, options(reader=True)), [FOUND, trajectory(answer="Shelley"), " Byron\n"])
     assert driven.outline == [["retrieve"], ["trajectory"], ["answer"]]
-    asked = text_of(call_of(driven).prompt)
+    asked = prompt_text(call_of(driven).prompt)
     assert all(passage.text in asked for passage in FOUND)
     assert trajectory(answer=...) in asked
     assert "Shelley" not in asked
@@ -88,7 +88,7 @@ def test_a_reader_of_long_answers_cites() -> None:
 
 def test_a_trajectory_that_cannot_be_read_is_handed_on_as_it_is() -> None:
     driven = drive(self_reasoning(Q, options(reader=True)), [FOUND, "I think it was Byron.", "Byron"])
-    assert "I think it was Byron." in text_of(call_of(driven).prompt)
+    assert "I think it was Byron." in prompt_text(call_of(driven).prompt)
     assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("Byron", False)
 
 
@@ -99,7 +99,7 @@ def passages_named(name: str, n: int) -> list[Passage]:
     return [Passage(f"{name}{number}", name, f"text {name} {number}") for number in range(n)]
 
 
-def read_with(seed: int, **values: Any) -> list[str]:  # noqa: ANN401 - any switch
+def read_with(seed: int, **values: Any) -> list[str]:  # noqa: ANN401 - any option
     canned = [passages_named("own", 5), *([passages_named("noise", 5)] if "noise" in values else []), trajectory()]
     driven = drive(self_reasoning(Q, options(k=5, seed=seed, **values)), canned)
     read: list[str] = driven.answer.detail["read"]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wikidx.runtimes.methods.sentences import sentences, spans, words
+from wikidx.runtimes.methods.sentences import normalize_words, sentence_spans, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ from wikidx.runtimes.methods.sentences import sentences, spans, words
     ],
 )
 def test_sentences_end_where_a_reader_sees_their_end(text: str, parts: list[str]) -> None:
-    assert sentences(text) == parts
-    assert [text[start:end] for start, end in spans(text)] == parts
+    assert split_sentences(text) == parts
+    assert [text[start:end] for start, end in sentence_spans(text)] == parts
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_sentences_end_where_a_reader_sees_their_end(text: str, parts: list[str]
     ],
 )
 def test_words_level_case_marks_and_forms(text: str, levelled: str) -> None:
-    assert words(text) == levelled
+    assert normalize_words(text) == levelled
 
 
 def test_a_long_text_takes_no_more_than_its_length() -> None:
     text = "a.b. " * 50_000 + "." * 100_000 + '."' * 50_000 + "A. B" * 50_000
     started = time.perf_counter()
-    assert sentences(text)
+    assert split_sentences(text)
     assert time.perf_counter() - started < 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wikidx.runtimes.methods.sub_questions import sub_questions
+from wikidx.runtimes.methods.sub_questions import parse_sub_questions
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from wikidx.runtimes.methods.sub_questions import sub_questions
     ],
 )
 def test_lists_in_many_forms(text: str, read: list[tuple[int, str]]) -> None:
-    assert sub_questions(text) == read
+    assert parse_sub_questions(text) == read
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_lists_in_many_forms(text: str, read: list[tuple[int, str]]) -> None:
     ],
 )
 def test_a_last_one_that_was_cut_off_is_left_out(text: str, read: list[str]) -> None:
-    assert [one.text for one in sub_questions(text, is_cut=True)] == read
+    assert [one.text for one in parse_sub_questions(text, is_cut=True)] == read
 
 
 def test_a_line_without_end_and_without_a_question_takes_one_pass() -> None:
-    assert sub_questions("a " * 500_000) == []
-    assert [one.text for one in sub_questions('so "' + "a " * 500_000 + '" then who? Why？ Because')] == ["then who?", "Why？"]
+    assert parse_sub_questions("a " * 500_000) == []
+    assert [one.text for one in parse_sub_questions('so "' + "a " * 500_000 + '" then who? Why？ Because')] == ["then who?", "Why？"]

@@ -10,7 +10,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Message
 from wikidx.runtimes.methods import METHODS, templates
-from wikidx.runtimes.methods.templates import Blocks, Template, numbered, parse, prompt_hashes, template
+from wikidx.runtimes.methods.templates import Blocks, Template, format_passages, load_template, parse, prompt_hashes
 
 TEXT = """
 [system]
@@ -63,8 +63,8 @@ def test_a_prompt_begins_with_a_turn(text: str) -> None:
 
 
 def test_passages_are_numbered() -> None:
-    assert numbered([Passage("9", "T", "x"), Passage("8", "U", "y")]) == (("[1] T\nx", "[2] U\ny"),)
-    assert numbered([]) == (("(none)",),)
+    assert format_passages([Passage("9", "T", "x"), Passage("8", "U", "y")]) == (("[1] T\nx", "[2] U\ny"),)
+    assert format_passages([]) == (("(none)",),)
 
 
 def prompts() -> list[tuple[str, str]]:
@@ -74,7 +74,7 @@ def prompts() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("method", "name"), prompts())
 def test_every_prompt_can_be_filled_with_all_its_demonstrations(method: str, name: str) -> None:
-    made = template(method, name)
+    made = load_template(method, name)
     by_role = [(role, field) for role, text in made.turns for field in templates._FIELD.findall(text)]
     fields = {field for _, field in by_role}
     values: dict[str, str | Blocks] = {field: f"<{field}>" for field in fields}

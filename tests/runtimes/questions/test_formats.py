@@ -11,106 +11,106 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.runtimes.questions.made import MADE, Made, array, lines
+from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile, array, lines
 from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.runtimes.questions import FORMATS, Question, detect_format, read_questions
 
 _COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, bz2.compress, zstandard.compress)
 
 
-def written(folder: Path, content: str | bytes, name: str = "file.any") -> Path:
+def write(folder: Path, content: str | bytes, name: str = "file.any") -> Path:
     file = folder / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return file
 
 
-def named(made: Made) -> str:
-    return f"{made.format} {made.file}".strip()
+def label(case: FormatFile) -> str:
+    return f"{case.format} {case.file}".strip()
 
 
 def test_every_format_is_tried() -> None:
-    assert {made.format for made in MADE} | {"asqa-train"} == set(FORMATS)
+    assert {case.format for case in FORMAT_FILES} | {"asqa-train"} == set(FORMATS)
     assert all("\n" not in one.record and one.record for one in FORMATS.values())
 
 
-@pytest.mark.parametrize("made", MADE, ids=named)
-def test_a_file_is_known_by_its_content_and_read(tmp_path: Path, made: Made) -> None:
+@pytest.mark.parametrize("case", FORMAT_FILES, ids=label)
+def test_a_file_is_known_by_its_content_and_read(tmp_path: Path, case: FormatFile) -> None:
     for compress in _COMPRESS:
-        file = written(tmp_path, compress(made.content.encode()))
-        assert detect_format(file) == made.format
-        assert read_questions(file) == read_questions(file, made.format) == made.questions
-    for question in made.questions:
+        file = write(tmp_path, compress(case.content.encode()))
+        assert detect_format(file) == case.format
+        assert read_questions(file) == read_questions(file, case.format) == case.questions
+    for question in case.questions:
         json.dumps(dict(question.gold))
-    marked = written(tmp_path, b"\xef\xbb\xbf" + made.content.encode())
-    assert read_questions(marked) == made.questions
+    marked = write(tmp_path, b"\xef\xbb\xbf" + case.content.encode())
+    assert read_questions(marked) == case.questions
 
 
 @pytest.mark.parametrize(
-    ("made", "forced"),
+    ("case", "forced"),
     [
-        (made, name)
-        for made in MADE
+        (case, name)
+        for case in FORMAT_FILES
         for name in ("popqa", "kilt", "dpr-tsv", "halluqa", "2wikimultihopqa", "strategyqa")
-        if made.format != name
+        if case.format != name
     ],
-    ids=lambda value: value if isinstance(value, str) else named(value),
+    ids=lambda value: value if isinstance(value, str) else label(value),
 )
-def test_a_file_in_another_format_is_refused(tmp_path: Path, made: Made, forced: str) -> None:
-    with pytest.raises(InputError, match=rf"is not in the format {forced} \(.*\); it looks like {made.format} \("):
-        read_questions(written(tmp_path, made.content), forced)
+def test_a_file_in_another_format_is_refused(tmp_path: Path, case: FormatFile, forced: str) -> None:
+    with pytest.raises(InputError, match=rf"is not in the format {forced} \(.*\); it looks like {case.format} \("):
+        read_questions(write(tmp_path, case.content), forced)
 
 
 def test_a_format_that_is_forced_decides(tmp_path: Path) -> None:
     """2WikiMultihopQA's records have all that HotpotQA's have: read as those, no aliases are looked for."""
-    made = next(made for made in MADE if made.format == "2wikimultihopqa")
-    (question,) = read_questions(written(tmp_path, made.content), "hotpotqa")
+    case = next(case for case in FORMAT_FILES if case.format == "2wikimultihopqa")
+    (question,) = read_questions(write(tmp_path, case.content), "hotpotqa")
     assert "answer_id" not in question.gold
-    assert question.gold["titles"] == made.questions[0].gold["titles"]
+    assert question.gold["titles"] == case.questions[0].gold["titles"]
 
 
 def test_the_training_questions_of_asqa(tmp_path: Path) -> None:
-    both = next(made for made in MADE if named(made) == "asqa")
-    assert [one.id for one in read_questions(written(tmp_path, both.content), "asqa-train")] == ["-1"]
+    both = next(case for case in FORMAT_FILES if label(case) == "asqa")
+    assert [one.id for one in read_questions(write(tmp_path, both.content), "asqa-train")] == ["-1"]
     with pytest.raises(InputError, match="has no questions under 'dev'"):
-        read_questions(written(tmp_path, json.dumps({"train": json.loads(both.content)["train"]})))
+        read_questions(write(tmp_path, json.dumps({"train": json.loads(both.content)["train"]})))
 
 
 def test_an_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="unknown format 'flashrg': did you mean 'flashrag'"):
-        read_questions(written(tmp_path, MADE[0].content), "flashrg")
+        read_questions(write(tmp_path, FORMAT_FILES[0].content), "flashrg")
 
 
 def test_aliases_of_2wikimultihopqa(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Aliases and demonyms of the answer's id, as the official evaluator takes them: of two rows the last, and the answer itself once."""
-    made = next(made for made in MADE if made.format == "2wikimultihopqa")
-    file = written(tmp_path, made.content, "dev.json")
+    case = next(case for case in FORMAT_FILES if case.format == "2wikimultihopqa")
+    file = write(tmp_path, case.content, "dev.json")
     table = (
         {"Q_id": "Q79", "aliases": ["old"], "demonyms": []},
         {"Q_id": "", "aliases": [], "demonyms": []},
         {"Q_id": "Q79", "aliases": ["Misr", "Egypt", "EGY"], "demonyms": ["Egyptian", "Misr"]},
     )
-    written(tmp_path, lines(*table), "id_aliases.json")
+    write(tmp_path, lines(*table), "id_aliases.json")
     (question,) = read_questions(file)
     assert question.golden_answers == ("Egypt", "Misr", "EGY", "Egyptian")
     assert caplog.messages == [f"{tmp_path / 'id_aliases.json'}: 1 rows whose 'Q_id' is empty are left out"]
-    assert question.gold == {**made.questions[0].gold, "aliases": ["Misr", "EGY", "Egyptian"]}
-    written(tmp_path, '{"Q_id": "Q79", "aliases": ["Misr"], "demonyms": "Egyptian"}\n', "id_aliases.json")
+    assert question.gold == {**case.questions[0].gold, "aliases": ["Misr", "EGY", "Egyptian"]}
+    write(tmp_path, '{"Q_id": "Q79", "aliases": ["Misr"], "demonyms": "Egyptian"}\n', "id_aliases.json")
     with pytest.raises(InputError, match="id_aliases.json, line 1: the field 'demonyms' is 'Egyptian', not a list of texts"):
         read_questions(file)
-    written(tmp_path, "{}\n", "id_aliases.json")
+    write(tmp_path, "{}\n", "id_aliases.json")
     with pytest.raises(InputError, match="id_aliases.json, line 1: {} has no 'Q_id'"):
         read_questions(file)
 
 
 def test_test_sets_without_answers(tmp_path: Path) -> None:
     hop: dict[str, object] = {"_id": "1", "question": "Where?", "supporting_facts": None, "context": []}
-    assert read_questions(written(tmp_path, array(hop))) == [Question("1", "Where?")]
+    assert read_questions(write(tmp_path, array(hop))) == [Question("1", "Where?")]
     strategy = {"qid": "1", "question": "Is it?", "decomposition": []}
-    assert read_questions(written(tmp_path, array(strategy))) == [Question("1", "Is it?")]
+    assert read_questions(write(tmp_path, array(strategy))) == [Question("1", "Is it?")]
     trivia = {"Data": [{"Question": "What?", "QuestionId": "tc_1"}]}
-    assert read_questions(written(tmp_path, json.dumps(trivia))) == [Question("tc_1", "What?")]
+    assert read_questions(write(tmp_path, json.dumps(trivia))) == [Question("tc_1", "What?")]
     kilt = {"id": "1", "input": "What?", "output": []}
-    assert read_questions(written(tmp_path, lines(kilt))) == [Question("1", "What?")]
+    assert read_questions(write(tmp_path, lines(kilt))) == [Question("1", "What?")]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_test_sets_without_answers(tmp_path: Path) -> None:
         ('[{"question": "a"},\n {"question": ]', "line 2: not JSON"),
         ('[{"question": "a"}\n {"question": "b"}]', "line 2: '{' where JSON has ','"),
         ('[{"question": "a"}', "line 1: the end where JSON has ','"),
-        ('[{"question": "a"}]\n[]', "line 2: '\\[' behind the end of the JSON"),
+        ('[{"question": "a"}]\n[]', "line 2: '\\[' after the end of the JSON"),
         ("[]", "has no questions"),
         ('{\n "Domain": "Web",\n "Data": []\n}', "has no questions"),
         ('{\n "q1": {"answer": 1}\n}', "one JSON object without Data"),
@@ -164,7 +164,7 @@ def test_test_sets_without_answers(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, message: str) -> None:
-    file = written(tmp_path, content)
+    file = write(tmp_path, content)
     with pytest.raises(InputError, match=message) as caught:
         read_questions(file)
     assert str(file) in str(caught.value)

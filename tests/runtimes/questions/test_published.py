@@ -41,9 +41,9 @@ SIZES = [
 
 @pytest.mark.parametrize(("file", "name", "n"), SIZES, ids=[file for file, _, _ in SIZES])
 def test_format_and_size(shared_data: Path, file: str, name: str, n: int) -> None:
-    found = read_questions(shared_data / file)
-    assert (detect_format(shared_data / file), len(found)) == (name, n)
-    assert all(one.golden_answers for one in found) == (name not in {"topics", "begin"})
+    questions = read_questions(shared_data / file)
+    assert (detect_format(shared_data / file), len(questions)) == (name, n)
+    assert all(one.golden_answers for one in questions) == (name not in {"topics", "begin"})
 
 
 def records(file: Path) -> list[dict[str, Any]]:
@@ -53,9 +53,9 @@ def records(file: Path) -> list[dict[str, Any]]:
 
 
 def test_nq_and_triviaqa_as_dpr_has_them(shared_data: Path) -> None:
-    found = read_questions(shared_data / "qa/topics.dpr.nq.test.txt.gz")
-    assert found[1] == Question("2", "when is the next deadpool movie being released", ("May 18 , 2018",))
-    assert found[36].golden_answers == ("Solange Knowles", "Destiny 's Child")
+    questions = read_questions(shared_data / "qa/topics.dpr.nq.test.txt.gz")
+    assert questions[1] == Question("2", "when is the next deadpool movie being released", ("May 18 , 2018",))
+    assert questions[36].golden_answers == ("Solange Knowles", "Destiny 's Child")
     trivia = read_questions(shared_data / "qa/topics.dpr.trivia.test.txt.gz")
     assert trivia[17].text == '"How many different animal shapes are there in the ""Animal Crackers"" cookie zoo?"'
     with gzip.open(shared_data / "qa/topics.dpr.trivia.test.txt.gz", "rt", encoding="utf-8", newline="") as text:
@@ -72,31 +72,31 @@ def test_the_two_forms_of_nq_ask_the_same(shared_data: Path) -> None:
 
 
 def test_fever(shared_data: Path) -> None:
-    found = read_questions(shared_data / "datasets/fever_paper_dev.jsonl.gz")
-    assert Counter(one.gold["label"] for one in found) == {"SUPPORTS": 3_333, "REFUTES": 3_333, "NOT ENOUGH INFO": 3_333}
-    assert found[4].golden_answers == ("REFUTES",)
-    assert found[4].gold["titles"] == ["Telemundo", "Hispanic and Latino Americans"]
-    assert sum("titles" in one.gold for one in found) == 6_666
+    questions = read_questions(shared_data / "datasets/fever_paper_dev.jsonl.gz")
+    assert Counter(one.gold["label"] for one in questions) == {"SUPPORTS": 3_333, "REFUTES": 3_333, "NOT ENOUGH INFO": 3_333}
+    assert questions[4].golden_answers == ("REFUTES",)
+    assert questions[4].gold["titles"] == ["Telemundo", "Hispanic and Latino Americans"]
+    assert sum("titles" in one.gold for one in questions) == 6_666
 
 
 def test_asqa(shared_data: Path) -> None:
-    found = read_questions(shared_data / "datasets/asqa_dev.json.gz")
-    for one, record in zip(found, records(shared_data / "datasets/asqa_dev.json.gz"), strict=True):
-        assert one.gold["answer_groups"] == [pair["short_answers"] for pair in record["qa_pairs"]]
-        assert set(one.golden_answers) == set(record["all_short_answers"])
-        assert len(one.gold["long_answers"]) == 2
-    assert found[0].golden_answers[:3] == ("Daei", "Ali Daei", "Bican")
+    questions = read_questions(shared_data / "datasets/asqa_dev.json.gz")
+    for question, record in zip(questions, records(shared_data / "datasets/asqa_dev.json.gz"), strict=True):
+        assert question.gold["answer_groups"] == [pair["short_answers"] for pair in record["qa_pairs"]]
+        assert set(question.golden_answers) == set(record["all_short_answers"])
+        assert len(question.gold["long_answers"]) == 2
+    assert questions[0].golden_answers[:3] == ("Daei", "Ali Daei", "Bican")
 
 
 def test_hotpotqa_and_strategyqa(shared_data: Path) -> None:
-    found = read_questions(shared_data / "datasets/hotpotqa_200.jsonl.gz")
-    assert found[0].golden_answers == ("Rush",)
-    assert found[0].gold == {
+    questions = read_questions(shared_data / "datasets/hotpotqa_200.jsonl.gz")
+    assert questions[0].golden_answers == ("Rush",)
+    assert questions[0].gold == {
         "titles": ["Nobody's Hero", "Neil Peart"],
         "supporting": [["Nobody's Hero", 0], ["Neil Peart", 1]],
-        "type": found[0].gold["type"],
+        "type": questions[0].gold["type"],
     }
-    assert {one.gold["type"] for one in found} == {"bridge", "comparison"}
+    assert {one.gold["type"] for one in questions} == {"bridge", "comparison"}
     strategy = read_questions(shared_data / "datasets/strategyqa_dev.json.gz")
     truths = [record["answer"] for record in records(shared_data / "datasets/strategyqa_dev.json.gz")]
     assert [one.golden_answers == ("yes",) for one in strategy] == truths
@@ -116,9 +116,9 @@ def test_kilt(shared_data: Path) -> None:
 
 
 def test_gold_passages(shared_data: Path) -> None:
-    found = read_questions(shared_data / "dpr_union/queries.nq_oracle.jsonl.gz")
-    assert found[0].gold == {"passages": ["18039"]}
-    assert sum("passages" in one.gold for one in found) == 2_588
+    questions = read_questions(shared_data / "dpr_union/queries.nq_oracle.jsonl.gz")
+    assert questions[0].gold == {"passages": ["18039"]}
+    assert sum("passages" in one.gold for one in questions) == 2_588
 
 
 def test_protocols_on_the_files_that_are_here(shared_data: Path) -> None:

@@ -27,7 +27,7 @@ JSON = st.recursive(
 )
 
 
-def piecemeal(data: bytes, sizes: random.Random) -> JsonText:
+def open_in_pieces(data: bytes, sizes: random.Random) -> JsonText:
     """Return a text read in pieces of one to nine bytes, for any requested size."""
     file = io.BytesIO(data)
     return JsonText(lambda size: file.read(sizes.randint(1, 9)), "made")
@@ -35,33 +35,33 @@ def piecemeal(data: bytes, sizes: random.Random) -> JsonText:
 
 @given(st.lists(JSON, max_size=5), st.sampled_from([None, 0, 1]), st.booleans(), st.randoms(use_true_random=False))
 def test_values_come_whole_however_the_text_is_cut(values: list[Any], indent: int | None, ascii_only: bool, sizes: random.Random) -> None:
-    written = json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    encoded = json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     try:
-        written.decode()
+        encoded.decode()
     except UnicodeDecodeError:
         return  # half a surrogate pair, which UTF-8 does not have
-    text = piecemeal(written, sizes)
-    text.take("[")
-    found = list[Any]()
+    text = open_in_pieces(encoded, sizes)
+    text.expect("[")
+    parsed = list[Any]()
     while text.peek() != "]":
-        if found:
-            text.take(",")
-        found.append(text.value())
-    text.take("]")
-    assert (found, text.peek()) == (values, "")
-    assert text.line == written.count(b"\n") + 1
+        if parsed:
+            text.expect(",")
+        parsed.append(text.parse_value())
+    text.expect("]")
+    assert (parsed, text.peek()) == (values, "")
+    assert text.line == encoded.count(b"\n") + 1
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=3), min_size=1, max_size=5), st.sampled_from([None, 2]))
 def test_an_array_and_its_lines(tmp_path_factory: pytest.TempPathFactory, values: list[dict[str, Any]], indent: int | None) -> None:
     file = tmp_path_factory.mktemp("made") / "file.json"
     file.write_text("\n\n" + json.dumps(values, indent=indent), encoding="utf-8")
-    found = list(read_records(file))
-    assert [one.value for one in found] == values
-    assert [one.number for one in found] == list(range(1, len(values) + 1))
+    records = list(read_records(file))
+    assert [record.value for record in records] == values
+    assert [record.number for record in records] == list(range(1, len(values) + 1))
     lines = file.read_text(encoding="utf-8").split("\n")
-    for one in found:
-        line = int(one.place.partition("(line ")[2].rstrip(")"))
+    for record in records:
+        line = int(record.position.partition("(line ")[2].rstrip(")"))
         assert "{" in lines[line - 1]
         if indent:
             assert lines[line - 1] in ("  {", "  {}", "  {},")
@@ -123,9 +123,9 @@ def test_memory_does_not_grow_with_what_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_no_json_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value is given up behind ``LONGEST`` characters, here a hundred thousand."""
-    monkeypatch.setattr(json_text, "LONGEST", 100_000)
-    monkeypatch.setattr(json_text, "_CHUNK", 1_000)
+    """A value is given up behind ``MAX_VALUE_CHARACTERS`` characters, here a hundred thousand."""
+    monkeypatch.setattr(json_text, "MAX_VALUE_CHARACTERS", 100_000)
+    monkeypatch.setattr(json_text, "_CHUNK_BYTES", 1_000)
     n_read = 0
     file = io.BytesIO(b'[{"a": "' + b"x" * 10_000_000)
 
@@ -135,7 +135,7 @@ def test_what_is_no_json_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pyt
         return file.read(size)
 
     text = JsonText(read, "made")
-    text.take("[")
+    text.expect("[")
     with pytest.raises(InputError, match="made, line 1: not JSON \\(Unterminated string"):
-        text.value()
+        text.parse_value()
     assert n_read < 400_000

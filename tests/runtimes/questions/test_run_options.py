@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtimes.command_line import Command
-from tests.runtimes.questions.made import array, lines
+from tests.runtimes.questions.format_files import array, lines
 from wikidx.corpora.known import sample as sample_corpus
 from wikidx.runtimes.execution.identity import questions_digest
 from wikidx.runtimes.execution.runs import read_predictions
@@ -31,8 +31,8 @@ def model(script: Script) -> str:
 
 
 def settings(out: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((out / "run.json").read_text(encoding="utf-8"))["settings"]["questions"]
-    return found
+    value: dict[str, object] = json.loads((out / "run.json").read_text(encoding="utf-8"))["settings"]["questions"]
+    return value
 
 
 def test_a_sample_is_asked_and_recorded(idx: Command, file: Path, model: str, tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_a_sample_is_asked_and_recorded(idx: Command, file: Path, model: str, tm
     before = (out / "predictions.jsonl").read_bytes()
     idx(*command, "--sample", "6", "--sample-seed", "4", "--format", "nq-open")
     for other in (("--sample", "7", "--sample-seed", "4"), ("--sample", "6"), ()):
-        said = idx(*command, *other, status=2)
-        assert "holds a run with other settings: questions." in said
+        output = idx(*command, *other, status=2)
+        assert "holds a run with other settings: questions." in output
     assert (out / "predictions.jsonl").read_bytes() == before
 
 
@@ -61,8 +61,8 @@ def test_all_questions_are_recorded_as_before(idx: Command, file: Path, model: s
 
 def test_a_protocol_is_followed_and_recorded(idx: Command, file: Path, model: str, tmp_path: Path) -> None:
     command = ("run", "direct", "--llm", model, "--questions")
-    said = idx(*command, file, "--protocol", "retrorag-hotpotqa", "--out", tmp_path / "out", status=2)
-    assert "the protocol 'retrorag-hotpotqa' is on the 7,405 questions of HotpotQA's dev set: this file has 40" in said
+    output = idx(*command, file, "--protocol", "retrorag-hotpotqa", "--out", tmp_path / "out", status=2)
+    assert "the protocol 'retrorag-hotpotqa' is on the 7,405 questions of HotpotQA's dev set: this file has 40" in output
     assert not (tmp_path / "out").exists()
     idx(*command, file, "--protocol", "flashrag", "--sample", "3", "--out", tmp_path / "out")
     assert {name: value for name, value in settings(tmp_path / "out").items() if name != "sha256"} == {

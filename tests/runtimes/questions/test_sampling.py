@@ -14,23 +14,23 @@ from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.runtimes.questions import PROTOCOLS, Question, Selection, sample, select
 
 
-def made(n: int, **gold: object) -> list[Question]:
-    return [Question(str(at), f"question {at}?", ("a",), gold) for at in range(n)]
+def questions_of(n: int, **gold: object) -> list[Question]:
+    return [Question(str(number), f"question {number}?", ("a",), gold) for number in range(n)]
 
 
 def test_what_is_drawn_never_changes() -> None:
     """Written down once: the same for every version of Python and of this library."""
-    assert [one.id for one in sample(made(1000), 8, 0)] == ["161", "203", "262", "444", "499", "742", "757", "815"]
-    assert [one.id for one in sample(made(1000), 8, 1)] == ["20", "75", "146", "695", "840", "860", "896", "953"]
+    assert [one.id for one in sample(questions_of(1000), 8, 0)] == ["161", "203", "262", "444", "499", "742", "757", "815"]
+    assert [one.id for one in sample(questions_of(1000), 8, 1)] == ["20", "75", "146", "695", "840", "860", "896", "953"]
 
 
 @given(st.integers(1, 40), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_a_sample_is_by_text_alone(n: int, seed: int, chance: random.Random) -> None:
-    questions = [Question(str(at), text) for at, text in enumerate(chance.choices(["a", "b", "c", "d?", "é"], k=40))]
+def test_a_sample_is_by_text_alone(n: int, seed: int, rng: random.Random) -> None:
+    questions = [Question(str(at), text) for at, text in enumerate(rng.choices(["a", "b", "c", "d?", "é"], k=40))]
     drawn = sample(questions, n, seed)
     expected = sorted(questions, key=lambda one: (hashlib.sha256(f"{seed}\n{one.text}".encode()).hexdigest(), one.id))[:n]
     assert drawn == sorted(expected, key=lambda one: int(one.id))
-    shuffled = chance.sample(questions, 40)
+    shuffled = rng.sample(questions, 40)
     assert Counter(one.text for one in sample(shuffled, n, seed)) == Counter(one.text for one in drawn)
     assert [one for one in shuffled if one in drawn] == sample(shuffled, n, seed)
     assert not [one for one in sample(questions, n, seed) if one not in sample(questions, min(n + 7, 40), seed)]
@@ -38,7 +38,7 @@ def test_a_sample_is_by_text_alone(n: int, seed: int, chance: random.Random) -> 
 
 def test_every_question_has_its_chance() -> None:
     """Over 400 seeds each of 20 questions is among 5 about 100 times; the standard deviation is 8.7."""
-    times = Counter(one.id for seed in range(400) for one in sample(made(20), 5, seed))
+    times = Counter(one.id for seed in range(400) for one in sample(questions_of(20), 5, seed))
     assert len(times) == 20
     assert all(100 - 40 < n < 100 + 40 for n in times.values())
 
@@ -46,28 +46,28 @@ def test_every_question_has_its_chance() -> None:
 @pytest.mark.parametrize("n", [0, -1, 6])
 def test_a_sample_that_cannot_be_drawn(n: int) -> None:
     with pytest.raises(InputError, match=f"a sample of {n} of 5 questions cannot be drawn: give --sample a number from 1 to 5"):
-        sample(made(5), n, 0)
+        sample(questions_of(5), n, 0)
 
 
 def test_nothing_chosen_is_everything() -> None:
-    assert select(made(3), Selection()) == made(3)
-    assert Selection().about() == {}
-    assert Selection("refeed-nq", 10, 3).about() == {"protocol": "refeed-nq", "sample": {"n": 10, "seed": 3}}
+    assert select(questions_of(3), Selection()) == questions_of(3)
+    assert Selection().to_json() == {}
+    assert Selection("refeed-nq", 10, 3).to_json() == {"protocol": "refeed-nq", "sample": {"n": 10, "seed": 3}}
 
 
 def test_the_first_500() -> None:
-    assert select(made(7_405), Selection("retrorag-hotpotqa")) == made(7_405)[:500]
-    assert select(made(12_576), Selection("retrorag-2wikimultihopqa", 20, 3)) == sample(made(12_576)[:500], 20, 3)
+    assert select(questions_of(7_405), Selection("retrorag-hotpotqa")) == questions_of(7_405)[:500]
+    assert select(questions_of(12_576), Selection("retrorag-2wikimultihopqa", 20, 3)) == sample(questions_of(12_576)[:500], 20, 3)
 
 
 def test_react_draws_with_its_seed() -> None:
     order = list(range(7_405))
     random.Random(233).shuffle(order)
-    assert [int(one.id) for one in select(made(7_405), Selection("react-hotpotqa"))] == order[:500]
+    assert [int(one.id) for one in select(questions_of(7_405), Selection("react-hotpotqa"))] == order[:500]
 
 
 def test_questions_of_one_kind() -> None:
-    questions = [one._replace(gold={"type": "Knowledge" if int(one.id) < 206 else "Misleading"}) for one in made(450)]
+    questions = [one._replace(gold={"type": "Knowledge" if int(one.id) < 206 else "Misleading"}) for one in questions_of(450)]
     assert select(questions, Selection("retrorag-halluqa")) == questions[:206]
     with pytest.raises(InputError, match="asks 206 questions, and this file has 205 of them: HalluQA is meant"):
         select([*questions[1:], questions[-1]._replace(id="450")], Selection("retrorag-halluqa"))
@@ -76,12 +76,12 @@ def test_questions_of_one_kind() -> None:
 def test_the_long_tail_of_popqa() -> None:
     """Page views below 100, not 100; a question without them is none."""
     views = [99] * 1_398 + [0] + [100] * 2_000
-    questions = [one._replace(gold={"popularity": views[int(one.id)]} if int(one.id) < len(views) else {}) for one in made(14_267)]
+    questions = [one._replace(gold={"popularity": views[int(one.id)]} if int(one.id) < len(views) else {}) for one in questions_of(14_267)]
     assert select(questions, Selection("self-reasoning-popqa")) == questions[:1_399]
 
 
 def test_questions_left_out_for_training() -> None:
-    questions = made(3_610)
+    questions = questions_of(3_610)
     kept, drawn = select(questions, Selection("ra-isf-nq")), sample(questions, 1_000, 0)
     assert len(kept) == 2_610
     assert sorted([*kept, *drawn], key=lambda one: int(one.id)) == questions
@@ -92,23 +92,23 @@ def test_a_file_of_which_all_would_be_left_out(n: int) -> None:
     with pytest.raises(
         InputError, match=f"the protocol 'ra-isf-nq' asks all but 1,000 questions, and this file has {n:,}: NQ-open is meant"
     ):
-        select(made(n), Selection("ra-isf-nq"))
-    assert len(select(made(1_001), Selection("ra-isf-nq"))) == 1
+        select(questions_of(n), Selection("ra-isf-nq"))
+    assert len(select(questions_of(1_001), Selection("ra-isf-nq"))) == 1
 
 
-@pytest.mark.parametrize("name", [name for name, one in PROTOCOLS.items() if one.of])
+@pytest.mark.parametrize("name", [name for name, one in PROTOCOLS.items() if one.n_in_file])
 def test_a_file_of_another_size_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"the protocol '{name}' is on the [0-9,]+ (or [0-9,]+ )?questions of .*: this file has 7"):
-        select(made(7), Selection(name))
+        select(questions_of(7), Selection(name))
 
 
 def test_an_unknown_protocol() -> None:
     with pytest.raises(UnknownNameError, match="unknown protocol 'refed-nq': did you mean 'refeed-nq'"):
-        select(made(3), Selection("refed-nq"))
+        select(questions_of(3), Selection("refed-nq"))
 
 
 def test_protocols_say_what_they_are() -> None:
-    for one in PROTOCOLS.values():
-        assert one.file
-        assert one.n is None or one.first in (None, one.n)
-        assert one.of or one.left_out or one.first
+    for protocol in PROTOCOLS.values():
+        assert protocol.file
+        assert protocol.n is None or protocol.n_first in (None, protocol.n)
+        assert protocol.n_in_file or protocol.n_excluded or protocol.n_first

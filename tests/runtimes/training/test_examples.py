@@ -9,7 +9,7 @@ import pytest
 
 from wikidx.runtimes.llms.base import Message
 from wikidx.runtimes.training.base import Example
-from wikidx.runtimes.training.running import json_lines
+from wikidx.runtimes.training.pipeline import json_lines
 
 PROMPT = (Message("system", "Be brief."), Message("user", "Who? “Ähre”\n", ((0, 3),)))
 

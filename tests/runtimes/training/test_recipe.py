@@ -19,16 +19,16 @@ RECIPE = (ROOT / "runtimes" / "training" / "RECIPE.md").read_text(encoding="utf-
 def test_warm_up_is_a_whole_number_of_steps(n_examples: int, expected: int) -> None:
     """0.03 of 3 epochs of 63, 2 and 1 batches of 32: versions of transformers read a share differently, and a number alike."""
     how = recipes.recipe_json(recipes.RECIPES["ra_isf"]["know"])
-    assigned = {
+    parse_assignments = {
         one.targets[0].id: one.value
         for one in ast.walk(ast.parse(PROGRAM))
         if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
     }
-    options = assigned["options"]
+    options = parse_assignments["options"]
     assert isinstance(options, ast.Call)
     (warm_up,) = [one.value for one in options.keywords if one.arg == "warmup_steps"]
     names = {"how": how, "data": range(n_examples), "math": math}
-    names["steps"] = eval(compile(ast.Expression(assigned["steps"]), "steps", "eval"), names)
+    names["steps"] = eval(compile(ast.Expression(parse_assignments["steps"]), "steps", "eval"), names)
     found = eval(compile(ast.Expression(warm_up), "warm_up", "eval"), names)
     assert (found, type(found)) == (expected, int)
 

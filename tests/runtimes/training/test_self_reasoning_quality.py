@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtimes.training.collected import collected
+from tests.runtimes.training.responses import make_response
 from tests.runtimes.training.trajectories import CLAIM, FIELDS, LONG, SHORT, Containing, reply, sample, trajectory
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking, SelfReasoningMaking
+from wikidx.runtimes.training.self_reasoning.options import BuildOptions, CollectOptions
 from wikidx.runtimes.training.self_reasoning.quality import quality_control, row_of
 from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
-from wikidx.runtimes.training.self_reasoning.tasks import score_of, set_task, task_of
-from wikidx.runtimes.training.sets import question_set
+from wikidx.runtimes.training.self_reasoning.tasks import score_of, task_of, task_of_set
+from wikidx.runtimes.training.sets import make_question_set
 
-LEAST = SelfReasoningMaking()  # STR-EM 1, recall and precision 0.8
-
-
-def least(str_em: float, recall: float, precision: float) -> SelfReasoningMaking:
-    return SelfReasoningMaking(least_str_em=str_em, citation_recall=recall, citation_precision=precision)
+LEAST = BuildOptions()  # STR-EM 1, recall and precision 0.8
 
 
-def dropped(samples: list[Sample], nli: Containing | None = None, making: SelfReasoningMaking = LEAST) -> list[str | None]:
-    return quality_control(samples, AlceCitations(nli or Containing(), SIMPLE), making)
+def least(str_em: float, recall: float, precision: float) -> BuildOptions:
+    return BuildOptions(least_str_em=str_em, citation_recall=recall, citation_precision=precision)
+
+
+def dropped(samples: list[Sample], nli: Containing | None = None, build_options: BuildOptions = LEAST) -> list[str | None]:
+    return quality_control(samples, AlceCitations(nli or Containing(), SIMPLE), build_options)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_long_answer_is_kept_if_it_is_correct_and_its_citations_hold(
 
 
 @pytest.mark.parametrize(
-    ("making", "rule"),
+    ("build_options", "rule"),
     [
         (least(1.0, 4 / 5, 4 / 9), None),
         (least(1.0, 4 / 5, 0.5), "citation precision"),
@@ -97,9 +97,9 @@ def test_a_long_answer_is_kept_if_it_is_correct_and_its_citations_hold(
         (least(1.0, 0.0, 0.0), None),
     ],
 )
-def test_both_thresholds_are_least_values(making: SelfReasoningMaking, rule: str | None) -> None:
+def test_both_thresholds_are_least_values(build_options: BuildOptions, rule: str | None) -> None:
     analysis = f"{IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {IS_CHILD} [1][2]. {ANNABELLA} [1]."
-    assert dropped([sample(LONG, "long", analysis=analysis)], making=making) == [rule]
+    assert dropped([sample(LONG, "long", analysis=analysis)], build_options=build_options) == [rule]
 
 
 def test_citations_of_short_answers_are_not_looked_at() -> None:
@@ -127,7 +127,7 @@ def test_a_long_answer_is_graded_on_one_line_and_without_its_citations() -> None
     assert score_of("long", one.graded_text, LONG) == 1
     half = sample(LONG, "long", analysis="Byron [1]")
     assert score_of("long", half.graded_text, LONG) == 0.5
-    assert [dropped([half], making=least(str_em, 0.0, 0.0)) for str_em in (0.5, 0.51)] == [[None], ["wrong answer"]]
+    assert [dropped([half], build_options=least(str_em, 0.0, 0.0)) for str_em in (0.5, 0.51)] == [[None], ["wrong answer"]]
 
 
 def test_long_answers_without_anything_that_scores_citations() -> None:
@@ -152,15 +152,15 @@ def test_long_answers_without_anything_that_scores_citations() -> None:
     ],
 )
 def test_what_cannot_be_a_target(text: str, why: str) -> None:
-    assert read_sample(reply(SHORT, "short", text), SelfReasoningAsking()) == why
+    assert read_sample(reply(SHORT, "short", text), CollectOptions()) == why
 
 
 def test_what_ended_at_its_limit_is_no_target() -> None:
-    assert read_sample(reply(SHORT, "short", trajectory(), cut=True), SelfReasoningAsking()) == "cut off"
+    assert read_sample(reply(SHORT, "short", trajectory(), cut=True), CollectOptions()) == "cut off"
 
 
 def test_a_verdict_that_is_none_is_no_target() -> None:
-    assert read_sample(reply(CLAIM, "fever", trajectory(answer="hard to say")), SelfReasoningAsking()) == "incomplete"
+    assert read_sample(reply(CLAIM, "fever", trajectory(answer="hard to say")), CollectOptions()) == "incomplete"
     assert sample(CLAIM, "fever", answer="Supported.").fields["answer"] == "SUPPORTS"
 
 
@@ -178,28 +178,28 @@ def test_documents_are_named_by_numbers() -> None:
 
 
 def test_relevance_may_be_judged_for_each_document() -> None:
-    asking = SelfReasoningAsking(relevance="passage")
+    collect_options = CollectOptions(relevance="passage")
     verdicts = [
         {"document": 1, "relevant": False, "relevant_reason": "a"},
         {"document": "London", "relevant": True, "relevant_reason": "b"},
     ]
-    one = sample(SHORT, "short", asking=asking, relevant=..., relevant_reason=..., relevance=verdicts)
+    one = sample(SHORT, "short", options=collect_options, relevant=..., relevant_reason=..., relevance=verdicts)
     assert list(one.fields) == ["relevance", "cite_list", "analysis", "answer"]
     assert [item["document"] for item in one.fields["relevance"]] == [1, 2]
     none = [{**verdict, "relevant": None} for verdict in verdicts]
-    assert read_sample(reply(SHORT, "short", trajectory(relevance=none)), asking) == "incomplete"
+    assert read_sample(reply(SHORT, "short", trajectory(relevance=none)), collect_options) == "incomplete"
 
 
-def test_tasks_are_told_by_the_gold() -> None:
+def test_tasks_follow_from_the_gold() -> None:
     assert [task_of(question) for question in (SHORT, LONG, CLAIM)] == ["short", "long", "fever"]
-    assert set_task(question_set("asqa", [LONG]), "gold") == "long"
-    assert set_task(question_set("asqa", [LONG, SHORT]), "short") == "short"
+    assert task_of_set(make_question_set("asqa", [LONG]), "gold") == "long"
+    assert task_of_set(make_question_set("asqa", [LONG, SHORT]), "short") == "short"
     with pytest.raises(InputError, match="the set 'mixed' has questions of several tasks, 'g' is long and 's' short"):
-        set_task(question_set("mixed", [LONG, SHORT]), "gold")
+        task_of_set(make_question_set("mixed", [LONG, SHORT]), "gold")
 
 
 def test_no_documents_at_all() -> None:
-    nothing = collected(SHORT, Answer(trajectory(), (), {"task": "short", "documents_of": "x", "is_negative": False, "is_cut": False}))
-    read = read_sample(nothing, SelfReasoningAsking())
+    nothing = make_response(SHORT, Answer(trajectory(), (), {"task": "short", "documents_of": "x", "is_negative": False, "is_cut": False}))
+    read = read_sample(nothing, CollectOptions())
     assert isinstance(read, Sample)
     assert read.documents == ()

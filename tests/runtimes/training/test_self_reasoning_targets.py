@@ -12,21 +12,21 @@ from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.trajectories import BYRON, CLAIM, FIELDS, LONDON, LONG, SHORT, sample
 from wikidx.runtimes.llms.base import Generate, Prompt
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
-from wikidx.runtimes.methods.self_reasoning.fields import fields_of
+from wikidx.runtimes.methods.self_reasoning.fields import requested_fields
 from wikidx.runtimes.methods.self_reasoning.trajectory import parse_trajectory
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking, SelfReasoningMaking
+from wikidx.runtimes.training.self_reasoning.options import BuildOptions, CollectOptions
 from wikidx.runtimes.training.self_reasoning.samples import Sample
 from wikidx.runtimes.training.self_reasoning.targets import STAGES, Stage, plain_example, stage_example, stages_of
 
-ASKING = SelfReasoningAsking()
+OPTIONS = CollectOptions()
 RAP = '{"relevant": true, "relevant_reason": "It names her “father”."'
 EAP = ', "cite_list": [{"cite": 1, "cite_content": "His only legitimate child was Ada Lovelace.", "reason_for_cite": "It names him."}]'
 TAP = ', "analysis": "Ada was Byron\'s child.", "answer": "Lord Byron"'
 
 
-def target(stage: Stage, **making: Any) -> str:  # noqa: ANN401 - any switch
-    return stage_example(sample(SHORT, "short"), stage, ASKING, SelfReasoningMaking(**making)).messages[-1].content
+def target(stage: Stage, **build_options: Any) -> str:  # noqa: ANN401 - any option
+    return stage_example(sample(SHORT, "short"), stage, OPTIONS, BuildOptions(**build_options)).messages[-1].content
 
 
 def test_the_stages_learn_ever_more() -> None:
@@ -72,7 +72,7 @@ TASKS = [(SHORT, "short"), (LONG, "long"), (CLAIM, "fever")]
 def test_the_method_asks_for_the_last_stage_and_returns_what_it_learns(question: Question, task: Task, shots: int) -> None:
     """Driven with the target as the model's reply, the method finds every field that is in it."""
     one = one_of(question, task)
-    example = stage_example(one, "rap_eap_tap", ASKING, SelfReasoningMaking(prompt_shots=shots))
+    example = stage_example(one, "rap_eap_tap", OPTIONS, BuildOptions(prompt_shots=shots))
     driven = drive(
         self_reasoning(question.text, SelfReasoningOptions(task=task, shots=shots)), [[BYRON, LONDON], example.messages[-1].content]
     )
@@ -89,7 +89,7 @@ def test_the_method_asks_for_the_last_stage_and_returns_what_it_learns(question:
 @pytest.mark.parametrize("stages", ["asked", "cut"])
 def test_earlier_stages_are_asked_for_what_they_learn_or_for_everything(stages: Literal["asked", "cut"]) -> None:
     def asked(stage: Stage) -> list[str]:
-        example = stage_example(sample(SHORT, "short"), stage, ASKING, SelfReasoningMaking(stages=stages, prompt_shots=1))
+        example = stage_example(sample(SHORT, "short"), stage, OPTIONS, BuildOptions(stages=stages, prompt_shots=1))
         system, _, shot, *_ = example.messages
         fields = [line.split('"')[1] for line in system.content.splitlines() if line.startswith('- "')]
         assert list(json.loads(shot.content)) == fields
@@ -105,13 +105,13 @@ def test_earlier_stages_are_asked_for_what_they_learn_or_for_everything(stages: 
 def test_the_baseline_learns_the_answer_without_a_trajectory(question: Question, task: Task) -> None:
     """The method, asked for nothing else, has the same prompt and reads the answer; of a long one the analysis is the answer."""
     one = one_of(question, task)
-    example = plain_example(one, ASKING, SelfReasoningMaking())
+    example = plain_example(one, OPTIONS, BuildOptions())
     learned = json.loads(example.messages[-1].content)
     assert learned == {name: one.fields[name] for name in (("analysis", "answer") if task == "long" else ("answer",))}
     options = SelfReasoningOptions(task=task, shots=0, rap=False, eap=False, tap=task == "long")
     driven = drive(self_reasoning(question.text, options), [[BYRON, LONDON], example.messages[-1].content])
     assert prompt_of(driven) == example.messages[:-1]
-    assert list(fields_of(options)) == list(learned)
+    assert list(requested_fields(options)) == list(learned)
     assert driven.answer.text == ("Byron [1][2]." if task == "long" else one.fields["answer"])
     assert example.provenance["learned"] == "answer"
 
@@ -125,9 +125,9 @@ def test_the_baseline_learns_the_answer_without_a_trajectory(question: Question,
     ],
 )
 def test_a_process_is_left_out_as_the_method_leaves_it_out(without: Process, fields: list[str], stages: list[str]) -> None:
-    making = SelfReasoningMaking(without=without)
-    assert stages_of(making) == stages
-    example = stage_example(sample(SHORT, "short"), "rap_eap_tap", ASKING, making)
+    build_options = BuildOptions(without=without)
+    assert stages_of(build_options) == stages
+    example = stage_example(sample(SHORT, "short"), "rap_eap_tap", OPTIONS, build_options)
     assert list(json.loads(example.messages[-1].content)) == fields
     options = replace(SelfReasoningOptions(shots=0), rap=without != "rap", eap=without != "eap", tap=without != "tap")
     driven = drive(self_reasoning(SHORT.text, options), [[BYRON, LONDON], example.messages[-1].content])
@@ -136,12 +136,12 @@ def test_a_process_is_left_out_as_the_method_leaves_it_out(without: Process, fie
 
 
 def test_verdicts_on_each_document_are_learned_in_the_first_stage() -> None:
-    asking = SelfReasoningAsking(relevance="passage")
+    collect_options = CollectOptions(relevance="passage")
     verdict = {"document": 1, "relevant": True, "relevant_reason": "a"}
-    one = sample(SHORT, "short", asking=asking, relevance=[verdict])
-    example = stage_example(one, "rap", asking, SelfReasoningMaking())
+    one = sample(SHORT, "short", options=collect_options, relevance=[verdict])
+    example = stage_example(one, "rap", collect_options, BuildOptions())
     assert json.loads(example.messages[-1].content) == {"relevance": [verdict]}
-    whole = stage_example(one, "rap_eap_tap", asking, SelfReasoningMaking())
+    whole = stage_example(one, "rap_eap_tap", collect_options, BuildOptions())
     options = SelfReasoningOptions(relevance="passage", shots=0)
     driven = drive(self_reasoning(SHORT.text, options), [[BYRON, LONDON], whole.messages[-1].content])
     assert prompt_of(driven) == whole.messages[:-1]
@@ -150,7 +150,7 @@ def test_verdicts_on_each_document_are_learned_in_the_first_stage() -> None:
 
 def test_where_an_example_comes_from() -> None:
     one = sample(SHORT, "short", negative=True)
-    example = stage_example(one._replace(collected=one.collected._replace(set="popqa")), "rap", ASKING, SelfReasoningMaking())
+    example = stage_example(one._replace(response=one.response._replace(set="popqa")), "rap", OPTIONS, BuildOptions())
     assert example.id == "popqa/s"
     assert example.provenance == {
         "set": "popqa",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.sets import check_names, drawn, drawn_evenly, question_set, without, words_of
+from wikidx.runtimes.questions import Question, read_questions
+from wikidx.runtimes.training.self_reasoning.tasks import task_of_set
+from wikidx.runtimes.training.sets import check_set_names, draw_evenly, draw_questions, make_question_set, remove, words_of
 
 
-def made(name: str, n: int) -> list[Question]:
+def make_questions(name: str, n: int) -> list[Question]:
     return [Question(f"{name}{number}", f"{name} question {number}?") for number in range(n)]
 
 
@@ -20,28 +23,28 @@ def test_words_are_levelled() -> None:
 
 
 def test_of_questions_with_equal_letters_the_first_counts() -> None:
-    one = question_set("nq", [Question("a", "Who is it?"), Question("b", "who isit"), Question("c", "It is who?")])
+    one = make_question_set("nq", [Question("a", "Who is it?"), Question("b", "who isit"), Question("c", "It is who?")])
     assert [question.id for question in one.questions] == ["a", "c"]
     assert one.others == ("Who is it?", "It is who?")
     assert one.n_read == 3
 
 
 def test_what_is_left_out_is_not_drawn_from_either() -> None:
-    one = without(question_set("nq", made("q", 3)), frozenset({"q1"}))
+    one = remove(make_question_set("nq", make_questions("q", 3)), frozenset({"q1"}))
     assert [question.id for question in one.questions] == ["q0", "q2"]
     assert one.others == ("q question 0?", "q question 2?")
 
 
 def test_a_draw_depends_on_the_seed_alone_and_keeps_the_order() -> None:
-    one = question_set("nq", made("q", 50))
-    first, again, other = drawn(one, 5, 0), drawn(one, 5, 0), drawn(one, 5, 1)
+    one = make_question_set("nq", make_questions("q", 50))
+    first, again, other = draw_questions(one, 5, 0), draw_questions(one, 5, 0), draw_questions(one, 5, 1)
     assert first == again
     assert first.questions != other.questions
     assert len({question.id for question in first.questions}) == 5
     assert [question for question in one.questions if question in first.questions] == list(first.questions)
     assert first.others == one.others
-    assert drawn(one, 51, 0).questions == one.questions
-    assert drawn(one, 0, 0).questions == ()
+    assert draw_questions(one, 51, 0).questions == one.questions
+    assert draw_questions(one, 0, 0).questions == ()
 
 
 @pytest.mark.parametrize(
@@ -54,8 +57,8 @@ def test_a_draw_depends_on_the_seed_alone_and_keeps_the_order() -> None:
     ],
 )
 def test_sets_give_as_evenly_as_they_can(sizes: tuple[int, ...], n: int, expected: list[int]) -> None:
-    sets = [question_set(f"s{place}", made(f"s{place}", size)) for place, size in enumerate(sizes)]
-    found = [len(one.questions) for one in drawn_evenly(sets, n, 0)]
+    sets = [make_question_set(f"s{place}", make_questions(f"s{place}", size)) for place, size in enumerate(sizes)]
+    found = [len(one.questions) for one in draw_evenly(sets, n, 0)]
     assert sorted(found) == sorted(expected)
     assert [count for count, size in zip(found, sizes, strict=True) if count > size] == []
     assert sum(found) == min(n, sum(sizes))
@@ -63,4 +66,13 @@ def test_sets_give_as_evenly_as_they_can(sizes: tuple[int, ...], n: int, expecte
 
 def test_two_sets_of_one_name() -> None:
     with pytest.raises(InputError, match="two sets of questions are called 'nq'"):
-        check_names([question_set("nq", made("a", 1)), question_set("nq", made("b", 1))])
+        check_set_names([make_question_set("nq", make_questions("a", 1)), make_question_set("nq", make_questions("b", 1))])
+
+
+def test_real_sets_have_their_tasks(shared_data: Path) -> None:
+    folder = shared_data / "datasets"
+    found = {}
+    for name in ("fever_paper_dev.jsonl.gz", "asqa_dev.json.gz", "data_nq_sampled.jsonl.gz", "strategyqa_dev.json.gz"):
+        one = make_question_set(name, read_questions(folder / name))
+        found[name.partition("_")[0]] = task_of_set(one, "gold")
+    assert found == {"fever": "fever", "asqa": "long", "data": "short", "strategyqa": "short"}

@@ -13,7 +13,7 @@ import pytest
 from tests.runtimes.command_line import Command
 from tests.runtimes.evaluation.tiny_nli import save_tiny_classifier
 from tests.runtimes.llms.tiny import save_tiny_llama
-from tests.runtimes.training.collected import check_lines
+from tests.runtimes.training.responses import check_lines
 from tests.runtimes.training.trajectories import trajectory
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
@@ -23,10 +23,7 @@ from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.execution.runs import PREDICTIONS
 from wikidx.runtimes.llms.options import EngineOptions
-from wikidx.runtimes.questions import Question, read_questions
-from wikidx.runtimes.training.leaks import find_leaks
-from wikidx.runtimes.training.self_reasoning.tasks import set_task
-from wikidx.runtimes.training.sets import question_set
+from wikidx.runtimes.questions import Question
 
 Script = Callable[..., str]
 
@@ -36,15 +33,15 @@ FIRST = sample.questions()[0]
 
 
 def question_file(folder: Path, name: str = "train.jsonl", *questions: tuple[str, list[str]]) -> Path:
-    asked = questions or [(one.question, list(one.answers)) for one in sample.questions()[:4]]
+    pairs = questions or [(one.question, list(one.answers)) for one in sample.questions()[:4]]
     file = folder / name
-    lines = [{"id": f"q{number}", "question": text, "golden_answers": golds} for number, (text, golds) in enumerate(asked)]
+    lines = [{"id": f"q{number}", "question": text, "golden_answers": golds} for number, (text, golds) in enumerate(pairs)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return file
 
 
 @pytest.fixture
-def knowing(script: Script) -> str:
+def model(script: Script) -> str:
     """A model that knows the first question's answer, finds every passage relevant and has two sub-questions for everything."""
     return script(
         {"role": "answer", "match": f"{FIRST.question}\nReply", "text": FIRST.answers[0]},
@@ -71,12 +68,12 @@ def manifest(out: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_three_sets_of_ra_isf(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_the_three_sets_of_ra_isf(idx: Command, model: str, tmp_path: Path) -> None:
     file, out = question_file(tmp_path), tmp_path / "out"
     against = question_file(tmp_path, "test.jsonl", ("How long is the Nile?", []))
-    asked = ("train-data", "ra_isf", "--questions", f"mine={file}", "--against", against, "--llm", knowing, *SEARCH, "--out", out)
-    said = idx(*asked, "--set", "k=3", "--seed", "7").splitlines()
-    assert said[:3] == ["know: 4 of 4", "relevance: 12 of 12", "decompose: 4 of 4"]
+    command = ("train-data", "ra_isf", "--questions", f"mine={file}", "--against", against, "--llm", model, *SEARCH, "--out", out)
+    output = idx(*command, "--set", "k=3", "--seed", "7").splitlines()
+    assert output[:3] == ["know: 4 of 4", "relevance: 12 of 12", "decompose: 4 of 4"]
     assert [line["messages"][-1]["content"] for line in lines(out / "data/know.jsonl")] == ["yes", "no", "no", "no"]
     assert lines(out / "data/know.jsonl")[0] == {
         "messages": lines(out / "data/know.jsonl")[0]["messages"],
@@ -90,18 +87,18 @@ def test_the_three_sets_of_ra_isf(idx: Command, knowing: str, tmp_path: Path) ->
         },
     }
     assert {line["messages"][-1]["content"] for line in lines(out / "data/decompose.jsonl")} == {"1. Who?\n2. When?"}
-    told = manifest(out)
-    assert told["counts"]["know"] == {"in": 4, "kept": 4, "kinds": {"yes": 1, "no": 3}, "dropped": {}}
-    assert told["files"]["relevance"]["sha256"] == hashlib.sha256((out / "data/relevance.jsonl").read_bytes()).hexdigest()
-    assert told["files"]["know"]["training"]["learning_rate"] == 5e-4
-    assert told["files"]["know"]["training"]["origins"]["learning_rate"] == "paper"
-    assert told["sets"] == {"mine": {"file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "read": 4, "eligible": 4, "drawn": 4}}
-    assert told["leaks"] == {"leaks": "refuse", "near": 0.8, "against": {"test": 1}, "found": {"equal": 0, "near": 0}}
-    assert told["switches"]["k"] == {"value": 3, "default": 5, "origin": "paper"}
-    assert told["switches"]["labels"]["origin"] == "proposed"
-    assert (told["seed"], told["models"]["answer"]["model"]) == (7, knowing.partition(":")[2])
-    assert "ra_isf/know.txt" in told["prompts"]
-    assert told["replies"] == {"asked": 4, "failed": 0}
+    data = manifest(out)
+    assert data["counts"]["know"] == {"in": 4, "kept": 4, "kinds": {"yes": 1, "no": 3}, "dropped": {}}
+    assert data["files"]["relevance"]["sha256"] == hashlib.sha256((out / "data/relevance.jsonl").read_bytes()).hexdigest()
+    assert data["files"]["know"]["training"]["learning_rate"] == 5e-4
+    assert data["files"]["know"]["training"]["origins"]["learning_rate"] == "paper"
+    assert data["sets"] == {"mine": {"file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "read": 4, "eligible": 4, "drawn": 4}}
+    assert data["leaks"] == {"mode": "refuse", "near": 0.8, "against": {"test": 1}, "counts": {"equal": 0, "near": 0}}
+    assert data["options"]["k"] == {"value": 3, "default": 5, "origin": "paper"}
+    assert data["options"]["labels"]["origin"] == "proposed"
+    assert (data["seed"], data["models"]["answer"]["model"]) == (7, model.partition(":")[2])
+    assert "ra_isf/know.txt" in data["prompts"]
+    assert data["replies"] == {"questions": 4, "failed": 0}
     info = json.loads((out / "data/dataset_info.json").read_text(encoding="utf-8"))
     assert (list(info), info["know"]["file_name"], info["know"]["columns"]) == (
         ["know", "relevance", "decompose"],
@@ -110,64 +107,64 @@ def test_the_three_sets_of_ra_isf(idx: Command, knowing: str, tmp_path: Path) ->
     )
 
 
-def test_an_interrupted_run_goes_on_and_comes_to_the_same(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_to_the_same_files(idx: Command, model: str, tmp_path: Path) -> None:
     file, out = question_file(tmp_path), tmp_path / "out"
-    asked = ("train-data", "ra_isf", "--questions", file, "--leaks", "keep", "--llm", knowing, *SEARCH, "--out", out)
-    idx(*asked)
+    command = ("train-data", "ra_isf", "--questions", file, "--leaks", "keep", "--llm", model, *SEARCH, "--out", out)
+    idx(*command)
     whole = files(out)
     assert list(whole) == ["dataset_info.json", "decompose.jsonl", "know.jsonl", "relevance.jsonl"]
     replies = (out / PREDICTIONS).read_bytes().splitlines(keepends=True)
     (out / PREDICTIONS).write_bytes(b"".join(replies[:2]) + replies[2][:40])
-    told = json.loads(idx(*asked, "--json", "--in-flight", "1"))
-    assert told["cost"]["searches"] == 2
+    data = json.loads(idx(*command, "--json", "--in-flight", "1"))
+    assert data["cost"]["searches"] == 2
     assert files(out) == whole
-    assert told["replies"] == {"asked": 4, "failed": 0}
+    assert data["replies"] == {"questions": 4, "failed": 0}
 
 
-def test_switches_of_making_may_change_and_those_of_asking_may_not(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_build_options_may_change_and_collect_options_may_not(idx: Command, model: str, tmp_path: Path) -> None:
     file, out = question_file(tmp_path), tmp_path / "out"
-    asked = ("train-data", "ra_isf", "--questions", file, "--leaks", "keep", "--llm", knowing, *SEARCH, "--out", out)
-    idx(*asked)
-    told = json.loads(idx(*asked, "--set", "labels=code", "--json"))
-    assert told["cost"]["calls"] == 0
+    command = ("train-data", "ra_isf", "--questions", file, "--leaks", "keep", "--llm", model, *SEARCH, "--out", out)
+    idx(*command)
+    data = json.loads(idx(*command, "--set", "labels=code", "--json"))
+    assert data["cost"]["calls"] == 0
     assert [line["messages"][-1]["content"] for line in lines(out / "data/know.jsonl")] == ["know", "unknow", "unknow", "unknow"]
-    said = idx(*asked, "--set", "k=2", status=2)
-    assert "holds a run with other settings: switches.k.value was 5 and is 2" in said
+    output = idx(*command, "--set", "k=2", status=2)
+    assert "holds a run with other settings: options.k.value was 5 and is 2" in output
     assert lines(out / "data/know.jsonl")[0]["messages"][-1]["content"] == "know"
 
 
-def test_files_that_are_not_made_any_more_go(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_files_that_are_no_longer_built_are_deleted(idx: Command, model: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    asked = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", knowing, *SEARCH, "--out", out)
+    command = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", model, *SEARCH, "--out", out)
     (out / "data").mkdir(parents=True)
     (out / "data/old.jsonl").write_text("{}\n", encoding="utf-8")
-    idx(*asked, "--set", "decompose=false", "--set", "relevance=false")
+    idx(*command, "--set", "decompose=false", "--set", "relevance=false")
     assert list(files(out)) == ["dataset_info.json", "know.jsonl"]
 
 
-def test_questions_that_fail_are_told_and_left_out(idx: Command, script: Script, tmp_path: Path) -> None:
+def test_failed_questions_are_counted_and_left_out(idx: Command, script: Script, tmp_path: Path) -> None:
     model = script({"role": "answer", "match": f"{FIRST.question}\nReply", "text": FIRST.answers[0]})
     out = tmp_path / "out"
-    asked = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", model, *SEARCH, "--out", out)
+    command = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", model, *SEARCH, "--out", out)
     off = ("--set", "decompose=false", "--set", "relevance=false")
-    assert "3 questions have failed: the same command with --retry-failed" in idx(*asked, *off, status=1)
+    assert "3 questions have failed: add --retry-failed" in idx(*command, *off, status=1)
     assert [line["id"] for line in lines(out / "data/know.jsonl")] == ["train/q0/know"]
-    assert manifest(out)["replies"] == {"asked": 4, "failed": 3}
+    assert manifest(out)["replies"] == {"questions": 4, "failed": 3}
 
 
-def test_evaluation_questions_are_refused_or_left_out(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_evaluation_questions_are_refused_or_left_out(idx: Command, model: str, tmp_path: Path) -> None:
     file, out = question_file(tmp_path), tmp_path / "out"
     test = question_file(tmp_path, "test.jsonl", (FIRST.question.upper(), []), ("Else?", []))
-    asked = ("train-data", "ra_isf", "--questions", file, "--llm", knowing, *SEARCH, "--out", out)
-    assert "name the evaluation questions with --against FILE" in idx(*asked, status=2)
-    said = idx(*asked, "--against", test, status=2)
-    assert "1 of 4 questions are evaluation questions too, 1 equal and 0 near" in said
-    assert "(train/q0)" in said
+    command = ("train-data", "ra_isf", "--questions", file, "--llm", model, *SEARCH, "--out", out)
+    assert "name the evaluation questions with --against FILE" in idx(*command, status=2)
+    output = idx(*command, "--against", test, status=2)
+    assert "1 of 4 questions are evaluation questions too, 1 equal and 0 near" in output
+    assert "(train/q0)" in output
     assert not out.exists()
-    idx(*asked, "--against", test, "--leaks", "drop")
+    idx(*command, "--against", test, "--leaks", "drop")
     assert [line["id"] for line in lines(out / "data/know.jsonl")] == [f"train/q{number}/know" for number in (1, 2, 3)]
     assert [(leak["id"], leak["against_id"], leak["kind"]) for leak in lines(out / "leaks.jsonl")] == [("q0", "q0", "equal")]
-    assert manifest(out)["leaks"]["found"] == {"equal": 1, "near": 0}
+    assert manifest(out)["leaks"]["counts"] == {"equal": 1, "near": 0}
     assert manifest(out)["sets"]["train"]["eligible"] == 3
 
 
@@ -182,9 +179,9 @@ def test_trajectories_of_self_reasoning(idx: Command, script: Script, tmp_path: 
         {"match": "", "text": '{"relevant": true, "relevant_reason": "x"}'},
     )
     out = tmp_path / "out"
-    asked = ("train-data", "self_reasoning", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", model, *SEARCH)
-    said = idx(*asked, "--out", out, "--set", "negatives=0").splitlines()
-    assert said[:3] == [
+    command = ("train-data", "self_reasoning", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", model, *SEARCH)
+    output = idx(*command, "--out", out, "--set", "negatives=0").splitlines()
+    assert output[:3] == [
         "readable: 2 of 4; 1 unreadable; 1 incomplete",
         "quality control: 1 of 2; 1 wrong answer",
         "size: 1 of 1",
@@ -197,9 +194,9 @@ def test_trajectories_of_self_reasoning(idx: Command, script: Script, tmp_path: 
     assert [rates[name] for name in ("stage1_rap", "stage2_rap_eap", "stage3_rap_eap_tap")] == [5e-5, 3e-5, 1e-5]
     assert manifest(out)["files"]["stage2_rap_eap"]["training"]["begins_from"] == "stage1_rap"
     assert manifest(out)["citations"] is None
-    told = json.loads(idx(*asked, "--out", out, "--set", "negatives=0", "--set", "without=rap", "--json"))
-    assert (told["cost"]["calls"], "stage1_rap" in told["files"], (out / "data/stage1_rap.jsonl").exists()) == (0, False, False)
-    begun = {name: file["training"]["begins_from"] for name, file in told["files"].items()}
+    data = json.loads(idx(*command, "--out", out, "--set", "negatives=0", "--set", "without=rap", "--json"))
+    assert (data["cost"]["calls"], "stage1_rap" in data["files"], (out / "data/stage1_rap.jsonl").exists()) == (0, False, False)
+    begun = {name: file["training"]["begins_from"] for name, file in data["files"].items()}
     assert begun["stage2_rap_eap"] == begun["wo_qc_stage2_rap_eap"] == "LLaMA-2 7B or 13B"
     assert begun["stage3_rap_eap_tap"] == "stage2_rap_eap"
 
@@ -220,7 +217,7 @@ def test_long_answers_are_held_against_a_model_of_inference(idx: Command, script
         *({"match": f"Question: {one.question}", "text": trajectory(analysis=answers[n])} for n, one in enumerate(sample.questions()[:6]))
     )
     nli = save_tiny_classifier(tmp_path / "nli", ["entailment", "other"], positions=512)
-    asked = (
+    command = (
         "train-data",
         "self_reasoning",
         "--questions",
@@ -235,8 +232,8 @@ def test_long_answers_are_held_against_a_model_of_inference(idx: Command, script
         "--device",
         "cpu",
     )
-    told = json.loads(idx(*asked, "--set", "negatives=0", "--set", f"nli={nli}", "--set", "sentences=simple", "--json"))
-    assert (told["citations"]["nli"]["model"], told["citations"]["sentences"]) == (str(nli), "simple")
+    data = json.loads(idx(*command, "--set", "negatives=0", "--set", f"nli={nli}", "--set", "sentences=simple", "--json"))
+    assert (data["citations"]["nli"]["model"], data["citations"]["sentences"]) == (str(nli), "simple")
     records = lines(out / PREDICTIONS)
     rows = [PredictionRow(record["id"], answers[int(record["id"][-1])], tuple(record["passages"])) for record in records]
     values = (
@@ -249,18 +246,18 @@ def test_long_answers_are_held_against_a_model_of_inference(idx: Command, script
     assert 0 < good.sum() < 6
     expected = {row.id for row, is_good in zip(rows, good, strict=True) if is_good}
     assert {line["id"] for line in lines(out / "data/wo_gl.jsonl")} == expected
-    assert sum(told["counts"]["quality control"]["dropped"].values()) == 6 - len(expected)
+    assert sum(data["counts"]["quality control"]["dropped"].values()) == 6 - len(expected)
 
 
 def test_a_local_model(idx: Command, tmp_path: Path) -> None:
     """A tiny Llama writes nonsense: what is made of it is the same however many questions are open at once."""
     model = ("--llm", f"hf:{save_tiny_llama(tmp_path / 'llama', context=8192)}", "--device", "cpu")
-    asked = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", *model, *SEARCH)
-    switches = ("--set", "max_tokens=4", "--set", "k=2", "--set", "shots=0", "--set", "per_set=2")
+    command = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", *model, *SEARCH)
+    values = ("--set", "max_tokens=4", "--set", "k=2", "--set", "shots=0", "--set", "per_set=2")
     one, other = tmp_path / "one", tmp_path / "other"
-    said = idx(*asked, *switches, "--out", one, "--in-flight", "1", status=2)
-    assert "no examples for relevance.jsonl, decompose.jsonl: the most frequent reason is 'unreadable verdict', 4 times" in said
-    idx(*asked, *switches, "--out", other, status=2)
+    output = idx(*command, *values, "--out", one, "--in-flight", "1", status=2)
+    assert "no examples for relevance.jsonl, decompose.jsonl: the most frequent reason is 'unreadable verdict', 4 times" in output
+    idx(*command, *values, "--out", other, status=2)
     assert list(files(one)) == ["dataset_info.json", "know.jsonl"]
     assert files(one) == files(other)
     assert manifest(one)["counts"] == manifest(other)["counts"]
@@ -268,17 +265,17 @@ def test_a_local_model(idx: Command, tmp_path: Path) -> None:
 
 
 def test_what_would_be_asked_and_what_can_be_set(idx: Command, tmp_path: Path) -> None:
-    said = idx("train-data", "self_reasoning", "--questions", question_file(tmp_path), "--leaks", "keep", "--dry-run")
-    assert "teacher" in said
-    assert "Write one JSON object and nothing else" in said
+    output = idx("train-data", "self_reasoning", "--questions", question_file(tmp_path), "--leaks", "keep", "--dry-run")
+    assert "teacher" in output
+    assert "Write one JSON object and nothing else" in output
     explained = idx("train-data", "self_reasoning")
     assert "citation_recall=0.8  [paper] least ALCE citation recall of a long answer (delta_r)" in explained
-    told = json.loads(idx("train-data", "ra_isf", "--json"))
-    assert [one["name"] for one in told["switches"]["asking"]][:2] == ["per_set", "know"]
+    data = json.loads(idx("train-data", "ra_isf", "--json"))
+    assert [one["name"] for one in data["options"]["collect"]][:2] == ["per_set", "know"]
 
 
 @pytest.mark.parametrize(
-    ("switch", "message"),
+    ("option", "message"),
     [
         ("nli={folder}", "'{folder}' is no NLI checkpoint"),
         ("nli={folder}/none", "there is no NLI model '{folder}/none'"),
@@ -289,15 +286,15 @@ def test_what_would_be_asked_and_what_can_be_set(idx: Command, tmp_path: Path) -
         ("least_str_em=2", "least_str_em is 2.0: it should be less than or equal to 1"),
     ],
 )
-def test_a_bad_switch_of_making_is_found_before_the_teacher_is_asked(
-    idx: Command, script: Script, tmp_path: Path, switch: str, message: str
+def test_an_invalid_build_option_is_found_before_the_teacher_is_asked(
+    idx: Command, script: Script, tmp_path: Path, option: str, message: str
 ) -> None:
-    places = {"folder": str(tmp_path), "labels": str(save_tiny_classifier(tmp_path / "labels", ["yes", "no"]))}
+    paths = {"folder": str(tmp_path), "labels": str(save_tiny_classifier(tmp_path / "labels", ["yes", "no"]))}
     file, out = tmp_path / "asqa.jsonl", tmp_path / "out"
     file.write_text('{"sample_id": "1", "question": "Which river?", "qa_pairs": [{"short_answers": ["river"]}]}\n', encoding="utf-8")
-    asked = ("train-data", "self_reasoning", "--questions", file, "--leaks", "keep", "--llm", script({"match": "", "text": "x"}), *SEARCH)
-    said = idx(*asked, "--out", out, "--set", "negatives=0", "--set", "sentences=simple", "--set", switch.format(**places), status=2)
-    assert message.format(**places) in said
+    command = ("train-data", "self_reasoning", "--questions", file, "--leaks", "keep", "--llm", script({"match": "", "text": "x"}), *SEARCH)
+    output = idx(*command, "--out", out, "--set", "negatives=0", "--set", "sentences=simple", "--set", option.format(**paths), status=2)
+    assert message.format(**paths) in output
     assert not (out / PREDICTIONS).exists()
 
 
@@ -308,7 +305,7 @@ def test_the_model_of_inference_is_opened_when_a_long_answer_is_left(idx: Comman
     nli = save_tiny_classifier(tmp_path / "nli", ["entailment", "other"])
     (nli / "model.safetensors").unlink()
     model = script({"match": "", "text": trajectory(analysis="A lake [1].")})
-    asked = (
+    command = (
         "train-data",
         "self_reasoning",
         "--questions",
@@ -323,24 +320,24 @@ def test_the_model_of_inference_is_opened_when_a_long_answer_is_left(idx: Comman
         "--out",
         out,
     )
-    switches = ("--set", "negatives=0", "--set", f"nli={nli}", "--set", "sentences=simple")
-    assert "the most frequent reason is 'wrong answer', 1 times" in idx(*asked, *switches, status=2)
-    told = manifest(out)
-    assert told["citations"]["nli"] == {"model": str(nli), "opened": False}
-    assert told["files"] == {}
+    values = ("--set", "negatives=0", "--set", f"nli={nli}", "--set", "sentences=simple")
+    assert "the most frequent reason is 'wrong answer', 1 times" in idx(*command, *values, status=2)
+    data = manifest(out)
+    assert data["citations"]["nli"] == {"model": str(nli), "opened": False}
+    assert data["files"] == {}
 
 
 def test_no_examples_are_no_success(idx: Command, script: Script, tmp_path: Path) -> None:
     """A teacher that cannot be read, and one that cannot be had."""
-    asked = ("train-data", "self_reasoning", "--questions", question_file(tmp_path), "--leaks", "keep", *SEARCH, "--set", "negatives=0")
-    said = idx(*asked, "--out", tmp_path / "one", "--llm", script({"match": "", "text": "Well, well."}), status=2)
-    assert "no examples for stage1_rap.jsonl, stage2_rap_eap.jsonl, " in said
-    assert "the most frequent reason is 'unreadable', 4 times" in said
+    command = ("train-data", "self_reasoning", "--questions", question_file(tmp_path), "--leaks", "keep", *SEARCH, "--set", "negatives=0")
+    output = idx(*command, "--out", tmp_path / "one", "--llm", script({"match": "", "text": "Well, well."}), status=2)
+    assert "no examples for stage1_rap.jsonl, stage2_rap_eap.jsonl, " in output
+    assert "the most frequent reason is 'unreadable', 4 times" in output
     assert list(files(tmp_path / "one")) == ["dataset_info.json"]
     assert manifest(tmp_path / "one")["counts"]["readable"]["dropped"] == {"unreadable": 4}
-    said = idx(*asked, "--out", tmp_path / "two", "--llm", script({"match": "no such prompt", "text": "x"}), status=2)
-    assert "the most frequent reason is 'failed: " in said
-    assert "', 4 times; see " in said
+    output = idx(*command, "--out", tmp_path / "two", "--llm", script({"match": "no such prompt", "text": "x"}), status=2)
+    assert "the most frequent reason is 'failed: " in output
+    assert "', 4 times; see " in output
 
 
 def test_a_set_in_a_format_that_is_named(idx: Command, tmp_path: Path) -> None:
@@ -348,49 +345,39 @@ def test_a_set_in_a_format_that_is_named(idx: Command, tmp_path: Path) -> None:
     entries = {split: {"1": {"ambiguous_question": f"Who {split}?", "qa_pairs": [{"short_answers": ["x"]}]}} for split in ("train", "dev")}
     file = tmp_path / "ASQA.json"
     file.write_text(json.dumps(entries), encoding="utf-8")
-    asked = ("train-data", "self_reasoning", "--questions", f"asqa={file}", "--against", f"dev={file}", "--dry-run", "--set", "negatives=0")
-    told = json.loads(idx(*asked, "--format", "asqa=asqa-train", "--json"))
-    assert (told["first"]["question"], told["leaks"]["against"]) == ("Who train?", {"dev": 1})
-    assert "1 of 1 questions are evaluation questions too" in idx(*asked, status=2)
-    assert "'asq'" in idx(*asked, "--format", "asq=asqa-train", status=2)
+    command = (
+        "train-data",
+        "self_reasoning",
+        "--questions",
+        f"asqa={file}",
+        "--against",
+        f"dev={file}",
+        "--dry-run",
+        "--set",
+        "negatives=0",
+    )
+    data = json.loads(idx(*command, "--format", "asqa=asqa-train", "--json"))
+    assert (data["first"]["question"], data["leaks"]["against"]) == ("Who train?", {"dev": 1})
+    assert "1 of 1 questions are evaluation questions too" in idx(*command, status=2)
+    assert "'asq'" in idx(*command, "--format", "asq=asqa-train", status=2)
 
 
-def test_what_is_refused(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_what_is_refused(idx: Command, model: str, tmp_path: Path) -> None:
     file, out = question_file(tmp_path), tmp_path / "out"
-    asked = ("train-data", "ra_isf", "--questions", file, "--leaks", "keep", "--llm", knowing, *SEARCH)
-    assert "say where the training data shall go" in idx(*asked, status=2)
-    assert "'max_token'" in idx(*asked, "--out", out, "--set", "max_token=3", status=2)
-    assert "labels" in idx(*asked, "--out", out, "--set", "labels=other", status=2)
-    assert "two sets of questions are called 'train'" in idx(*asked, "--out", out, "--questions", file, status=2)
+    command = ("train-data", "ra_isf", "--questions", file, "--leaks", "keep", "--llm", model, *SEARCH)
+    assert "name the folder for the training data" in idx(*command, status=2)
+    assert "'max_token'" in idx(*command, "--out", out, "--set", "max_token=3", status=2)
+    assert "labels" in idx(*command, "--out", out, "--set", "labels=other", status=2)
+    assert "two sets of questions are called 'train'" in idx(*command, "--out", out, "--questions", file, status=2)
     assert "retrorag" in idx("train-data", "retrorag", status=2)
-    assert "no question of the set 'train' is left" in idx(*asked[:2], *asked[2:4], "--against", file, "--leaks", "drop", status=2)
+    assert "no question of the set 'train' is left" in idx(*command[:2], *command[2:4], "--against", file, "--leaks", "drop", status=2)
     assert not out.exists()
 
 
-def test_real_sets_have_their_tasks(shared_data: Path) -> None:
-    folder = shared_data / "datasets"
-    found = {}
-    for name in ("fever_paper_dev.jsonl.gz", "asqa_dev.json.gz", "data_nq_sampled.jsonl.gz", "strategyqa_dev.json.gz"):
-        one = question_set(name, read_questions(folder / name))
-        found[name.partition("_")[0]] = set_task(one, "gold")
-    assert found == {"fever": "fever", "asqa": "long", "data": "short", "strategyqa": "short"}
-
-
-def test_evaluation_questions_among_real_ones(shared_data: Path) -> None:
-    """DPR's copy of NQ-open's questions is tokenised ("won 't"); every one of them is found all the same, and hardly one of TriviaQA's."""
-    nq, dpr, trivia = (
-        question_set(name, read_questions(shared_data / "qa" / name))
-        for name in ("NQ-open.dev.jsonl.gz", "topics.dpr.nq.test.txt.gz", "topics.dpr.trivia.test.txt.gz")
-    )
-    leaks = find_leaks([dpr], [nq], 0.8)
-    assert (len(dpr.questions), len(leaks), sum(leak.kind == "equal" for leak in leaks)) == (3610, 3610, 3609)
-    assert len(find_leaks([trivia], [nq], 0.8)) == 1
-
-
-def test_passages_come_from_the_run(idx: Command, knowing: str, tmp_path: Path) -> None:
+def test_passages_come_from_the_run(idx: Command, model: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    asked = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", knowing, *SEARCH, "--out", out)
-    idx(*asked, "--set", "k=1")
+    command = ("train-data", "ra_isf", "--questions", question_file(tmp_path), "--leaks", "keep", "--llm", model, *SEARCH, "--out", out)
+    idx(*command, "--set", "k=1")
     for line, record in zip(lines(out / "data/relevance.jsonl"), lines(out / PREDICTIONS), strict=True):
         passage = Passage(**record["passages"][0])
         assert line["provenance"]["passage"] == passage.id

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.runtimes.training.collected import collected
+from tests.runtimes.training.responses import make_response
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.evaluation.by_models.nli import Pair
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.base import Collected
-from wikidx.runtimes.training.self_reasoning.options import SelfReasoningAsking
+from wikidx.runtimes.training.base import Response
+from wikidx.runtimes.training.self_reasoning.options import CollectOptions
 from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
 
 BYRON = Passage("b", "Lord Byron", "George Gordon Byron was an English poet. His only legitimate child was Ada Lovelace.")
@@ -35,15 +35,22 @@ def trajectory(**changes: Any) -> str:  # noqa: ANN401 - any field
     return json.dumps({name: value for name, value in {**FIELDS, **changes}.items() if value is not ...}, ensure_ascii=False)
 
 
-def reply(question: Question, task: str, text: str, *, negative: bool = False, cut: bool = False) -> Collected:
+def reply(question: Question, task: str, text: str, *, negative: bool = False, cut: bool = False) -> Response:
     """A teacher's reply, the documents being Byron and London."""
     detail = {"task": task, "documents_of": "Else?" if negative else question.text, "is_negative": negative, "is_cut": cut}
-    return collected(question, Answer(text, (BYRON, LONDON), detail))
+    return make_response(question, Answer(text, (BYRON, LONDON), detail))
 
 
-def sample(question: Question, task: str, *, negative: bool = False, asking: SelfReasoningAsking | None = None, **changes: Any) -> Sample:  # noqa: ANN401
+def sample(
+    question: Question,
+    task: str,
+    *,
+    negative: bool = False,
+    options: CollectOptions | None = None,
+    **changes: Any,  # noqa: ANN401
+) -> Sample:
     """A sample with some fields changed."""
-    read = read_sample(reply(question, task, trajectory(**changes), negative=negative), asking or SelfReasoningAsking())
+    read = read_sample(reply(question, task, trajectory(**changes), negative=negative), options or CollectOptions())
     assert isinstance(read, Sample), read
     return read
 
@@ -54,7 +61,7 @@ class Containing:
     def __init__(self) -> None:
         self.n_pairs = 0
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {"model": "containment"}
 
     def entails(self, pairs: Sequence[Pair]) -> list[bool]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from wikidx.runtimes.questions import Question
 
 
-class Made(NamedTuple):
+class FormatFile(NamedTuple):
     """The content of a file in a format, and the questions expected from it; ``file`` distinguishes two files of one format."""
 
     format: str
@@ -25,7 +25,7 @@ def array(*records: object) -> str:
     return json.dumps(records, indent=2)
 
 
-def one(text: str, *answers: str, id: str = "1", **gold: Any) -> Question:  # noqa: ANN401 - JSON
+def item(text: str, *answers: str, id: str = "1", **gold: Any) -> Question:  # noqa: ANN401 - JSON
     return Question(id, text, answers, gold)
 
 
@@ -71,11 +71,13 @@ _SQUAD = [
         ],
     }
 ]
-_SQUAD_QUESTIONS = [one("Whose?", "Egypt", id="a", titles=["Nile"]), one("Why?", id="b", titles=["Nile"])]
+_SQUAD_QUESTIONS = [item("Whose?", "Egypt", id="a", titles=["Nile"]), item("Why?", id="b", titles=["Nile"])]
 
-MADE = (
-    Made("flashrag", "", lines({"id": "test_0", "question": "Who?", "golden_answers": ["A", "B"]}), [one("Who?", "A", "B", id="test_0")]),
-    Made(
+FORMAT_FILES = (
+    FormatFile(
+        "flashrag", "", lines({"id": "test_0", "question": "Who?", "golden_answers": ["A", "B"]}), [item("Who?", "A", "B", id="test_0")]
+    ),
+    FormatFile(
         "flashrag",
         "metadata",
         lines(
@@ -90,29 +92,34 @@ MADE = (
                 },
             }
         ),
-        [one("Where?", "Egypt", id="dev_0", **_HOP_GOLD, popularity=3)],
+        [item("Where?", "Egypt", id="dev_0", **_HOP_GOLD, popularity=3)],
     ),
-    Made(
+    FormatFile(
         "nq-open",
         "",
         lines({"question": "Who?", "answer": ["A", "B"]}, {"question": "When?", "answer": "now"}),
-        [one("Who?", "A", "B"), one("When?", "now", id="2")],
+        [item("Who?", "A", "B"), item("When?", "now", id="2")],
     ),
-    Made(
+    FormatFile(
         "fid",
         "",
         array({"id": 0, "question": "Who?", "target": "A", "answers": ["A", "B"], "ctxs": [{"title": "T", "text": "t"}]}),
-        [one("Who?", "A", "B", id="0")],
+        [item("Who?", "A", "B", id="0")],
     ),
-    Made("self-reasoning", "", lines({"question": "Who?", "answers": ["A"], "passages": ["Document 1 (Title: T): t"]}), [one("Who?", "A")]),
-    Made(
+    FormatFile(
+        "self-reasoning",
+        "",
+        lines({"question": "Who?", "answers": ["A"], "passages": ["Document 1 (Title: T): t"]}),
+        [item("Who?", "A")],
+    ),
+    FormatFile(
         "questions",
         "",
         lines({"qid": "litm0", "question": "Who?", "answers": ["A"], "gold_ids": ["18", 9]}),
-        [one("Who?", "A", id="litm0", passages=["18", "9"])],
+        [item("Who?", "A", id="litm0", passages=["18", "9"])],
     ),
-    Made("questions", "bare", lines({"question": "Who?"}), [one("Who?")]),
-    Made(
+    FormatFile("questions", "bare", lines({"question": "Who?"}), [item("Who?")]),
+    FormatFile(
         "dpr",
         "",
         array(
@@ -125,17 +132,17 @@ MADE = (
             },
             {"question": "When?", "answers": [], "positive_ctxs": []},
         ),
-        [one("Who?", "A", titles=["T"], passages=["11", "12"]), one("When?", id="2")],
+        [item("Who?", "A", titles=["T"], passages=["11", "12"]), item("When?", id="2")],
     ),
-    Made(
+    FormatFile(
         "dpr-tsv",
         "",
         'who sang "it"\t[\'A\', \'B\\\'s\']\r\n"a ""quoted"" one"\t"[\'C\', ""D\'s""]"\r\nwho\t["\\u00e9"]\n',
-        [one('who sang "it"', "A", "B's"), one('a "quoted" one', "C", "D's", id="2"), one("who", "é", id="3")],
+        [item('who sang "it"', "A", "B's"), item('a "quoted" one', "C", "D's", id="2"), item("who", "é", id="3")],
     ),
-    Made("dpr-tsv", "header", "question\tanswers\nwho\t['A']\n", [one("who", "A", id="2")]),
-    Made("topics", "", "0\twho got it\n1\twho else\n", [one("who got it", id="0"), one("who else", id="1")]),
-    Made(
+    FormatFile("dpr-tsv", "header", "question\tanswers\nwho\t['A']\n", [item("who", "A", id="2")]),
+    FormatFile("topics", "", "0\twho got it\n1\twho else\n", [item("who got it", id="0"), item("who else", id="1")]),
+    FormatFile(
         "triviaqa",
         "",
         json.dumps(
@@ -154,9 +161,9 @@ MADE = (
             },
             indent=2,
         ),
-        [one("What is the capital of Peru?", "LIMA", "Lima", "Lima, Peru", "Lima town", id="tc_1")],
+        [item("What is the capital of Peru?", "LIMA", "Lima", "Lima, Peru", "Lima town", id="tc_1")],
     ),
-    Made(
+    FormatFile(
         "triviaqa",
         "hub",
         lines(
@@ -166,61 +173,63 @@ MADE = (
                 "answer": {"value": "Lima", "aliases": ["Lima", "LIMA"], "normalized_aliases": ["lima"]},
             }
         ),
-        [one("What?", "Lima", "LIMA", id="tc_2")],
+        [item("What?", "Lima", "LIMA", id="tc_2")],
     ),
-    Made("squad", "", json.dumps({"version": "v2.0", "data": _SQUAD}), _SQUAD_QUESTIONS),
-    Made("squad", "data first", json.dumps({"data": _SQUAD, "version": "v2.0"}, indent=1), _SQUAD_QUESTIONS),
-    Made(
+    FormatFile("squad", "", json.dumps({"version": "v2.0", "data": _SQUAD}), _SQUAD_QUESTIONS),
+    FormatFile("squad", "data first", json.dumps({"data": _SQUAD, "version": "v2.0"}, indent=1), _SQUAD_QUESTIONS),
+    FormatFile(
         "squad",
         "hub",
         lines({"id": "a", "title": "Nile", "question": "Whose?", "answers": {"text": ["Egypt"], "answer_start": [4]}}),
         _SQUAD_QUESTIONS[:1],
     ),
-    Made("ottqa", "", array({"question_id": "x", "question": "Who?", "table_id": "t", "answer-text": "A"}), [one("Who?", "A", id="x")]),
-    Made(
+    FormatFile(
+        "ottqa", "", array({"question_id": "x", "question": "Who?", "table_id": "t", "answer-text": "A"}), [item("Who?", "A", id="x")]
+    ),
+    FormatFile(
         "popqa",
         "",
         'id\tprop\ts_pop\tquestion\tpossible_answers\n7\tcapital\t42\tWhat is the capital of Peru?\t"[""Lima"", ""City of \\u00c9""]"\n',
-        [one(_POPQA["question"], "Lima", "City of É", id="7", popularity=42, type="capital")],
+        [item(_POPQA["question"], "Lima", "City of É", id="7", popularity=42, type="capital")],
     ),
-    Made(
+    FormatFile(
         "popqa",
         "json",
         lines({**_POPQA, "possible_answers": '["Lima"]'}),
-        [one(_POPQA["question"], "Lima", id="7", popularity=42, type="capital")],
+        [item(_POPQA["question"], "Lima", id="7", popularity=42, type="capital")],
     ),
-    Made("popqa", "list", lines({"question": "What?", "possible_answers": ["Lima"]}), [one("What?", "Lima")]),
-    Made(
+    FormatFile("popqa", "list", lines({"question": "What?", "possible_answers": ["Lima"]}), [item("What?", "Lima")]),
+    FormatFile(
         "hotpotqa",
         "",
         array({**_HOP, "level": "hard", "context": [["The Nile", ["A river.", " It ends."]]]}),
-        [one(_HOP["question"], "Egypt", id="5ab", **_HOP_GOLD)],
+        [item(_HOP["question"], "Egypt", id="5ab", **_HOP_GOLD)],
     ),
-    Made(
+    FormatFile(
         "hotpotqa",
         "hub",
         lines({**_HOP, "supporting_facts": {"title": ["The Nile", "Lake Victoria", "The Nile"], "sent_id": [0, 2, 1]}}),
-        [one(_HOP["question"], "Egypt", id="5ab", **_HOP_GOLD)],
+        [item(_HOP["question"], "Egypt", id="5ab", **_HOP_GOLD)],
     ),
-    Made(
+    FormatFile(
         "2wikimultihopqa",
         "",
         array({**_HOP, "evidences": [], "answer_id": "Q79"}),
-        [one(_HOP["question"], "Egypt", id="5ab", **_HOP_GOLD, answer_id="Q79")],
+        [item(_HOP["question"], "Egypt", id="5ab", **_HOP_GOLD, answer_id="Q79")],
     ),
-    Made(
+    FormatFile(
         "strategyqa",
         "",
         array({"qid": "e0", "question": "Can a nut float?", "answer": True}, {"qid": "e1", "question": "Can it fly?", "answer": False}),
-        [one("Can a nut float?", "yes", id="e0"), one("Can it fly?", "no", id="e1")],
+        [item("Can a nut float?", "yes", id="e0"), item("Can it fly?", "no", id="e1")],
     ),
-    Made(
+    FormatFile(
         "strategyqa-bigbench",
         "",
         json.dumps({"canary": "…", "metrics": ["multiple_choice_grade"], "examples": [_BIG_BENCH]}),
-        [one("Can a nut float?", "yes")],
+        [item("Can a nut float?", "yes")],
     ),
-    Made(
+    FormatFile(
         "fever",
         "",
         lines(
@@ -234,27 +243,30 @@ MADE = (
             {"id": 5, "claim": "Unlabelled."},
         ),
         [
-            one("Soul Food is a film.", "SUPPORTS", id="3", label="SUPPORTS", titles=["Soul Food (film)"]),
-            one("Nobody knows.", "NOT ENOUGH INFO", id="4", label="NOT ENOUGH INFO"),
-            one("Unlabelled.", id="5"),
+            item("Soul Food is a film.", "SUPPORTS", id="3", label="SUPPORTS", titles=["Soul Food (film)"]),
+            item("Nobody knows.", "NOT ENOUGH INFO", id="4", label="NOT ENOUGH INFO"),
+            item("Unlabelled.", id="5"),
         ],
     ),
-    Made(
+    FormatFile(
         "fever",
         "question",
         lines({"id": 3, "question": "It is.", "label": "REFUTES", "evidence": [[[1, 2, "It", 0]]], "pars": ["…"]}),
-        [one("It is.", "REFUTES", id="3", label="REFUTES", titles=["It"])],
+        [item("It is.", "REFUTES", id="3", label="REFUTES", titles=["It"])],
     ),
-    Made(
+    FormatFile(
         "asqa",
         "",
         json.dumps({"train": {"-1": _ASQA_QUESTION}, "dev": {"-2": _ASQA_QUESTION}}),
-        [one("Who won the cup?", "Uruguay", "URU", "Italy", id="-2", **_ASQA_GOLD)],
+        [item("Who won the cup?", "Uruguay", "URU", "Italy", id="-2", **_ASQA_GOLD)],
     ),
-    Made(
-        "asqa", "list", array({**_ASQA_QUESTION, "id": "-2"}), [one("Who won the cup?", "Uruguay", "URU", "Italy", id="-2", **_ASQA_GOLD)]
+    FormatFile(
+        "asqa",
+        "list",
+        array({**_ASQA_QUESTION, "id": "-2"}),
+        [item("Who won the cup?", "Uruguay", "URU", "Italy", id="-2", **_ASQA_GOLD)],
     ),
-    Made(
+    FormatFile(
         "alce",
         "",
         array(
@@ -266,9 +278,9 @@ MADE = (
                 "docs": [{"id": "1", "title": "Cup", "text": "…"}],
             }
         ),
-        [one("Who won the cup?", "Uruguay", "URU", "Italy", id="5", **_ASQA_GOLD)],
+        [item("Who won the cup?", "Uruguay", "URU", "Italy", id="5", **_ASQA_GOLD)],
     ),
-    Made(
+    FormatFile(
         "kilt",
         "",
         lines(
@@ -282,12 +294,12 @@ MADE = (
             {"id": "c", "input": "I like it.\nSo do I.\nWhy?"},
         ),
         [
-            one("capital?", "Lima", "lima", id="a", long_answers=["Lima", "lima"], titles=["Lima"], provenance=[[_PAGE], [], [_PAGE]]),
-            one("It is.", "REFUTES", id="b", label="REFUTES", provenance=[[]]),
-            one("I like it.\nSo do I.\nWhy?", id="c"),
+            item("capital?", "Lima", "lima", id="a", long_answers=["Lima", "lima"], titles=["Lima"], provenance=[[_PAGE], [], [_PAGE]]),
+            item("It is.", "REFUTES", id="b", label="REFUTES", provenance=[[]]),
+            item("I like it.\nSo do I.\nWhy?", id="c"),
         ],
     ),
-    Made(
+    FormatFile(
         "halluqa",
         "",
         array(
@@ -304,15 +316,15 @@ MADE = (
             {"question_id": 2, "Question": "首都？", "Best Answer": "利马", "Wrong_Answer": "库斯科", "Category": "Knowledge"},
         ),
         [
-            one("你是谁？", "模型", "软件", type="Misleading", wrong_answers=["人", "狗"]),
-            one("首都？", "利马", id="2", type="Knowledge", wrong_answers=["库斯科"]),
+            item("你是谁？", "模型", "软件", type="Misleading", wrong_answers=["人", "狗"]),
+            item("首都？", "利马", id="2", type="Knowledge", wrong_answers=["库斯科"]),
         ],
     ),
-    Made(
+    FormatFile(
         "begin",
         "",
         "model_name\tdata_source\tknowledge\tmessage\tresponse\tbegin_label\n"
         't5\twow\tIt is blue.\t"I said ""blue""."\tyes\tFully attributable\n',
-        [one('I said "blue".', id="2", type="wow")],
+        [item('I said "blue".', id="2", type="wow")],
     ),
 )

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.serve.corpus import read_questions
-from benchmarks.serve.load import Order, Report
+from benchmarks.serve.load import LoadSpec, Report
 from benchmarks.serve.processes import Load, Server, host
 from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
@@ -43,8 +43,8 @@ class Run:
             self._running.callback(server.__exit__, None, None, None)
             path = RETRIEVE if "search-r1" in kind else SEARCH
             self._until_it_answers(server, path)
-            self.sent(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # warms up mapped files
-            self.sent(kind, path, 1, seconds=self.seconds, clients=8)
+            self.send_requests(kind, path, BATCH, seconds=2 * self.seconds, clients=2)  # warms up mapped files
+            self.send_requests(kind, path, 1, seconds=self.seconds, clients=8)
         return self._servers[kind]
 
     def first_answer_s(self, kind: str, path: str) -> float:
@@ -53,7 +53,7 @@ class Run:
             return self._until_it_answers(server, path)
 
     def _until_it_answers(self, server: Server, path: str) -> float:
-        order = Order(server.port, path, self.bodies(path, 1)[:1], 0.001, clients=1)
+        order = LoadSpec(server.port, path, self.bodies(path, 1)[:1], 0.001, clients=1)
         while not self._load.report(order).statuses.get("200"):
             server.check_alive()
             time.sleep(0.05)
@@ -65,26 +65,26 @@ class Run:
         more = {"topk": K, "return_scores": True} if path == RETRIEVE else {"k": K, "depth": K}
         return [json.dumps({"queries": group, **more}) for group in groups]
 
-    def sent(self, kind: str, path: str, size: int, *, seconds: float = 0.0, clients: int = 0, rate: float = 0.0) -> Report:
+    def send_requests(self, kind: str, path: str, size: int, *, seconds: float = 0.0, clients: int = 0, rate: float = 0.0) -> Report:
         """Send requests to a server."""
-        order = Order(self.server(kind).port, path, self.bodies(path, size), seconds or self.seconds, clients, rate)
+        order = LoadSpec(self.server(kind).port, path, self.bodies(path, size), seconds or self.seconds, clients, rate)
         return self._load.report(order)
 
     def answer(self, server: Server, body: str) -> Report:
         """Send one request."""
-        return self._load.report(Order(server.port, SEARCH, [body], 0.001, clients=1))
+        return self._load.report(LoadSpec(server.port, SEARCH, [body], 0.001, clients=1))
 
-    def in_turn(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, list[Report]]:
+    def alternate(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, list[Report]]:
         """Return each server's reports for the same requests, in rounds in turn."""
         found: dict[str, list[Report]] = {kind: [] for kind in kinds}
         for kind in kinds:
             self.server(kind)
         for _ in range(self.rounds):
             for kind in kinds:
-                found[kind].append(self.sent(kind, path, size, clients=clients))
+                found[kind].append(self.send_requests(kind, path, size, clients=clients))
         return found
 
     def rates(self, kinds: Sequence[str], path: str, size: int, clients: int) -> dict[str, float]:
         """Return the requests per second that each server answers, the median of rounds in turn."""
-        found = self.in_turn(kinds, path, size, clients)
+        found = self.alternate(kinds, path, size, clients)
         return {kind: statistics.median(report.per_second for report in reports) for kind, reports in found.items()}

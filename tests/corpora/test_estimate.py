@@ -13,8 +13,8 @@ import pytest
 import zstandard
 
 from wikidx.corpora.build import StoreOptions
-from wikidx.corpora.forecast import forecast_corpus
-from wikidx.corpora.known.custom import Reading, custom_corpus
+from wikidx.corpora.estimate import estimate_corpus
+from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 
 N = 30_000
 
@@ -40,5 +40,5 @@ def test_the_passages_of_a_file_are_estimated_within_a_few_percent(
 ) -> None:
     path = tmp_path / "made.jsonl"
     path.write_bytes(compress(records))
-    found = forecast_corpus(custom_corpus(path, "made", Reading()), StoreOptions())
+    found = estimate_corpus(custom_corpus(path, "made", ReadOptions()), StoreOptions())
     assert found.n_passages == pytest.approx(N, rel=0.03)

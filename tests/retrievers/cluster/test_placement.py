@@ -14,29 +14,29 @@ from wikidx.corpora.errors import InputError
 from wikidx.indexer.embedding.cluster.nodes import Node
 from wikidx.indexer.machine.threads import limit_threads, n_threads
 from wikidx.retrievers.base import Ranking
-from wikidx.retrievers.cluster.placing import check_device, needs_gpus, placed
+from wikidx.retrievers.cluster.placement import check_device, needs_gpus, place_replicas
 from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
 from wikidx.retrievers.errors import ShardUnavailable
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.server.batcher import Search, _outcomes
+from wikidx.retrievers.server.batcher import SearchRequest, _search_batch
 from wikidx.retrievers.server.metrics import Metrics
 
 A, B, C = Node("a", "10.0.0.1:1", 8, 4), Node("b", "10.0.0.2:1", 8, 1), Node("c", "10.0.0.3:1", 8, 0)
 
 
 def test_replicas_are_on_different_nodes_and_nodes_have_about_as_many() -> None:
-    found = placed(4, 2, [A, B, C], [], on_gpus=False)
+    found = place_replicas(4, 2, [A, B, C], [], on_gpus=False)
     assert all(len(set(chosen)) == 2 for chosen in found)
     assert sorted(Counter(node.id for chosen in found for node in chosen).values()) == [2, 3, 3]
-    assert placed(1, 2, [A], [], on_gpus=False) == [[A, A]]
+    assert place_replicas(1, 2, [A], [], on_gpus=False) == [[A, A]]
 
 
 def test_gpus_are_given_once_and_those_of_what_is_served_not_at_all() -> None:
-    found = placed(5, 1, [A, B, C], [], on_gpus=True)
+    found = place_replicas(5, 1, [A, B, C], [], on_gpus=True)
     assert Counter(node.id for chosen in found for node in chosen) == {"a": 4, "b": 1}
-    assert placed(2, 1, [A, B], [A, A, B], on_gpus=True) == [[A], [A]]
-    with pytest.raises(InputError, match=r"3 processes need a GPU each beside the 3 that serve, 2 are free: .* with twice the GPUs"):
-        placed(3, 1, [A, B], [A, A, B], on_gpus=True)
+    assert place_replicas(2, 1, [A, B], [A, A, B], on_gpus=True) == [[A], [A]]
+    with pytest.raises(InputError, match=r"3 processes need a GPU each besides the 3 that serve, 2 are free: .* with twice the GPUs"):
+        place_replicas(3, 1, [A, B], [A, A, B], on_gpus=True)
 
 
 @pytest.mark.parametrize(("device", "n", "expected"), [("auto", 5, True), ("auto", 6, False), ("cpu", 1, False), ("cuda", 5, True)])
@@ -48,7 +48,7 @@ def test_gpus_that_are_not_there_and_those_with_numbers_are_refused() -> None:
     with pytest.raises(InputError, match=r"--device cuda: 6 processes \(shards times replicas\) need a GPU each, the Ray cluster has 5"):
         needs_gpus("cuda", [A, B, C], 6)
     for device in ("cuda:1", "all", "mps"):
-        with pytest.raises(InputError, match=f"--device {device} with --ray: say auto, cpu or cuda"):
+        with pytest.raises(InputError, match=f"--device {device} with --ray: use auto, cpu or cuda"):
             check_device(device)
 
 
@@ -64,8 +64,8 @@ def test_what_is_lost_or_unavailable_is_counted() -> None:
     metrics = Metrics()
     replica = Replica(0, A, None, is_ready=True)
     shard = ReplicatedShard(0, [], [replica], 30.0, metrics)
-    shard.lose(replica)
-    shard.unavailable("it is lost")
+    shard.mark_lost(replica)
+    shard.unavailable_error("it is lost")
     assert not replica.is_ready
     assert 'idx_shard_failures_total{shard="0"} 1.0\n' in metrics.text().decode()
     assert 'idx_shard_unavailable_total{shard="0"} 1.0\n' in metrics.text().decode()
@@ -109,11 +109,11 @@ class Unavailable:
 
 def test_searches_that_were_joined_wait_once_for_a_lost_shard() -> None:
     async def outcomes() -> list[object]:
-        def search() -> Search:
+        def search() -> SearchRequest:
             answer = asyncio.get_running_loop().create_future()
-            return Search(("made", "bm25"), searcher, [["river"]], SearchOptions(), 0.0, answer)  # type: ignore[arg-type]
+            return SearchRequest(("made", "bm25"), searcher, [["river"]], SearchOptions(), 0.0, answer)  # type: ignore[arg-type]
 
-        return list(_outcomes([search(), search(), search()]))
+        return list(_search_batch([search(), search(), search()]))
 
     searcher = Unavailable()
     found = asyncio.run(outcomes())

@@ -16,9 +16,9 @@ from wikidx.runtimes.methods.base import list_options, option
 @options
 class MadeOptions:
     truth: bool = option(True, "paper", "a truth value")
-    count: int = option(5, "paper", "a whole number", least=1)
+    count: int = option(5, "paper", "a whole number", minimum=1)
     share: float = option(0.5, "proposed", "a number")
-    part: float = option(0.5, "proposed", "a number between bounds", least=0.1, most=1)
+    part: float = option(0.5, "proposed", "a number between bounds", minimum=0.1, maximum=1)
     word: Literal["each", "joint", "off"] = option("each", "paper", "one of three")
     text: str = option("", "proposed", "any text")
     texts: tuple[str, ...] = option((), "proposed", "several texts")

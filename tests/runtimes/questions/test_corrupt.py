@@ -12,47 +12,59 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtimes.questions.made import MADE, Made
+from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile
 from tests.runtimes.questions.test_records import JSON
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.questions import FORMATS, Question, read_questions
 
-NAMES = sorted({name for made in MADE for line in made.content.splitlines() for name in line.split('"') if name.isidentifier()})
+NAMES = sorted({name for case in FORMAT_FILES for line in case.content.splitlines() for name in line.split('"') if name.isidentifier()})
 
 
-def read_or_refused(file: Path, name: str | None = None) -> list[Question]:
+def read_or_refuse(file: Path, name: str | None = None) -> list[Question]:
     """Return a file's questions, none if it is refused; any other exception than ``InputError`` fails the test."""
-    found, message = list[Question](), ""
+    questions, message = list[Question](), ""
     try:
-        found = read_questions(file, name)
+        questions = read_questions(file, name)
     except InputError as error:
         message = str(error)
-    assert found or str(file.parent) in message
+    assert questions or str(file.parent) in message
     assert "\n" not in message
-    for one in found:
-        json.dumps([one.id, one.text, one.golden_answers, dict(one.gold)], ensure_ascii=False).encode()
-    return found
+    for question in questions:
+        json.dumps([question.id, question.text, question.golden_answers, dict(question.gold)], ensure_ascii=False).encode()
+    return questions
 
 
-def damaged(content: bytes, chance: random.Random) -> bytes:
+def corrupt(content: bytes, rng: random.Random) -> bytes:
     """Return a content with some bytes deleted, doubled, replaced or moved."""
-    for _ in range(chance.randint(1, 3)):
-        at, n = chance.randrange(len(content) + 1), chance.choice([1, 1, 1, 4, 60])
-        new = chance.choice(
-            [b"", content[at : at + n] * 2, bytes([chance.randrange(256)]), b'"', b"[", b"}", b"\n", b"\t", b"null", b"\\ud83d", b"1e999"]
+    for _ in range(rng.randint(1, 3)):
+        start, n = rng.randrange(len(content) + 1), rng.choice([1, 1, 1, 4, 60])
+        new = rng.choice(
+            [
+                b"",
+                content[start : start + n] * 2,
+                bytes([rng.randrange(256)]),
+                b'"',
+                b"[",
+                b"}",
+                b"\n",
+                b"\t",
+                b"null",
+                b"\\ud83d",
+                b"1e999",
+            ]
         )
-        content = content[:at] + new + content[at + n :]
+        content = content[:start] + new + content[start + n :]
     return content
 
 
-@pytest.mark.parametrize("made", MADE, ids=lambda made: f"{made.format} {made.file}")
-def test_damaged_files(tmp_path: Path, made: Made) -> None:
-    chance = random.Random(f"{made.format} {made.file}")
+@pytest.mark.parametrize("case", FORMAT_FILES, ids=lambda case: f"{case.format} {case.file}")
+def test_corrupt_files(tmp_path: Path, case: FormatFile) -> None:
+    rng = random.Random(f"{case.format} {case.file}")
     file = tmp_path / "file"
     n_refused = 0
     for _ in range(40):
-        file.write_bytes(damaged(made.content.encode(), chance))
-        n_refused += not read_or_refused(file, chance.choice([None, made.format]))
+        file.write_bytes(corrupt(case.content.encode(), rng))
+        n_refused += not read_or_refuse(file, rng.choice([None, case.format]))
     assert n_refused
 
 
@@ -66,37 +78,37 @@ def test_records_of_any_types(
 ) -> None:
     file = tmp_path_factory.mktemp("made") / "file"
     file.write_text(json.dumps(records) if is_array else "\n".join(map(json.dumps, records)) or " ", encoding="utf-8")
-    read_or_refused(file, name)
+    read_or_refuse(file, name)
 
 
-@pytest.mark.parametrize("made", [made for made in MADE if made.content[0] in "[{"], ids=lambda made: f"{made.format} {made.file}")
-def test_one_field_of_another_type(tmp_path: Path, made: Made) -> None:
+@pytest.mark.parametrize("case", [case for case in FORMAT_FILES if case.content[0] in "[{"], ids=lambda case: f"{case.format} {case.file}")
+def test_one_field_of_another_type(tmp_path: Path, case: FormatFile) -> None:
     """Each field of each record, down to the innermost, replaced by a value of every other type."""
     file = tmp_path / "file"
     try:
-        changed = list(map(json.dumps, with_one_changed(json.loads(made.content))))
+        changed = list(map(json.dumps, change_one_value(json.loads(case.content))))
     except ValueError:
-        records = list(map(json.loads, made.content.splitlines()))
+        records = list(map(json.loads, case.content.splitlines()))
         changed = [
-            "\n".join(map(json.dumps, [*records[:at], other, *records[at + 1 :]]))
-            for at in range(len(records))
-            for other in with_one_changed(records[at])
+            "\n".join(map(json.dumps, [*records[:index], other, *records[index + 1 :]]))
+            for index in range(len(records))
+            for other in change_one_value(records[index])
         ]
     for content in changed:
         file.write_text(content, encoding="utf-8")
-        read_or_refused(file)
-        read_or_refused(file, made.format)
+        read_or_refuse(file)
+        read_or_refuse(file, case.format)
 
 
-def with_one_changed(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
+def change_one_value(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
     """Return values like this one, each with a part replaced."""
     others: list[Any] = [None, True, -1, 0.5, "", " ", "x", [], [None], [[]], {}, {"x": 1}]
     inner = list[Any]()
     if isinstance(value, dict):
-        inner = [{**value, name: other} for name in value for other in with_one_changed(value[name])]
-        inner += [{other: one for other, one in value.items() if other != name} for name in value]
+        inner = [{**value, name: other} for name in value for other in change_one_value(value[name])]
+        inner += [{other: item for other, item in value.items() if other != name} for name in value]
     elif isinstance(value, list):
-        inner = [[*value[:at], other, *value[at + 1 :]] for at in range(len(value)) for other in with_one_changed(value[at])]
+        inner = [[*value[:index], other, *value[index + 1 :]] for index in range(len(value)) for other in change_one_value(value[index])]
     return others + inner
 
 
@@ -123,17 +135,17 @@ def with_one_changed(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
     ],
     ids=range(17),
 )
-def test_odd_files(tmp_path: Path, content: bytes) -> None:
+def test_malformed_files(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
-    assert read_or_refused(file) == []
+    assert read_or_refuse(file) == []
 
 
-def test_a_file_that_breaks_off(tmp_path: Path) -> None:
-    """Wherever a compressed array breaks off, the file is called damaged."""
+def test_a_truncated_file(tmp_path: Path) -> None:
+    """Wherever a compressed array breaks off, the file is called corrupt."""
     whole = gzip.compress(json.dumps([{"question": f"{n}?", "answer": ["a"]} for n in range(2_000)]).encode())
     file = tmp_path / "file.json.gz"
     for end in (30, len(whole) // 2, len(whole) - 9):
         file.write_bytes(whole[:end])
-        with pytest.raises(InputError, match="is damaged: .*: fetch or compress it again"):
+        with pytest.raises(InputError, match="is corrupt: .*: fetch or compress it again"):
             read_questions(file)

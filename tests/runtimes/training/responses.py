@@ -7,10 +7,10 @@ from typing import Any
 
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.base import Collected, Example
+from wikidx.runtimes.training.base import Example, Response
 
 
-def collected(question: Question, answer: Answer, name: str = "nq") -> Collected:
+def make_response(question: Question, answer: Answer, name: str = "nq") -> Response:
     """A question and the answer of the method that asked, by way of JSON."""
     record = {
         "answer": answer.text,
@@ -18,7 +18,7 @@ def collected(question: Question, answer: Answer, name: str = "nq") -> Collected
         "detail": dict(answer.detail),
         "error": None,
     }
-    return Collected(name, question, json.loads(json.dumps(record)))
+    return Response(name, question, json.loads(json.dumps(record)))
 
 
 def targets(examples: list[Example]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Names under which a server without a key may be reached: a web page elsewhere must not read it through a browser on this machine."""
+"""Host check of a server without a key: a foreign web page must not read it through a browser on this machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from wikidx.retrievers.errors import InvalidRequest
 
 
-def refuse_foreign(headers: Iterable[tuple[bytes, bytes]], host: str) -> InvalidRequest | None:
-    """Return the error of a request whose ``Host`` or ``Origin`` names neither this machine nor ``host``; None if both are local.
+def foreign_host_error(headers: Iterable[tuple[bytes, bytes]], host: str) -> InvalidRequest | None:
+    """Return the error for a request whose ``Host`` or ``Origin`` names neither this machine nor ``host``; None if both are allowed.
 
     A page reaches a local server under the page's own name (DNS rebinding, ``Host``), or sends it a form (``Origin``).
     """
@@ -20,7 +20,7 @@ def refuse_foreign(headers: Iterable[tuple[bytes, bytes]], host: str) -> Invalid
         if name in (b"host", b"origin") and not _is_local(value, host):
             return InvalidRequest(
                 f"{name.decode().title()} {value.decode('latin-1')!r:.80} is not this machine: without a key the server answers to "
-                f"localhost, 127.0.0.1, [::1] and {host} only; give it a key in IDX_API_KEY, or say --insecure to let anybody search",
+                f"localhost, 127.0.0.1, [::1] and {host} only; give it a key in IDX_API_KEY, or use --insecure to let anybody search",
                 status=HTTPStatus.FORBIDDEN,
             )
     return None

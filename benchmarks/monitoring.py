@@ -1,6 +1,6 @@
-"""Resources of a command: seconds, CPU seconds, memory of its own and of mapped files, and disk.
+"""Resources of a command: seconds, CPU seconds, private and mapped memory, and disk.
 
-Memory is that of the process and all its descendants together, sampled 20 times a second from ``/proc/PID/status``. "Own" is ``RssAnon``,
+Memory is the sum over the process and all its descendants, sampled 20 times per second from ``/proc/PID/status``. "Own" is ``RssAnon``,
 which the system cannot reclaim; "resident" includes the pages of mapped files that have been read, which it can.
 """
 
@@ -25,14 +25,14 @@ _LOOK_EVERY_S = 0.05
 _LOOKS_A_DISK = 20  # memory samples per disk sample
 
 
-class Held(NamedTuple):
+class MemoryUse(NamedTuple):
     """Memory of a process and all its descendants, in bytes."""
 
     own: int
     resident: int
 
 
-def held(pid: int) -> Held:
+def memory_use(pid: int) -> MemoryUse:
     """Return the current memory of a process tree; 0 for a process that has ended."""
     own = resident = 0
     for member in _tree(pid):
@@ -40,7 +40,7 @@ def held(pid: int) -> Held:
             fields = dict(line.split(":", 1) for line in Path(f"/proc/{member}/status").read_text().splitlines())
             own += 1024 * int(fields.get("RssAnon", "0 kB").split()[0])
             resident += 1024 * int(fields.get("VmRSS", "0 kB").split()[0])
-    return Held(own, resident)
+    return MemoryUse(own, resident)
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -62,14 +62,14 @@ def folder_bytes(folder: Path) -> int:
     return n_bytes
 
 
-class Watch:
+class Monitor:
     """Samples a process, and a folder, until the block ends; ``own``, ``resident`` and ``disk`` are the peaks, in bytes."""
 
     def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.own = self.resident = self.disk = 0
         self._pid, self._folder = pid, folder
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._take_sample, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -79,10 +79,10 @@ class Watch:
         self._is_over.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _take_sample(self) -> None:
         n_looks = 0
         while True:
-            now = held(self._pid)
+            now = memory_use(self._pid)
             self.own, self.resident = max(self.own, now.own), max(self.resident, now.resident)
             if self._folder is not None and n_looks % _LOOKS_A_DISK == 0:
                 self.disk = max(self.disk, folder_bytes(self._folder))
@@ -92,13 +92,13 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Usage:
     """Resources of one command.
 
     Attributes:
         s: seconds.
         cpu_s: CPU seconds of all its processes together.
-        own: peak of its own memory over all samples, bytes.
+        own: peak of private memory over all samples, bytes.
         resident: peak of its memory including pages of mapped files, bytes.
         disk: peak size of the files in the watched folder, bytes.
     """
@@ -110,7 +110,7 @@ class Taken:
     disk: int
 
 
-def watched(arguments: Sequence[str], folder: Path) -> tuple[Taken, str]:
+def run_monitored(arguments: Sequence[str], folder: Path) -> tuple[Usage, str]:
     """Run Python with some arguments, and watch it and the files in a folder; return its resources and its output.
 
     This process must start and await nothing else meanwhile: CPU seconds are those of all its finished children.
@@ -123,14 +123,14 @@ def watched(arguments: Sequence[str], folder: Path) -> tuple[Taken, str]:
         [sys.executable, *arguments], cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            with Watch(process.pid, folder) as watch:
-                printed, said = process.communicate()
+            with Monitor(process.pid, folder) as watch:
+                output, errors = process.communicate()
                 seconds = perf_counter() - started
         finally:
             process.kill()
     if process.returncode:
-        raise IdxError(f"{' '.join(arguments)} ended with status {process.returncode}: {said.strip()}")
-    return Taken(seconds, _cpu_s() - before, watch.own, watch.resident, max(watch.disk, folder_bytes(folder))), printed
+        raise IdxError(f"{' '.join(arguments)} ended with status {process.returncode}: {errors.strip()}")
+    return Usage(seconds, _cpu_s() - before, watch.own, watch.resident, max(watch.disk, folder_bytes(folder))), output
 
 
 def _cpu_s() -> float:

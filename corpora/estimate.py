@@ -1,0 +1,65 @@
+"""Estimate of a corpus before it is read: number and size of its passages, download size, and a sample for timing other steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from .build import StoreOptions
+from .corpus import Corpus
+from .fetching.sources import local_paths, missing_bytes
+from .passage import Passage
+from .reading.compression import estimate_sizes
+from .store import PassageStore
+
+_SAMPLE_PASSAGES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEstimate:
+    """Expected size of a corpus.
+
+    Attributes:
+        n_passages: estimated number of passages.
+        passage_bytes: mean UTF-8 bytes per passage.
+        download_bytes: bytes still to be downloaded.
+        sample: some of the first passages; empty if no file of the corpus is on this machine yet.
+    """
+
+    n_passages: int
+    passage_bytes: float
+    download_bytes: int
+    sample: list[Passage]
+
+
+def estimate_from_store(store: PassageStore) -> CorpusEstimate:
+    """Return the size of a built store: the exact number of passages, and their mean size in a sample."""
+    sample = store.get_many(range(min(len(store), _SAMPLE_PASSAGES)))
+    return CorpusEstimate(len(store), _mean_bytes(sample), 0, sample)
+
+
+def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
+    """Return an estimate from published figures or, if a source is available, from its first passages and file sizes.
+
+    Raises:
+        InputError: the source cannot be opened or has no passages.
+    """
+    paths = local_paths(corpus, options.source)
+    if paths is None and corpus.estimate is not None:
+        n_passages, n_bytes = corpus.estimate
+        return CorpusEstimate(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
+    records = corpus.read(paths or [], lambda bad: None)  # the build reports bad records
+    located = list(islice(records, _SAMPLE_PASSAGES))
+    sample = [passage for passage, _, _ in located]
+    n_passages = corpus.n_passages or len(sample)
+    if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
+        last_lines = {file: line for _, file, line in located}
+        n_sampled, n_all = (
+            sum(sizes) for sizes in zip(*(estimate_sizes(path, last_lines.get(str(path), 0)) for path in paths), strict=True)
+        )
+        n_passages = round(n_all / n_sampled * len(sample))
+    return CorpusEstimate(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample)
+
+
+def _mean_bytes(passages: list[Passage]) -> float:
+    return sum(len(field.encode(errors="replace")) for passage in passages for field in passage) / max(1, len(passages))

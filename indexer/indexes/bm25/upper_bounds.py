@@ -1,0 +1,260 @@
+"""Candidate filter: selection of rows that may be among a query's k best, by 16-bit upper bounds. Kernels on plain arrays.
+
+A row's bound is the sum of its terms' impacts times integer weights, each product divided by 256 and rounded up; bounds are computed for
+a block of 65,536 rows at a time. On the bounds' scale, 255/256 of the weights' scale, ``bound - slack < score <= bound``; the slack covers
+all rounding. So a row whose bound is more than ``slack`` below the k-th highest is not among the k best. Few more than k rows remain.
+Frequent terms, which are in many rows and weigh little, are added only to rows that can still be candidates.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikidx.indexer.machine.compiled import kernel
+
+from .files import BLOCK_ROWS, Postings
+
+_CHUNK = 64  # rows that share one block maximum
+_GROUPS = 4096  # groups of rows in a block; their maxima give a first threshold
+_FEW_CHUNKS = 1 / 4  # share of a block's chunks below which looking up frequent impacts by row is faster than adding all
+
+
+class Terms(NamedTuple):
+    """Distinct terms of one or several queries, concatenated: numbers, positions among the frequent terms (or -1), and weights."""
+
+    numbers: NDArray[np.int64]
+    frequent: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+
+class QuantizedWeights(NamedTuple):
+    """Quantized weights of a query's terms, and the slack: the limit of a bound's excess over the score."""
+
+    weights: NDArray[np.int64]
+    slack: int
+
+
+class Cursors(NamedTuple):
+    """For each query term: its next segment, that segment's first posting, and its size if it is in the current block, else 0."""
+
+    segments: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+class Candidates(NamedTuple):
+    """Rows that may be among the k best, ascending, and their upper bounds."""
+
+    rows: NDArray[np.int64]
+    upper_bounds: NDArray[np.uint16]
+
+
+@kernel
+def _quantize_weights(terms: Terms) -> QuantizedWeights:
+    """Return the quantized weights of a query, and their slack.
+
+    The sum of n weights is at most 65,535 - n, so that no sum of products impact * weight / 256, each rounded up, overflows 16 bits.
+    """
+    total = terms.weights.astype(np.float64).sum()
+    weights = np.empty(len(terms.weights), np.int64)
+    slack = 1  # for the rounding of float32
+    for t in range(len(weights)):
+        weights[t] = np.int64(np.ceil(np.float64(terms.weights[t]) * (65535 - 2 * len(weights)) / total))
+        slack += (weights[t] >> 8) + 3  # impact, weight and product are each rounded up by less than 1
+    return QuantizedWeights(weights, slack)
+
+
+@kernel
+def start_cursors(segment_starts: NDArray[np.int64], posting_starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Cursors:
+    """Return cursors at the first segments of terms."""
+    return Cursors(segment_starts[numbers], posting_starts[numbers], np.zeros(len(numbers), np.int64))
+
+
+@kernel
+def advance(postings: Postings, terms: Terms, cursors: Cursors, block: int) -> None:
+    """Move the cursors of all terms that are not frequent to a block; blocks come in ascending order."""
+    for t in range(len(terms.numbers)):
+        if terms.frequent[t] >= 0:
+            continue
+        segment, position, size = cursors.segments[t], cursors.positions[t], np.int64(0)
+        end = postings.segment_starts[terms.numbers[t] + 1]
+        while segment < end:
+            size = np.int64(postings.segment_sizes[segment]) + 1
+            if postings.segment_blocks[segment] >= block:
+                break
+            position += size
+            segment += 1
+        is_in_block = segment < end and postings.segment_blocks[segment] == block
+        cursors.segments[t], cursors.positions[t], cursors.sizes[t] = segment, position, size if is_in_block else 0
+
+
+@kernel
+def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Return all rows that may be among the k best; ``upper_bounds`` is working memory, (BLOCK_ROWS), all 0 before and after."""
+    n_rows, quantized = len(postings.lengths), _quantize_weights(terms)
+    cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
+    frequent = np.flatnonzero(terms.frequent >= 0)
+    candidates, n_candidates, n_at_last_cut, threshold = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)), 0, 0, 1
+    for first_row in range(0, n_rows, BLOCK_ROWS):
+        advance(postings, terms, cursors, first_row // BLOCK_ROWS)
+        pending = quantized.weights[frequent].sum()  # maximum that the frequent terms, not yet added, can add to a bound
+        if pending + quantized.weights[cursors.sizes > 0].sum() < threshold:
+            continue
+        block = upper_bounds[: min(BLOCK_ROWS, n_rows - first_row)]
+        for t in range(len(terms.numbers)):
+            start, stop = cursors.positions[t], cursors.positions[t] + cursors.sizes[t]
+            _add_segment(postings.rows[start:stop], postings.impacts[start:stop], quantized.weights[t], block)
+        maxima = _block_maxima(block)
+        if pending > 0 and np.count_nonzero(maxima >= threshold - pending) > _FEW_CHUNKS * len(maxima):
+            for i in frequent:
+                start = terms.frequent[i] * n_rows + first_row
+                _add_frequent(postings.frequent_impacts[start : start + len(block)], quantized.weights[i], block)
+            maxima, pending = _block_maxima(block), 0
+        if pending == 0:
+            threshold = _raise_threshold_by_block(threshold, block, maxima, k, quantized)
+        candidates, n_new = _keep(block, maxima, first_row, max(1, threshold - pending), candidates, n_candidates)
+        block[:] = 0
+        if pending > 0:
+            for i in frequent:
+                start = terms.frequent[i] * n_rows
+                _look_up_frequent(
+                    postings.frequent_impacts[start : start + n_rows],
+                    quantized.weights[i],
+                    candidates.rows[n_candidates:n_new],
+                    candidates.upper_bounds[n_candidates:n_new],
+                )
+        n_candidates = n_new
+        if n_candidates > max(k + k // 2, n_at_last_cut + n_at_last_cut // 2):  # rare enough to avoid quadratic time for many equal rows
+            threshold = _raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, quantized)
+            n_candidates = n_at_last_cut = _drop_below(threshold, candidates, n_candidates)
+    threshold = _raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, quantized)
+    return candidates.rows[: _drop_below(threshold, candidates, n_candidates)]
+
+
+@kernel
+def _add_segment(rows: NDArray[np.uint16], impacts: NDArray[np.uint8], weight: int, upper_bounds: NDArray[np.uint16]) -> None:
+    """Add impact * weight / 256, rounded up, to the bounds of rows."""
+    factor = np.uint32(weight)
+    for p in range(len(rows)):
+        row = np.intp(rows[p])  # a signed index and explicit casts: twice as fast
+        upper_bounds[row] = np.uint16(upper_bounds[row] + np.uint16((np.uint32(impacts[p]) * factor + np.uint32(255)) >> np.uint32(8)))
+
+
+@kernel
+def _add_frequent(impacts: NDArray[np.uint8], weight: int, upper_bounds: NDArray[np.uint16]) -> None:
+    """Add impact * weight / 256, rounded up, or 1 more, to the bounds of all rows of a block; nothing for impact 0."""
+    factor = np.uint32(np.uint16(weight))
+    for row in range(len(impacts)):
+        product = np.uint32(np.uint32(np.uint32(impacts[row]) << np.uint32(8)) * factor) >> np.uint32(16)  # one instruction for 16 rows
+        upper_bounds[row] = np.uint16(upper_bounds[row] + np.uint16(product) + np.uint16(impacts[row] > 0))
+
+
+@kernel
+def _look_up_frequent(impacts: NDArray[np.uint8], weight: int, rows: NDArray[np.int64], upper_bounds: NDArray[np.uint16]) -> None:
+    """Add the same as ``_add_frequent`` to the bounds of a few rows, given the impacts of all rows."""
+    factor = np.uint32(weight)
+    for i in range(len(rows)):
+        impact = np.uint32(impacts[rows[i]])
+        upper_bounds[i] = np.uint16(upper_bounds[i] + np.uint16((impact * factor) >> np.uint32(8)) + np.uint16(impact > 0))
+
+
+@kernel
+def _block_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Return the block maximum of every chunk."""
+    maxima = np.empty((len(upper_bounds) + _CHUNK - 1) // _CHUNK, dtype=np.uint16)
+    for chunk in range(len(maxima)):
+        maximum = np.uint16(0)
+        part = upper_bounds[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+        for i in range(len(part)):
+            maximum = max(maximum, part[i])
+        maxima[chunk] = maximum
+    return maxima
+
+
+@kernel
+def _group_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Return the highest bound of each group; rows of a group are ``_GROUPS`` apart."""
+    maxima = np.zeros(_GROUPS, dtype=np.uint16)
+    for start in range(0, len(upper_bounds), _GROUPS):
+        part = upper_bounds[start : start + _GROUPS]
+        for i in range(len(part)):
+            maxima[i] = max(maxima[i], part[i])
+    return maxima
+
+
+@kernel
+def _keep(
+    upper_bounds: NDArray[np.uint16], maxima: NDArray[np.uint16], first_row: int, lowest: int, candidates: Candidates, n_candidates: int
+) -> tuple[Candidates, int]:
+    """Append the rows of a block with bounds of at least ``lowest`` to the candidates; return the candidates and their number."""
+    limit = np.uint16(lowest)
+    capacity = n_candidates + _CHUNK * np.count_nonzero(maxima >= limit)
+    if capacity > len(candidates.rows):
+        larger = Candidates(np.empty(2 * capacity, np.int64), np.empty(2 * capacity, np.uint16))
+        larger.rows[:n_candidates], larger.upper_bounds[:n_candidates] = (
+            candidates.rows[:n_candidates],
+            candidates.upper_bounds[:n_candidates],
+        )
+        candidates = larger
+    rows, values = candidates.rows, candidates.upper_bounds
+    for chunk in range(len(maxima)):
+        if maxima[chunk] >= limit:
+            for i in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(upper_bounds))):
+                if upper_bounds[i] >= limit:
+                    rows[n_candidates], values[n_candidates] = first_row + i, upper_bounds[i]
+                    n_candidates += 1
+    return candidates, n_candidates
+
+
+@kernel
+def _raise_threshold_by_block(
+    threshold: int, upper_bounds: NDArray[np.uint16], maxima: NDArray[np.uint16], k: int, quantized: QuantizedWeights
+) -> int:
+    """Return ``_raise_threshold`` for the bounds of a block, computed only if the block maxima allow a higher threshold."""
+    if np.count_nonzero(maxima >= np.uint16(threshold)) <= min(k, len(maxima) // 2):
+        return threshold
+    new_threshold: int = _raise_threshold(threshold, maxima if k <= len(maxima) // 8 else _group_maxima(upper_bounds), k, quantized)
+    return new_threshold
+
+
+@kernel
+def _raise_threshold(threshold: int, upper_bounds: NDArray[np.uint16], k: int, quantized: QuantizedWeights) -> int:
+    """Return the threshold: the lowest possible bound of a row among the k best, given bounds of distinct rows."""
+    if np.count_nonzero(upper_bounds >= np.uint16(threshold)) <= k:
+        return threshold
+    kth: int = _kth_highest(upper_bounds, k)
+    return max(threshold, kth - quantized.slack)
+
+
+@kernel
+def _drop_below(threshold: int, candidates: Candidates, n_candidates: int) -> np.int64:
+    """Drop candidates below the threshold; return the number of those left."""
+    n = np.int64(0)
+    for i in range(n_candidates):
+        candidates.rows[n], candidates.upper_bounds[n] = candidates.rows[i], candidates.upper_bounds[i]
+        n += np.int64(candidates.upper_bounds[i] >= threshold)
+    return n
+
+
+@kernel
+def _kth_highest(values: NDArray[np.uint16], k: int) -> int:
+    """Return the k-th highest value, 1 <= k <= len(values): by the high bytes, then by the low bytes of values that share it."""
+    counts = np.zeros(256, dtype=np.int64)
+    for value in values:
+        counts[value >> 8] += 1
+    n_above, high = 0, 255
+    while n_above + counts[high] < k:
+        n_above += counts[high]
+        high -= 1
+    counts[:] = 0
+    for value in values:
+        if value >> 8 == high:
+            counts[value & 255] += 1
+    low = 255
+    while n_above + counts[low] < k:
+        n_above += counts[low]
+        low -= 1
+    return high << 8 | low

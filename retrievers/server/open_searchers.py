@@ -1,0 +1,153 @@
+"""Open stores, retrievers and searchers, and the state of their files when opened.
+
+A file that is replaced on disk is still served in its old version, because it stays mapped until the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+from multiprocessing.sharedctypes import RawArray
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
+from wikidx.corpora.build import store_manifest, store_path
+from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.retrievers.base import Reranker, Searcher
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
+from wikidx.retrievers.options import SearchOptions
+
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
+
+Identity = tuple[int, int, int] | None
+Name = tuple[str, str]  # corpus, and index, retriever or PASSAGES
+
+PASSAGES = "passages"
+
+_WARM_UP_CHARACTERS = 100
+
+
+def read_identity(path: Path) -> Identity:
+    """Return an identity of the artefact at a path, which its replacement will not share; None if the artefact is missing."""
+    try:
+        stat = os.stat(path / MANIFEST)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns
+
+
+class SharedIdentities:
+    """Identities of the files opened first, in memory shared by all processes, so that later processes serve the same files.
+
+    Args:
+        settings: settings of the server; they determine the order of the identities in all processes.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        served = ((corpus, RetrieverName.parse(retriever)) for corpus, retriever in settings.served_pairs)
+        names = dict.fromkeys((corpus, part) for corpus, retriever in served for part in (PASSAGES, *retriever.parts))
+        self._slots = {name: slot for slot, name in enumerate(names)}
+        self._identities = RawArray("q", len(names))
+
+    def check(self, name: Name, identity: Identity) -> None:
+        """Record the identity of an artefact about to be opened, or compare it with the recorded one.
+
+        Raises:
+            ArtifactMismatch: another process has opened a different version.
+        """
+        if identity is None:
+            return  # opening the missing artefact raises the error
+        slot, recorded = self._slots[name], hash(identity)
+        if self._identities[slot] == 0:
+            self._identities[slot] = recorded
+        elif self._identities[slot] != recorded:
+            corpus, index = name
+            raise ArtifactMismatch(
+                f"'{index}' of '{corpus}' has been replaced since the server was started: restart it to serve the new one"
+            )
+
+
+class OpenArtifact(NamedTuple):
+    """A store or an index as it was when opened; its files stay mapped even if they are replaced on disk."""
+
+    path: Path
+    manifest: Manifest
+    identity: Identity
+
+    def describe(self) -> dict[str, Any]:
+        """Return its size and build time, and whether it has been replaced on disk."""
+        return {
+            "rows": self.manifest.count("rows"),
+            "bytes": self.manifest.n_bytes,
+            "created": self.manifest.created,
+            "replaced": read_identity(self.path) != self.identity,
+        }
+
+
+class OpenSearchers:
+    """Open stores, retrievers and searchers of a server.
+
+    Args:
+        settings: settings of the server.
+        shared: identities of the files that other processes of the server opened.
+        open_retriever: opens retrievers; None: the default opener.
+
+    Attributes:
+        corpora: open stores and retrievers.
+        searchers: open searchers, by corpus and retriever.
+    """
+
+    def __init__(self, settings: Settings, shared: SharedIdentities, open_retriever: OpenRetriever | None) -> None:
+        self._served_pairs, self._shared = settings.served_pairs, shared
+        self._artifacts: dict[Name, OpenArtifact] = {}
+        self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics include
+        device, cache_bytes = settings.device, settings.cache_bytes
+        self.corpora = OpenCorpora(device=device, cache_bytes=cache_bytes, opener=open_retriever, before_open=self._record)
+        self.searchers: dict[Name, Searcher] = {}
+
+    def open(self, reranker: Reranker | None) -> None:
+        """Open the searchers one after the other, and search once with each, so that everything is loaded and compiled."""
+        for corpus, retriever in self._served_pairs:
+            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever), reranker)
+            query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
+            searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
+            self.searchers[corpus, retriever] = searcher
+
+    def describe(self, corpus: str) -> dict[str, Any]:
+        """Return the open artefacts of a corpus, with the state of their files on disk."""
+        artifacts = {name: artifact.describe() for (of, name), artifact in list(self._artifacts.items()) if of == corpus}
+        store, retrievers = self.corpora.stores.get(corpus), self.corpora.retrievers
+        parameters = {name: dict(retrievers[corpus, name].parameters) if (corpus, name) in retrievers else {} for name in artifacts}
+        return {
+            "corpus": corpus,
+            "replaced": any(artifact["replaced"] for artifact in artifacts.values()),
+            "fingerprint": store.fingerprint if store else None,
+            "passages": artifacts.pop(PASSAGES, None),
+            "indexes": [
+                {"index": name, **artifact, "parameters": {key: param._asdict() for key, param in parameters[name].items()}}
+                for name, artifact in artifacts.items()
+            ],
+            "retrievers": [{"retriever": name, "ready": (of, name) in self.searchers} for of, name in self._served_pairs if of == corpus],
+        }
+
+    def update_cache_metrics(self, metrics: Metrics) -> None:
+        """Update the metrics of the caches."""
+        for name, cache in list(self.corpora.caches.items()):
+            hits, misses = self._cache_counts.get(name, (0, 0))
+            self._cache_counts[name] = n_hits, n_misses = cache.n_hits, cache.n_misses
+            metrics.cache_hits.labels(*name).inc(n_hits - hits)
+            metrics.cache_misses.labels(*name).inc(n_misses - misses)
+
+    def _record(self, corpus: str, index: str | None) -> None:
+        """Record an artefact about to be opened, so that a replacement on disk is recognised later."""
+        from wikidx.indexer.catalog import index_ref
+
+        path = store_path(corpus) if index is None else index_ref(corpus, index).path
+        name, identity = (corpus, index or PASSAGES), read_identity(path)
+        self._shared.check(name, identity)
+        manifest = store_manifest(corpus) if index is None else index_ref(corpus, index).manifest(None)
+        self._artifacts[name] = OpenArtifact(path, manifest, identity)

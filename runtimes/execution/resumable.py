@@ -1,0 +1,148 @@
+"""Resumable runs in a folder: the common part of ``idx run`` and ``idx train-data``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wikidx.corpora.progress import Progress, silent
+from wikidx.runtimes.methods.base import Answer, Method
+from wikidx.runtimes.methods.requests import Run
+from wikidx.runtimes.questions import Question
+
+from .executor import execute
+from .identity import session
+from .opening import Plan, describe, open_services
+from .results import Cost, Prediction, prediction_to_json
+from .runs import RunLog, check_settings, open_run
+from .wave import Services
+
+REPLIES = "replies.sqlite"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Options of a run.
+
+    Attributes:
+        seed: seed of all random draws.
+        in_flight: maximum number of concurrent questions.
+        with_steps: whether every request and result is recorded.
+        retry_failed: whether failed questions are asked again.
+    """
+
+    seed: int = 0
+    in_flight: int = 64
+    with_steps: bool = True
+    retry_failed: bool = False
+
+
+class RunSummary(NamedTuple):
+    """The outcome of a run after one more start.
+
+    Attributes:
+        settings: everything that decides the results.
+        errors: errors of all failed questions, from this start and earlier ones.
+        cost: cost of the questions of this start.
+        degraded: fallbacks for capabilities that models lack, each once per question of this start.
+        seconds: from the first request to the last answer.
+    """
+
+    settings: Mapping[str, Any]
+    errors: list[str]
+    cost: Cost
+    degraded: list[str]
+    seconds: float
+
+
+class ResumableRun(NamedTuple):
+    """Questions, and the methods and models that answer them.
+
+    Attributes:
+        plan: models, search, and the options of the methods.
+        batches: methods, each with its questions; question ids are unique over all batches.
+        extra_settings: further JSON values that decide the results, such as the checksum of the questions.
+        options: seed, concurrency and recording.
+    """
+
+    plan: Plan
+    batches: Sequence[tuple[Method, Sequence[Question]]]
+    extra_settings: Mapping[str, Any]
+    options: RunOptions
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions of all batches."""
+        return [question for _, questions in self.batches for question in questions]
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything that decides the results, as JSON values; raises as ``describe`` does."""
+        context = self.plan.connection.context
+        return {
+            **self.extra_settings,
+            **describe(self.plan),
+            "seed": self.options.seed,
+            "context": context,
+            "steps": self.options.with_steps,
+        }
+
+    def run(
+        self, folder: Path, *, cache: Path | None = None, source: Mapping[str, str | None] | None = None, progress: Progress = silent
+    ) -> RunSummary:
+        """Ask the questions that are still open, and write each answer immediately.
+
+        Args:
+            folder: folder of the run, which is started or resumed.
+            cache: a file that caches replies of endpoints; None: ``REPLIES`` in the folder.
+            source: source of the questions, for the record of this start.
+            progress: called with the numbers of finished and of all questions.
+
+        Raises:
+            InputError: the folder holds a run with other settings.
+            IdxError: a model or the search cannot be opened.
+        """
+        settings = self.settings()
+        check_settings(folder, settings)  # before the models are opened, which may take long
+        session_record = {**session(), "in_flight": self.options.in_flight, "questions": len(self.questions), "source": source}
+        with open_services(self.plan, cache=cache or folder / REPLIES) as services, open_run(folder, settings, session_record) as log:
+            return self._ask(settings, services, log, progress)
+
+    def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, progress: Progress) -> RunSummary:
+        started, total = time.monotonic(), len(self.questions)
+        retries = self.options.retry_failed
+        todo = [
+            (method, [question for question in questions if log.is_open(question.id, retry_failed=retries)])
+            for method, questions in self.batches
+        ]
+        n_done = total - sum(len(open_questions) for _, open_questions in todo)
+        if log.n_cut:
+            logger.info("an unfinished line of %s bytes was cut off: its question is repeated", f"{log.n_cut:,}")
+        if n_done:
+            logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{total:,}")
+        progress(n_done, total)
+        costs, degraded = list[Cost](), list[str]()
+        for method, open_questions in todo:
+            for prediction in self._answer(method, open_questions, services, log):
+                costs.append(prediction.cost)
+                degraded += prediction.degraded
+                n_done += 1
+                progress(n_done, total)
+        errors = [error for question in self.questions if (error := log.done[question.id]) is not None]
+        return RunSummary(settings, errors, Cost.total(costs), degraded, time.monotonic() - started)
+
+    def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
+        """Yield the outcome of each question after writing it."""
+        options, golden = self.options, {question.id: question.golden_answers for question in questions}
+
+        def ask(text: str) -> Run[Answer]:
+            return method.run(text, self.plan.options)
+
+        for prediction in execute(ask, questions, services, in_flight=options.in_flight, seed=options.seed):
+            log.append({**prediction_to_json(prediction, with_steps=options.with_steps), "golden_answers": golden[prediction.id]})
+            yield prediction

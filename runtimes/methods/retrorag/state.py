@@ -1,0 +1,76 @@
+"""The state of a question in RetroRAG, and its yes/no scoring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from wikidx.corpora.passage import Passage
+from wikidx.runtimes.llms.base import Decoding, Prompt, YesNo
+from wikidx.runtimes.methods.requests import Run, ask_yes_no, gather
+from wikidx.runtimes.methods.templates import Blocks, format_passages
+
+from .options import RetroRAGOptions
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """The state of one question.
+
+    Attributes:
+        question: q.
+        options: the method's options.
+        source: E_s, the kept passages, best first.
+        inferred: E_i, the kept statements, best first.
+        usefulness: statements' scores for q, which stay the same in all rounds.
+        entities: k, the key entities as text; empty until needed.
+        queries: the queries so far.
+        verdicts: all yes/no results so far.
+    """
+
+    question: str
+    options: RetroRAGOptions
+    source: tuple[Passage, ...] = ()
+    inferred: tuple[str, ...] = ()
+    usefulness: dict[str, float] = field(default_factory=dict)
+    entities: str = ""
+    queries: list[str] = field(default_factory=list)
+    verdicts: list[YesNo] = field(default_factory=list)
+
+    def decoding(self, max_tokens: int) -> Decoding:
+        """Return the decoding parameters of all outputs but the monitoring answer."""
+        return Decoding(max_tokens=max_tokens, temperature=self.options.temperature)
+
+    def format_source(self) -> Blocks:
+        """Return the passages in the form of the prompts."""
+        return format_passages(self.source)
+
+    def format_inferred(self) -> str:
+        """Return the statements in the form of the prompts."""
+        return "\n".join(f"- {statement}" for statement in self.inferred) or "(none)"
+
+
+def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> Run[list[float]]:
+    """Score prompts by the next token: P(yes) / (P(yes) + P(no)), before any temperature (eq. 1)."""
+    verdicts = yield from gather(ask_yes_no(prompt, role=role) for prompt in prompts)
+    state.verdicts += verdicts
+    return [state.options.missing_score if verdict.score is None else verdict.score for verdict in verdicts]
+
+
+def keep_best(items: Sequence[T], scores: Sequence[float], n: int) -> list[tuple[T, float]]:
+    """Return the ``n`` best items with their scores, the earlier first among equals."""
+    return sorted(zip(items, scores, strict=True), key=lambda scored: -scored[1])[:n]
+
+
+def summarize_verdicts(verdicts: Sequence[YesNo]) -> dict[str, Any]:
+    """Return the numbers of yes/no results, of results without either word and of degraded ones, and the words' mean total probability."""
+    return {
+        "calls": len(verdicts),
+        "missing": sum(verdict.missing for verdict in verdicts),
+        "degraded": sum(bool(verdict.degraded) for verdict in verdicts),
+        "mean_mass": math.fsum(verdict.mass for verdict in verdicts) / len(verdicts) if verdicts else None,
+    }
