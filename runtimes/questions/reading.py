@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,15 +29,16 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
         InputError: the file cannot be read or has no questions, a record is invalid, or two questions have the same id.
         UnknownNameError: the format is unknown.
     """
-    chosen, records = _open(path, format)
     positions: dict[str, str] = {}
     questions = list[Question]()
-    for record in records:
-        question = chosen.read(record)
-        if question.id in positions:
-            raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
-        positions[question.id] = record.position
-        questions.append(question)
+    with contextlib.closing(read_records(path)) as records:
+        chosen, selected = _choose_format(path, records, format)
+        for record in selected:
+            question = chosen.read(record)
+            if question.id in positions:
+                raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
+            positions[question.id] = record.position
+            questions.append(question)
     if not questions:
         raise InputError(f"{path} has no questions under '{chosen.split}', which --format {chosen.name} reads: name another format")
     return chosen.complete(path, questions) if chosen.complete else questions
@@ -44,7 +46,8 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
 
 def detect_format(path: Path) -> str:
     """Detect a file's format from its first record; raises as ``read_questions``."""
-    return _open(path, None)[0].name
+    with contextlib.closing(read_records(path)) as records:
+        return _choose_format(path, records, None)[0].name
 
 
 def find_questions(name: str, format: str | None = None) -> list[Question]:
@@ -67,11 +70,11 @@ def sample_questions() -> list[Question]:
     return [Question(item.id, item.question, item.answers, gold(passages=list(item.gold_ids))) for item in sample.questions()]
 
 
-def _open(path: Path, name: str | None) -> tuple[Format, Iterator[Record]]:
-    """Return a file's format and its records."""
+def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> tuple[Format, Iterator[Record]]:
+    """Return a file's format and its records of that format's split."""
     if name is not None and name not in FORMATS:
         raise unknown_name_error("format", name, FORMATS)
-    records = itertools.chain.from_iterable(map(split_article, read_records(path)))
+    records = itertools.chain.from_iterable(map(split_article, unsplit))
     first = next(records, None)
     if first is None:
         raise InputError(f"{path} has no questions")

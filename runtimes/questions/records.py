@@ -9,7 +9,7 @@ import contextlib
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -52,8 +52,8 @@ class Record(NamedTuple):
         return f"{self.file}, {self.position}"
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file, in file order.
+def read_records(path: Path) -> Generator[Record]:
+    """Yield the records of a file, in file order; the file is closed with the generator.
 
     Raises:
         InputError: the file cannot be read or is in none of these forms; the message names the line.

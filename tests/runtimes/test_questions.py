@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.known import sample
+from wikidx.runtimes.evaluation.retrieval.trec import read_qrels, read_run
 from wikidx.runtimes.questions import Question, read_questions, sample_questions
 
 
@@ -77,6 +80,26 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes, message: s
     file.write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_questions(file)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
+@pytest.mark.parametrize(
+    ("read", "content"),
+    [
+        (read_questions, '{"question": "a"}\n{"question": ""}\n'),
+        (read_qrels, "1 0 a 1\n1 0 a b\n"),
+        (read_run, "1 Q0 a 1 1 x\n1 Q0 b 1 nan x\n"),
+    ],
+)
+def test_a_file_that_is_refused_is_closed_at_once(tmp_path: Path, read: Callable[[Path], object], content: str) -> None:
+    """The traceback keeps the readers' frames alive: whoever holds the error would hold the file open."""
+    file = tmp_path / "bad"
+    file.write_text(content)
+    n_open = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(InputError) as caught:
+        read(file)
+    assert caught.tb is not None
+    assert len(os.listdir("/proc/self/fd")) == n_open
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
