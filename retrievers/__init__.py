@@ -8,7 +8,7 @@ kernels   numba kernels on arrays                      fusion    combines ranked
 rerank    candidates reranked by the primary query     cross_encoder: networks that read a query with a passage
 server/   search over HTTP, and a search page           client    wire  errors: ServerClient and RemoteSearcher
 cluster/  vectors in ranges of rows on a Ray cluster     cancellation   bounds of a search: cancellation, deadline, partial
-highlight      words that passages share with queries
+highlight      words that passages share with queries   timed_http   connections of both clients, with a limit on an answer's time
 """
 
 from .options import SearchOptions

@@ -26,6 +26,7 @@ from wikidx.corpora.passage import Passage
 from .base import DEFAULTS, PartialAnswer, Ranking, Searcher, check_groups
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions
+from .timed_http import TIMED_POOLS
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
 
 TIMEOUT_S = 30.0
@@ -214,7 +215,8 @@ class ServerClient:
         return Unreachable(f"{self.url} cannot be reached ({reason}): is 'idx serve' running there?", retry_after=0 if is_refused else None)
 
     def _new_pool(self) -> urllib3.HTTPConnectionPool:
-        return urllib3.connection_from_url(self.url, headers=self._headers, maxsize=_MAX_IDLE)
+        url = urllib3.util.parse_url(self.url)
+        return TIMED_POOLS[url.scheme or "http"](url.host or "", url.port, headers=self._headers, maxsize=_MAX_IDLE)
 
 
 class RemoteSearcher(Searcher):

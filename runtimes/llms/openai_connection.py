@@ -27,6 +27,7 @@ from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.machine.failures import first_line
+from wikidx.retrievers.timed_http import TIMED_POOLS
 from wikidx.runtimes.errors import LLMError
 
 from .json_shape import find_mismatch
@@ -139,14 +140,12 @@ class Connection:
             HTTPError: there is no answer, or it is incomplete at the time-out.
             ValueError: the answer is too long.
         """
-        deadline, content = time.monotonic() + timeout_s, bytearray()
+        timeout, content = urllib3.Timeout(total=timeout_s), bytearray()
         with closing(
-            self._pool.request(method, self._url + path, body=body, timeout=timeout_s, retries=False, preload_content=False)
+            self._pool.request(method, self._url + path, body=body, timeout=timeout, retries=False, preload_content=False)
         ) as response:
             while chunk := response.read1(_READ_BYTES):
                 content += chunk
-                if time.monotonic() > deadline:
-                    raise TimeoutError
                 if len(content) > _MAX_ANSWER_BYTES:
                     raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
         return response, bytes(content)
@@ -200,7 +199,9 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
     manager = (
         partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
     )
-    return manager(headers=headers, maxsize=options.concurrency)
+    pool = manager(headers=headers, maxsize=options.concurrency)
+    pool.pool_classes_by_scheme = TIMED_POOLS
+    return pool
 
 
 def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value

@@ -213,6 +213,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         answer = self.endpoint.complete(body)[1]
         if fault == "slow":
             time.sleep(2.5)
+        if fault == "slow headers":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+            for _ in range(80):  # 8 seconds, unless the client has gone
+                self.wfile.write(b"x")
+                time.sleep(0.1)
+            self.close_connection = True
+            return
         if fault in ("trickle", "endless"):
             self.write(200, b" ", announced=1 << 40)
             for _ in range(80):  # 8 seconds or 80 MB, unless the client has gone

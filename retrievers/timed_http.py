@@ -1,0 +1,67 @@
+"""urllib3's pools, with a read time-out that limits the whole answer: headers and body, however slowly they arrive.
+
+urllib3's own read time-out limits each wait for more bytes, so that a server that sends one byte at a time is never given up.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import time
+
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+
+class _TimedReader(io.RawIOBase):
+    """Reader of a socket; raises ``TimeoutError`` when the time since its creation exceeds the socket's time-out."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, timeout_s: float) -> None:
+        self._sock, self._raw, self._timeout_s = sock, raw, timeout_s
+        self._deadline = time.monotonic() + timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]  # typeshed: collections.abc.Buffer
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left_s)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._sock.settimeout(self._timeout_s)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None) -> None:
+        super().__init__(sock, debuglevel, method, url)
+        timeout_s = sock.gettimeout()
+        if timeout_s is not None:
+            self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), timeout_s))
+
+
+class _TimedConnection(HTTPConnection):
+    response_class = _TimedResponse
+
+
+class _TimedTLSConnection(HTTPSConnection):
+    response_class = _TimedResponse
+
+
+class _TimedPool(HTTPConnectionPool):
+    ConnectionCls = _TimedConnection
+
+
+class _TimedTLSPool(HTTPSConnectionPool):
+    ConnectionCls = _TimedTLSConnection
+
+
+TIMED_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _TimedPool, "https": _TimedTLSPool}
+"""Pools by scheme, as ``urllib3.PoolManager.pool_classes_by_scheme`` has them."""
