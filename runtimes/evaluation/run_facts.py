@@ -1,4 +1,4 @@
-"""Reader of ``run.json`` for evaluation: validation, and a run's settings for tables of results."""
+"""Reading and validation of ``run.json``, and the settings of a run that tables of results show."""
 
 from __future__ import annotations
 
@@ -26,15 +26,12 @@ _SHAPE: Mapping[str, Any] = {
 
 
 class RunFacts(NamedTuple):
-    """The settings that determine a run's answers, as recorded in ``run.json``; empty: unknown or none.
+    """Settings of a run for display, as recorded in ``run.json``. An empty text means unknown or unused.
 
     Attributes:
-        method: the method's name.
         model: the language model; if roles have different models, each role with its model.
         retriever: the retriever and, if used, the reranker.
-        corpus: the corpus's name.
-        seed: the run's seed.
-        k: passages per search.
+        k: number of passages per search.
     """
 
     method: str = ""
@@ -46,7 +43,7 @@ class RunFacts(NamedTuple):
 
 
 def read_run_json(folder: Path) -> Mapping[str, Any]:
-    """Return the content of ``run.json`` in a run's folder; empty if there is no such file.
+    """Return the content of ``run.json`` in a run's folder; an empty mapping if the file does not exist.
 
     Raises:
         ArtifactCorrupt: the file is not JSON, or not in the form that ``idx run`` writes.
@@ -69,7 +66,7 @@ def _corrupt(file: Path, why: str) -> ArtifactCorrupt:
 
 
 def run_facts(run_json: Mapping[str, Any]) -> RunFacts:
-    """Return the facts of a run from its ``run.json``."""
+    """Return the facts of a run from the content of its ``run.json``."""
     settings = run_json.get("settings") or {}
     search = settings.get("search") or {}
     models = {role: _model(model) for role, model in (settings.get("models") or {}).items()}

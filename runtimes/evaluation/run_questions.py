@@ -1,4 +1,4 @@
-"""The questions of a run, with which the predictions are joined."""
+"""Reading of the questions of a run for the evaluation of its predictions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class RunQuestions(NamedTuple):
     """The questions of a run.
 
     Attributes:
-        questions: the questions, in order.
-        file: the file's name as given by the user or recorded by the run; empty: unknown.
+        file: name of the question file, as given by the user or recorded by the run; empty: unknown.
         origin: the source of the questions, for display.
-        n_missing: number of unanswered questions that are unknown because the question file is missing.
+        n_missing: number of questions that the run has not reached and that are unknown because the question file is missing.
     """
 
     questions: tuple[Question, ...]
@@ -39,17 +38,18 @@ class RunQuestions(NamedTuple):
 def run_questions(predictions: Predictions, name: str | None = None, format: str | None = None) -> RunQuestions:
     """Return the questions of a run.
 
-    The source is the named file, else the run's own question file if it exists, else the predictions themselves. From the run's own file,
-    named or not, only the questions selected by the run are returned (``--protocol``, ``--sample``, ``--limit``), likewise from a named
-    file with the same questions in another format or with other golds. From any other file, all questions are returned.
+    The source is the file ``name``. Without a name, it is the question file that the run recorded. If the recorded file is missing, the
+    source is the predictions. From the recorded file, only the questions that the run selected (``--protocol``, ``--sample``, ``--limit``)
+    are returned. The same applies to a named file with the same questions, even in another format or with other gold answers. From any
+    other named file, all questions are returned.
 
     Args:
         predictions: the run's predictions.
-        name: a question file, or "sample"; None: the run's own file.
-        format: the format of the named file; None: detected from the content.
+        name: a question file, or "sample"; None: no named file.
+        format: the format of the file; None: as the run recorded for its own file, or detected from the content.
 
     Raises:
-        InputError: no questions can be found, or the run's own file has changed since the run.
+        InputError: no questions can be found, or the recorded file has changed since the run.
     """
     run_json = predictions.run_json
     if name is not None:
@@ -72,14 +72,17 @@ def run_questions(predictions: Predictions, name: str | None = None, format: str
 
 
 def is_same_text(text: str, other: str) -> bool:
-    """Return whether two texts are the same question, as data sets differ in capitals, spaces and question marks."""
+    """Return whether two questions are equal except for capitals, spaces, punctuation and articles."""
     return normalizing.squad(text) == normalizing.squad(other)
 
 
 def _select_own(
     questions: Sequence[Question], run_json: Mapping[str, Any], rows: Iterable[PredictionRow] = ()
 ) -> tuple[Question, ...] | None:
-    """Return the questions that a run selected from a file; None: neither the digest nor the rows match the file."""
+    """Return the questions that a run selected from a file.
+
+    Returns None if the file matches neither the recorded digest nor the questions of ``rows``.
+    """
     recorded = (run_json.get("settings") or {}).get("questions") or {}
     sample = recorded.get("sample") or {}
     try:
@@ -92,7 +95,7 @@ def _select_own(
 
 
 def _match(rows: Iterable[PredictionRow], questions: Iterable[Question]) -> bool:
-    """Return whether there are rows, all with the id and text of one of the questions."""
+    """Return whether every row has the id and text of a question; False without rows."""
     texts = {question.id: question.text for question in questions}
     matches = [row.question is not None and row.id in texts and is_same_text(row.question, texts[row.id]) for row in rows]
     return bool(matches) and all(matches)

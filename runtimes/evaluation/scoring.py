@@ -43,7 +43,7 @@ RULES = {
 COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "seconds")
 
 _EXAMPLES = 5
-_MAX_COST = 2**53  # larger values are not costs; the limit keeps sums finite
+_MAX_COST = 2**53  # larger values count as not recorded, so that sums stay finite
 
 
 class Occurrences(NamedTuple):
@@ -61,13 +61,12 @@ class ScoredRun(NamedTuple):
         dataset: the name of the data set.
         facts: the run's settings.
         predictions: the predictions as read.
-        source: the n questions, and their origin.
-        rows: one prediction per question; the answer is None if the run has no prediction under the question's id, or only one whose
-            question has another text.
-        values: metric -> float64 (n,), from 0 to 1; NaN: undefined for that question.
-        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. Seconds run from a question's first request to its answer,
-            and include time spent on other questions meanwhile.
-        data_issues: kind, a key of ``RULES`` -> occurrences.
+        source: the questions, n in number, and their origin.
+        rows: one prediction per question; its answer is None if no prediction matches the question or the prediction has no answer.
+        values: metric -> float64 (n,), from 0 to 1; NaN: undefined for the question.
+        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. Seconds are measured from the first request of a question to its
+            answer, and include time spent on other questions.
+        data_issues: key of ``RULES`` -> occurrences.
         row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
     """
 
@@ -92,7 +91,7 @@ class ScoredRun(NamedTuple):
         return self.values.get(metric, self.costs.get(metric, np.empty(0)))
 
     def types(self) -> dict[str, FloatArray]:
-        """Return question type -> mask, bool (n,); empty if the questions do not have at least two types."""
+        """Return question type -> mask, bool (n,); empty if there are fewer than two types."""
         kinds = [str(question.gold.get("type") or "") for question in self.questions]
         named = sorted(set(kinds) - {""})
         return {kind: np.array([other == kind for other in kinds]) for kind in named} if len(named) > 1 else {}
@@ -110,7 +109,7 @@ def score_run(
 
     Args:
         name: the run's name.
-        predictions: the predictions; each is matched to the question with its id, unless their question texts differ.
+        predictions: the predictions. A prediction matches the question with the same id, unless it records a different question text.
         source: the questions.
         metrics: metrics of single answers.
         row_metrics: metrics computed over all predictions together.
@@ -135,7 +134,7 @@ def score_run(
 
 
 def _join(predictions: Predictions, source: RunQuestions) -> dict[str, PredictionRow]:
-    """Return question id -> prediction, for the predictions that match a question; raise ``InputError`` if none does."""
+    """Return question id -> prediction, for the predictions that match a question; raise ``InputError`` if no prediction matches."""
     texts = {question.id: question.text for question in source.questions}
     with_id = {name: row for name, row in predictions.rows.items() if name in texts}
     matched = {name: row for name, row in with_id.items() if row.question is None or is_same_text(row.question, texts[name])}
@@ -158,7 +157,7 @@ def _values(metric: Metric, rows: Sequence[PredictionRow], questions: Sequence[Q
 
 
 def _value(metric: Metric, row: PredictionRow, question: Question) -> float:
-    """Return an answer's value; without an answer, ``metric.missing``; NaN if the metric is undefined for the question."""
+    """Return the value of an answer: ``metric.missing`` without an answer, NaN if the metric is undefined for the question."""
     value = metric.score(row.answer or "", question)
     if row.answer is None and value is not None:
         value = metric.missing

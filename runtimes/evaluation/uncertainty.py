@@ -1,11 +1,12 @@
 """Confidence intervals of means over questions, and paired tests of two runs.
 
-Interval    percentile bootstrap (Efron, 1979): all questions are resampled with replacement
-Paired      two runs on the same questions: the interval of the mean difference, and the p-value of a randomisation test that swaps the
-            runs at random for each question (Fisher, 1935; for values of 0 and 1 this is McNemar's exact test)
+Interval     percentile bootstrap (Efron, 1979): the questions are resampled with replacement
+PairedTest   bootstrap interval of the mean difference, and p-value of a randomisation test (Fisher, 1935)
 
-NaN marks a value that is undefined for its question. It is left out, together with its counterpart in a pair. ``n`` counts the remaining
-values; if none remain, all statistics are NaN.
+The randomisation test swaps the values of the two runs at random for each question. For values of 0 and 1 it is McNemar's exact test.
+
+NaN marks a value that is undefined for its question. The value is left out, together with its counterpart in a pair. ``n`` counts the
+remaining values. If no values remain, all statistics are NaN.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-_MAX_DRAWS = 1 << 22  # random draws held in memory
-_SWAPS = 10_000  # random swaps of the randomisation test, if there are too many to enumerate
-_TIE = 1e-9  # relative tolerance for the rounding of sums in a different order
+_MAX_DRAWS = 1 << 22  # maximum number of random draws in memory
+_SWAPS = 10_000  # random assignments in the randomisation test; fewer possible assignments are enumerated instead
+_TIE = 1e-9  # relative tolerance of sums that differ by rounding only
 
 
 class Interval(NamedTuple):
-    """A mean of ``n`` values with its interval, in the unit of the values."""
+    """The mean of ``n`` values and the ends of its interval, in the unit of the values."""
 
     mean: float
     low: float
@@ -66,7 +67,11 @@ class Bootstrap(NamedTuple):
     n: int = 1000
 
     def interval(self, values: FloatArray) -> Interval:
-        """Return the mean of values, one per question, finite or NaN (undefined), with its percentile bootstrap interval."""
+        """Return the mean of values with its percentile bootstrap interval.
+
+        Args:
+            values: one value per question, finite or NaN (undefined), shape ``(questions,)``.
+        """
         values = values[~np.isnan(values)]
         if not len(values):
             return Interval(np.nan, np.nan, np.nan, 0)
@@ -84,8 +89,8 @@ class Bootstrap(NamedTuple):
             second: values of the second run on the same questions, in the same order.
 
         Returns:
-            The comparison. ``p`` is exact if fewer than 14 questions differ; otherwise it comes from 10,000 random swaps and the observed
-            assignment, so that it is never 0.
+            The comparison. ``p`` is exact if fewer than 14 questions differ. Otherwise it is estimated from 10,000 random assignments and
+            the observed one, and is never 0.
 
         Raises:
             ValueError: the runs have different numbers of questions.
@@ -101,7 +106,7 @@ class Bootstrap(NamedTuple):
         return PairedTest(mean, low, high, _swap_p(differences[differences != 0], self.seed), n, wins, losses, n - wins - losses)
 
     def note(self) -> str:
-        """Return a description of the interval method."""
+        """Return a description of the interval method for a report."""
         return f"{100 * self.level:g} % intervals, percentile bootstrap over questions, {self.n:,} resamples, seed {self.seed}"
 
     def to_json(self) -> dict[str, Any]:
@@ -110,7 +115,7 @@ class Bootstrap(NamedTuple):
 
 
 def _swap_p(differences: FloatArray, seed: int) -> float:
-    """Return the share of sign assignments to nonzero differences whose sum is at least as far from 0 as the observed sum."""
+    """Return the two-sided p-value: the share of sign assignments whose sum is at least as far from 0 as the observed sum."""
     n = len(differences)
     least = abs(differences.sum()) - _TIE * np.abs(differences).sum()
     if 2**n < _SWAPS:

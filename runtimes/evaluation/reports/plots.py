@@ -1,7 +1,7 @@
-"""Plots of results: recall curves, bars with intervals and the papers' marks, cost against accuracy.
+"""Plots of results: recall curves, bar charts of metrics, and accuracy against cost.
 
-Labels of points stand next to them; legends list lines in the order of their right ends. The colours (Okabe and Ito's) are distinguishable
-by colour-blind readers, and shapes differ as well. Figures are drawn without a display.
+A legend lists its lines in descending order of their values at the largest k. Colour-blind readers can distinguish the colours (Okabe and
+Ito's), and the shapes of markers differ as well. Figures are drawn without a display.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ except ImportError as error:
     raise MissingExtraError("plots", "eval") from error
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_SHAPES = "osD^vPX*"  # one more than colours, so that up to 56 lines differ in colour or shape
+_SHAPES = "osD^vPX*"  # 8 shapes and 7 colours: up to 56 lines differ in shape or colour
 _PAPER_SHAPES = ("D", "^", "s", "o", "v", "P")
 _GREY = "0.35"
 STYLE: dict[Any, Any] = {  # rcParams
@@ -41,13 +41,19 @@ STYLE: dict[Any, Any] = {  # rcParams
     "svg.hashsalt": "idx",  # identical figures produce identical files
 }
 _ROW = 0.34  # inches per bar
-_LONGEST = 36  # maximum length of a label
-_FOUR = 4  # panels, drawn as a square of two by two
-_MUCH = 8  # ratio of costs above which their axis is logarithmic
+_LONGEST = 36  # maximum number of characters of a label
+_FOUR = 4  # number of panels that are drawn as two rows of two
+_MUCH = 8  # ratio of the largest cost to the smallest above which the cost axis is logarithmic
 
 
 class Mark(NamedTuple):
-    """A paper's figure on a bar, with the bar's run, the paper, and the value from 0 to 1."""
+    """A paper's figure, drawn as a mark on the bar of a run.
+
+    Attributes:
+        name: the run.
+        paper: the paper, for the legend.
+        value: the figure, from 0 to 1.
+    """
 
     name: str
     paper: str
@@ -62,12 +68,12 @@ class Point(NamedTuple):
 
 
 def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure: str = "recall") -> Figure:
-    """Draw a share against the depth k, with one line and its band per name.
+    """Draw one line per name: the share of questions against the depth k. A band shows the intervals.
 
     Args:
         title: the title above the plot.
         curves: name -> k -> share of questions, from 0 to 1.
-        measure: the name of the share; the axis is labelled "measure@k, %".
+        measure: the share's name in the label of the y-axis, such as "recall@k, %".
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 4.8), layout="constrained")
@@ -92,7 +98,7 @@ def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure:
 
 
 def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Sequence[Mark]]) -> Figure:
-    """Draw one panel per data set and metric, one bar with its interval per run, and the papers' figures as hollow marks.
+    """Draw one panel per data set and metric, with one bar per run. Error bars show intervals, and hollow marks show the papers' figures.
 
     Args:
         panels: panel title -> run -> share, from 0 to 1.
@@ -125,10 +131,10 @@ def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Seque
 
 
 def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Figure:
-    """Draw accuracy against cost, with one panel per kind of cost, and one point with both intervals per run.
+    """Draw accuracy against cost: one panel per kind of cost, and one point per run. Error bars show both intervals.
 
     Args:
-        panels: kind of cost and its unit -> run -> point.
+        panels: label of the cost axis -> run -> point.
         accuracy: the metric's name.
     """
     with matplotlib.rc_context(STYLE):
@@ -141,14 +147,14 @@ def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Fi
             axes.margins(0.25, 0.15)
             _set_cost_scale(axes, points.values())
         figure.axes[0].set_ylabel(f"{accuracy}, %")
-        figure.draw_without_rendering()  # fixes the axes, to which labels are fitted
+        figure.draw_without_rendering()  # lays out the axes, which the placement of labels needs
         for axes, points in zip(figure.axes, panels.values(), strict=True):
             _label_points(axes, points)
         return figure
 
 
 def svg(figure: Figure) -> str:
-    """Return a figure as the ``data:`` URL of an SVG image, with text as outlines, so that it needs no fonts."""
+    """Return a figure as the ``data:`` URL of an SVG image. Text is drawn as outlines, which need no fonts."""
     file = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None})
@@ -156,7 +162,7 @@ def svg(figure: Figure) -> str:
 
 
 def _short(name: str) -> str:
-    """Shorten a name to its beginning and end, to leave room for the plot."""
+    """Shorten a long name to its beginning and end."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 + 1 :]}"
 
 
@@ -203,13 +209,13 @@ def _set_cost_scale(axes: Axes, points: Collection[Point]) -> None:
 
 
 def _label_points(axes: Axes, points: Mapping[str, Point]) -> None:
-    """Label each point with its name, without overlap with other names, points and ends of intervals."""
+    """Label each point with its name, and move the names away from each other, from points and from interval ends."""
     texts, drawn = list[Text](), list[tuple[float, float]]()
     for number, (name, (cost, accuracy)) in enumerate(points.items()):
         (x, *across), (y, *up) = cost[:3], [100 * share for share in accuracy[:3]]
         texts.append(axes.text(x, y, _short(name), color=COLORS[number % len(COLORS)]))
         drawn += [(x, y), *((end, y) for end in across), *((x, end) for end in up)]
-    # The limit is on steps, not on time, so that identical figures produce identical files.
+    # A limit on iterations instead of time makes identical figures produce identical files.
     adjust_text(texts, *zip(*drawn, strict=True), ax=axes, expand=(1.1, 1.3), ensure_inside_axes=True, iter_lim=300)
     for text in texts:
         text.set_in_layout(False)

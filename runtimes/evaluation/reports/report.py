@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Drawing(NamedTuple):
-    """A plot, as its description and the function that draws it."""
+    """A plot: its alternative text, and the function that draws it."""
 
     alt: str
     draw: Callable[[], Figure]
 
 
 class Section(NamedTuple):
-    """A section with a title, tables, and plots, which only HTML shows."""
+    """A section of a report; only HTML shows its plots."""
 
     title: str
     tables: Sequence[Table] = ()
@@ -33,8 +33,8 @@ class Report(NamedTuple):
 
     Attributes:
         title: the subject of the evaluation.
-        facts: (label, value) pairs on subject and settings, one line each.
-        sections: the sections, in order; empty sections are omitted.
+        facts: (label, value) pairs that describe the subject and the settings.
+        sections: the sections, in order; empty sections are not rendered.
     """
 
     title: str
@@ -61,10 +61,10 @@ def to_markdown(report: Report) -> str:
 
 
 def to_html(report: Report) -> str:
-    """Render a report as a self-contained HTML page with embedded images; all texts are escaped.
+    """Render a report as one self-contained HTML page; all texts are escaped.
 
     Raises:
-        MissingExtraError: matplotlib or adjustText is not installed.
+        MissingExtraError: the report has plots, and matplotlib or adjustText is not installed.
     """
     facts = "\n".join(f"<dt>{_escape(label)}</dt><dd>{_escape(value)}</dd>" for label, value in report.facts)
     sections = "".join(_section(section) for section in report.sections if section.tables or section.plots)
@@ -74,7 +74,7 @@ def to_html(report: Report) -> str:
 
 
 def _drop_repeated_titles(section: Section) -> list[Table]:
-    """Return the section's tables, without titles that repeat the section's."""
+    """Return the tables of a section; a table title that equals the section title becomes empty."""
     return [table._replace(title="") if table.title == section.title else table for table in section.tables]
 
 

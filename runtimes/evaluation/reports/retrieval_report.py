@@ -1,4 +1,4 @@
-"""Reports that compare retrievers, with intervals, differences and recall curves: tables and plots, JSON, and records per question."""
+"""Reports that compare retrievers: tables and plots, JSON values, and records per question."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from .tables import Cell, Column, Table, brief, cell_json, p_value, percent, pla
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION, GROUP, RUN = (
-    "question",
-    "group",
-    "run",
-)  # a retriever's queries: the question alone or a group; RUN: another program's run file
+QUESTION, GROUP, RUN = "question", "group", "run"  # values of ``ScoredRetriever.queries``
 
 
 class ScoredRetriever(NamedTuple):
-    """A retriever and its metrics' values per question.
+    """A retriever with one value per question and metric.
 
     Attributes:
+        retriever: name of the retriever or of a run file.
+        queries: ``QUESTION``: each question is searched alone; ``GROUP``: with its group of queries; ``RUN``: the rankings of a run file.
+        values: metric -> values, shape ``(questions,)``; NaN: undefined for the question.
         speed: questions per second, and this process's CPU seconds per question; None: not measured.
     """
 
@@ -46,11 +45,10 @@ class Evaluation(NamedTuple):
     """The measurements of a retrieval evaluation.
 
     Attributes:
-        corpus, questions: the corpus's name, and the questions.
-        scoring: the scoring options.
+        corpus: name of the corpus.
         scored: the retrievers, at least one, all with the same metrics.
-        data_issues: the issues of questions, qrels and runs.
-        bootstrap: the parameters of the intervals.
+        data_issues: the data issues of questions, groups, qrels and runs.
+        bootstrap: the parameters of intervals and paired tests.
     """
 
     corpus: str
@@ -66,7 +64,7 @@ class Evaluation(NamedTuple):
 
 
 def retrieval_report(evaluation: Evaluation) -> Report:
-    """Return the report: metrics by answers, gold passages and gold pages, where known; differences, speed and data issues."""
+    """Return the report: tables and plots of the metrics, differences between retrievers, speed, and data issues."""
     answers, gold = _success_names(evaluation.scoring)
     pages = ["kilt_Rprec", *(f"kilt_{name}@{k}" for name in ("recall", "success_rate") for k in evaluation.scoring.cuts)]
     where = "text or title" if evaluation.scoring.with_title else "text"
@@ -92,7 +90,11 @@ def retrieval_report(evaluation: Evaluation) -> Report:
 
 
 def differences(evaluation: Evaluation) -> Table | None:
-    """Return the gains over the first retriever or, for groups, over the question alone; None: there is nothing to compare."""
+    """Return the paired differences of R@k by answers, or else of Success@k by gold passages.
+
+    A retriever on groups is compared with the same retriever on the questions alone, if the latter was scored. Every other retriever is
+    compared with the first. Return None for a single retriever, or if neither metric was scored.
+    """
     names = next((names for names in _success_names(evaluation.scoring) if names[0] in evaluation.scored[0].values), None)
     if names is None or len(evaluation.scored) < 2:
         return None
@@ -112,7 +114,7 @@ def differences(evaluation: Evaluation) -> Table | None:
 
 
 def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Return every metric of every retriever as JSON values, with shares from 0 to 1, unrounded."""
+    """Return the evaluation as JSON values. Shares are from 0 to 1 and not rounded."""
     compared = differences(evaluation)
     return {
         "corpus": evaluation.corpus,
@@ -134,7 +136,7 @@ def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def question_records(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yield for each question the metrics' values for every retriever; null: undefined."""
+    """Yield one record per question, with the values of every retriever; None: undefined."""
     for position, question in enumerate(evaluation.questions):
         retrievers = [
             {
@@ -148,7 +150,7 @@ def question_records(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
 
 
 def _success_names(scoring: Scoring) -> tuple[list[str], list[str]]:
-    """Return the names of the R@k metrics, by answers and by gold passages."""
+    """Return the names of R@k by answers, and of Success@k by gold passages."""
     return [f"answer@{k}" for k in scoring.cuts], [f"Success@{k}" for k in scoring.cuts]
 
 
@@ -165,7 +167,7 @@ def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], evalua
 
 
 def _plots(evaluation: Evaluation) -> list[Drawing]:
-    """Return the recall curves, if there are several depths."""
+    """Return the recall curves, if there are several values of k."""
     titles = ("Questions with an answer among the first k", "Questions with a gold passage among the first k")
     available = [
         (title, names)

@@ -18,22 +18,22 @@ _MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
 
 
 def plain(value: Cell) -> str:
-    """Format a cell with thousands separators and three decimal places for fractions; absent or undefined values are a dash."""
+    """Format a number with thousands separators, and a float also to three decimal places."""
     return f"{value:,}" if isinstance(value, int) else _format(value, "{:,.3f}".format)
 
 
 def percent(value: Cell) -> str:
-    """Format a share from 0 to 1 in per cent to one decimal place, without the per cent sign, as the papers do."""
+    """Format a share from 0 to 1 as a percentage to one decimal place, without the per cent sign."""
     return _format(value, lambda share: f"{100 * share:.1f}")
 
 
 def signed_percent(value: Cell) -> str:
-    """Format a difference of shares in percentage points, with its sign."""
+    """Format a difference of shares in percentage points to one decimal place, with + or -."""
     return _format(value, lambda share: f"{100 * share:+.1f}")
 
 
 def brief(value: Cell) -> str:
-    """Format an amount to three significant digits, but with all integer digits: 0.291, 1, 446, 12,345."""
+    """Format an amount to three significant digits, and from 100 on to a whole number: 0.291, 1, 446, 12,345."""
     return _format(value, lambda amount: f"{amount:,.0f}" if abs(amount) >= 100 else f"{amount:.3g}")
 
 
@@ -43,7 +43,10 @@ def p_value(value: Cell) -> str:
 
 
 def _format(value: Cell, write: Callable[[float], str]) -> str:
-    """Format a cell with a number format; an interval is shown as its mean, with its ends in brackets."""
+    """Format a number by ``write``, and an interval as its mean with its ends in brackets.
+
+    A text is returned unchanged. None and undefined values become a dash.
+    """
     match value:
         case Interval():
             mean, low, high = map(write, value[:3])
@@ -57,7 +60,7 @@ def _format(value: Cell, write: Callable[[float], str]) -> str:
 
 
 class Column(NamedTuple):
-    """A column, as its heading and the format of its cells."""
+    """A column: its heading, and the function that formats its cells."""
 
     name: str
     show: Callable[[Cell], str] = plain
@@ -67,9 +70,9 @@ class Table(NamedTuple):
     """A table of values.
 
     Attributes:
-        columns: one per cell of a row.
-        rows: the cells; in a table of results, the first cell labels the row.
-        title: the title above the table; may be empty.
+        columns: the columns, in order.
+        rows: the rows, each with one cell per column.
+        title: the title above the table; empty: no title.
         notes: lines below the table.
     """
 
@@ -80,7 +83,7 @@ class Table(NamedTuple):
 
 
 def text(table: Table) -> str:
-    """Render a table as aligned text, texts left and numbers right, without a trailing line break."""
+    """Render a table as plain text in aligned columns. Numbers are aligned to the right. The last line has no line break."""
     lines = [[text_line(column.name) for column in table.columns], *cells(table)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     right = numeric(table)
@@ -90,7 +93,7 @@ def text(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Render a table in GitHub's Markdown, without a trailing line break."""
+    """Render a table in GitHub's Markdown. The last line has no line break."""
     lines = [[text_line(column.name) for column in table.columns], *cells(table)]
     escaped = ["| " + " | ".join(map(_escape, line)) + " |" for line in lines]
     escaped.insert(1, "|" + "|".join("---:" if right else "---" for right in numeric(table)) + "|")
@@ -100,12 +103,12 @@ def markdown(table: Table) -> str:
 
 
 def to_records(table: Table) -> list[dict[str, Any]]:
-    """Return the rows as JSON objects by column name, with unrounded values, intervals as objects, and null for undefined values."""
+    """Return each row as a dict from column name to the value of ``cell_json``."""
     return [{column.name: cell_json(cell) for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
 
 
 def cell_json(cell: Cell) -> Any:  # noqa: ANN401 - JSON
-    """Return a cell as a JSON value; null: undefined."""
+    """Return a cell as a JSON value: an interval as a dict, an undefined value as None. Numbers are not rounded."""
     if isinstance(cell, Interval):
         return {name: cell_json(value) for name, value in cell._asdict().items()}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
@@ -117,7 +120,7 @@ def cells(table: Table) -> list[list[str]]:
 
 
 def numeric(table: Table) -> list[bool]:
-    """Return for each column whether it has values, but no texts."""
+    """Return for each column whether it contains numbers and no texts."""
     columns = [[row[index] for row in table.rows] for index in range(len(table.columns))]
     return [not any(isinstance(cell, str) for cell in column) and any(cell is not None for cell in column) for column in columns]
 
@@ -128,7 +131,7 @@ def text_line(text: str) -> str:
 
 
 def markdown_line(text: str) -> str:
-    """Return a text on one line, with Markdown escaped."""
+    """Return a text on one line, with the special characters of Markdown escaped."""
     return _escape(text_line(text))
 
 

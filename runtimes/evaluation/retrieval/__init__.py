@@ -1,6 +1,6 @@
 """Metrics of rankings.
 
-has_answer  DPR's test for an answer in a passage            kilt_pages     KILT's metrics, by pages
+has_answer  DPR's test for an answer in a passage            kilt_pages     KILT's metrics over pages
 rankings    trec_eval's metrics, through ir_measures         query_groups   several queries per question, from a file
 trec        run and qrels files                              data_issues    counts of problems in the input
 scoring     rankings -> a value per question and metric

@@ -1,4 +1,4 @@
-"""Data issues of a retrieval evaluation: counts of irregular or unmatched input, with the rule applied."""
+"""Data issues of a retrieval evaluation: counts of irregular or unmatched input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from wikidx.runtimes.questions import Question
 
 
 class DataIssue(NamedTuple):
-    """A data issue, with its count, the id of an example, and the rule applied; ``source`` names the file or kind of input."""
+    """A data issue.
+
+    Attributes:
+        source: the run or kind of input that has the issue.
+        issue: a description.
+        n: number of affected ids.
+        example: one of these ids.
+        rule: the effect of the issue on the metrics.
+    """
 
     source: str
     issue: str
@@ -23,7 +31,10 @@ class DataIssue(NamedTuple):
 
 
 def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageStore) -> list[DataIssue]:
-    """Return issues of questions, qrels and gold passages; a kind of gold data that no question has is not an issue."""
+    """Return the issues of questions, qrels and gold passages.
+
+    A kind of gold data (answers, gold passages, gold pages) counts as missing only if at least one question has it.
+    """
     ids = [question.id for question in questions]
     missing = [
         ("without answers", [question.id for question in questions if not question.golden_answers], "misses in R@k, as DPR counts"),
@@ -43,7 +54,7 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
 
 
 def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[DataIssue]:
-    """Return issues of groups of queries."""
+    """Return the issues of groups of queries."""
     ids = {question.id for question in questions}
     return [
         *_issues("groups", "question is not asked", groups.keys() - ids, "left out"),
@@ -52,7 +63,7 @@ def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[st
 
 
 def run_issues(name: str, run: Run, questions: Sequence[Question], store: PassageStore) -> list[DataIssue]:
-    """Return issues of a run.
+    """Return the issues of a run.
 
     Raises:
         InputError: the run ranks passages for none of the questions, or none of these passages is in the corpus.

@@ -1,15 +1,17 @@
-"""Answer matching for retrieval metrics: tests for an answer in one passage or in many rankings.
+"""Answer matching for retrieval metrics: tests whether a passage contains an answer, by one of four rules.
 
-string     DPR's (facebookresearch/DPR, dpr/data/qa_validation.py): the text's tokens contain the answer's tokens contiguously;
-           every text contains an answer without tokens
-regex      DPR's for CuratedTREC: the answer is a case-insensitive pattern, searched in the text; both are NFD-normalised, so "é"
-           is two characters; a pattern that cannot be compiled matches no text
-kilt       DPR's ``has_answer_kilt``: substring match after DPR's normalisation
-flashrag   FlashRAG's retrieval recall and precision: substring match after SQuAD's normalisation
+string     DPR's rule (facebookresearch/DPR, dpr/data/qa_validation.py): the tokens of the text contain the tokens of the answer
+           contiguously. An answer without tokens is in every text.
+regex      DPR's rule for CuratedTREC: the answer is a case-insensitive pattern that is searched in the text. Both are NFD-normalised,
+           so "é" is two characters. A pattern that cannot be compiled matches no text.
+kilt       DPR's ``has_answer_kilt``: the text contains the answer after DPR's normalisation of both.
+flashrag   FlashRAG's rule for retrieval recall and precision: the text contains the answer after SQuAD's normalisation of both.
 
-Tokens are those of DPR's SimpleTokenizer (dpr/utils/tokenizers.py). It NFD-normalises a text; each run of letters, digits and marks is a
-token, and so is every other visible character; each token is lower-cased separately. A token row is the tokens of a text with one space
-before and after each. No token contains a space, so contiguous tokens of a text are a substring of its row.
+Tokens are those of DPR's SimpleTokenizer (dpr/utils/tokenizers.py), which NFD-normalises the text. A token is a run of letters, digits and
+marks, or a single other visible character. Each token is lower-cased separately.
+
+A *token row* is a string: the tokens of a text, separated by single spaces, with a space at each end. No token contains a space.
+Therefore a text contains the tokens of an answer contiguously if the token row of the answer is a substring of the text's token row.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ Hits = NDArray[np.bool_]
 
 _SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: between tokens, part of a token, a whole token
 _SPACE = 32
-_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token, the only context-dependent lower-casing
-_BATCH_TEXTS = 256  # texts whose character arrays fit the CPU's caches
+_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token; every other character has one lower case
+_BATCH_TEXTS = 256  # texts per batch: their character arrays fit in the CPU's caches
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 
@@ -47,20 +49,20 @@ _NOT_A_PATTERN = (regex.error, ValueError, OverflowError, RecursionError)
 
 
 class _Characters(NamedTuple):
-    """Kind and lower-case code point of each code point."""
+    """Kind and lower case of every character, both indexed by code point."""
 
     kinds: NDArray[np.uint8]
     lower: NDArray[np.uint32]
 
 
 def token_row(text: str) -> str:
-    """Return the tokens of a text with a space before and after each; a single space if there are none."""
+    """Return the token row of a text; a single space if the text has no tokens."""
     tokens = _TOKEN.findall(unicodedata.normalize("NFD", text))
     return " " + "".join(f"{token.lower()} " for token in tokens)
 
 
 def token_rows(texts: Sequence[str]) -> list[str]:
-    """Return the token rows of texts, many times faster than ``token_row`` does one by one."""
+    """Return the token rows of texts, much faster than by one call of ``token_row`` per text."""
     return [row for start in range(0, len(texts), _BATCH_TEXTS) for row in _rows(texts[start : start + _BATCH_TEXTS])]
 
 
@@ -71,7 +73,7 @@ def _rows(texts: Sequence[str]) -> list[str]:
     characters = _characters()
     kinds = characters.kinds.take(points)
     is_word = kinds == _WORD
-    is_start = kinds == _SYMBOL  # the first character of a token, preceded by a space
+    is_start = kinds == _SYMBOL  # first characters of tokens; a space is written before each
     is_start[0] |= is_word[0]
     is_start[1:] |= is_word[1:] & ~is_word[:-1]
     n_written = (kinds != _SEPARATOR).view(np.int8) + is_start.view(np.int8)
@@ -80,7 +82,7 @@ def _rows(texts: Sequence[str]) -> list[str]:
     visible = np.flatnonzero(kinds)
     row_points = np.full(ends_written[-1], _SPACE, np.uint32)
     row_points[ends_written[visible] - 1] = characters.lower.take(points[visible])
-    whole = row_points.tobytes().decode("utf-32-le")  # surrogates are separators, so there are none here
+    whole = row_points.tobytes().decode("utf-32-le")  # without surrogates, because they are separators
     offsets = [0, *ends_written[ends].tolist()]
     return [
         token_row(text) if _SIGMA in text else whole[begin:end]
@@ -96,7 +98,7 @@ def _characters() -> _Characters:
         kinds[match.start() : match.end()] = _WORD
     for match in regex.finditer(r"[^\p{L}\p{N}\p{M}\p{Z}\p{C}]+", all_characters):
         kinds[match.start() : match.end()] = _SYMBOL
-    dotted = "\u0130"  # İ, whose lower case is two characters; it never occurs after NFD
+    dotted = "\u0130"  # İ, whose lower case has two characters; NFD decomposes it
     lower = all_characters.replace(_SIGMA, " ").replace(dotted, " ").lower()
     return _Characters(kinds, np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), np.uint32))
 
@@ -121,16 +123,16 @@ def has_answer(text: str, answers: Sequence[str]) -> bool:
 def answer_hits(
     rankings: Sequence[Sequence[int]], texts: Sequence[str], answers: Sequence[Sequence[str]], match: str = "string"
 ) -> list[Hits]:
-    """Test each passage of many rankings for an answer; each text is normalised once.
+    """Test each passage of each ranking for an answer. Each text is normalised once.
 
     Args:
         rankings: for each question, the indices of its passages in ``texts``, best first.
         texts: the distinct passage texts.
-        answers: for each question, the answers, of which any is sufficient; empty: no passage is a hit.
+        answers: for each question, its accepted answers; without answers, no passage is a hit.
         match: one of ``MATCHES``.
 
     Returns:
-        For each question, bool (passages,), in the order of its ranking.
+        For each question, whether each passage of its ranking is a hit: bool (passages,).
 
     Raises:
         UnknownNameError: the matching rule is unknown.
@@ -149,7 +151,7 @@ def answer_hits(
 
 
 def _text_finder(targets: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate that tests a text for any target; targets that contain a shorter target are redundant and skipped."""
+    """Return a predicate that tests whether a text contains any target. Targets that contain a shorter target are redundant."""
     shortest = list[str]()
     for text in sorted(set(targets), key=len):
         if not any(other in text for other in shortest):
@@ -158,7 +160,7 @@ def _text_finder(targets: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _pattern_finder(targets: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate that searches a text for any pattern."""
+    """Return a predicate that tests whether any pattern matches in a text."""
     patterns = list[Any]()
     for pattern in targets:
         with contextlib.suppress(*_NOT_A_PATTERN):

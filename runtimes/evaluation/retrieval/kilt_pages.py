@@ -1,15 +1,15 @@
 """KILT's retrieval metrics (facebookresearch/KILT, kilt/eval_retrieval.py), on pages instead of passages.
 
-A question has *evidence sets* of pages that together prove one answer. An evidence set has one place in the ranking, that of its
-lowest-ranked page retrieved so far, and is a hit once it is complete; a page in no evidence set has its own place.
+A question has *evidence sets*: the pages of one set together prove an answer. The metrics at k are computed on a list of places. An
+evidence set has one place, at its lowest-ranked page in the ranking. The place is a hit if the ranking contains all pages of the set. Each
+page outside the evidence sets has its own place, which is a miss.
 
-    Rprec            the share of an evidence set's R pages among the first R, maximised over the evidence sets; 0 without pages
+    Rprec            share of an evidence set's R pages that are among the first R pages; the maximum over the evidence sets
     precision@k      number of hits among the first k places, divided by k
-    recall@k         the same number divided by the number of distinct evidence sets, including an empty one
+    recall@k         number of hits among the first k places, divided by the number of distinct evidence sets; an empty set counts
     success_rate@k   1 if any of the first k places is a hit, else 0
 
-Irregular input is handled as in KILT: without pages, the metrics at k are 0; an output without "provenance" has no evidence set; repeated
-pages and records without a page key are skipped.
+A question without evidence sets scores 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_HIT, _MISS = "hit", "miss"  # values of places; the place of an incomplete evidence set holds the set's number
+_HIT, _MISS = "hit", "miss"  # values of places; an incomplete evidence set's place holds the number of the set
 
 
 def page_names(provenance: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
-    """Return the distinct pages of a provenance, in order, identified by these record fields; KILT's evaluator uses "wikipedia_id"."""
+    """Return the distinct page names of a provenance, in order.
+
+    Args:
+        provenance: records of pages; a record without one of the fields is skipped.
+        keys: the record fields that identify a page; KILT's evaluator uses "wikipedia_id".
+    """
     names = ("+".join(str(record[key]).strip() for key in keys) for record in provenance if all(key in record for key in keys))
     return list(dict.fromkeys(names))
 

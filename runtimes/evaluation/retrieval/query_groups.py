@@ -1,7 +1,7 @@
 """Groups of queries for a set of questions: expansions such as GAR's, sub-questions, sampled answers.
 
-A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The queries and the question with that id
-form one group.
+A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The question with the id and the queries form
+one group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wikidx.runtimes.questions.records import Record
 
 
 def read_groups(path: Path) -> dict[str, list[str]]:
-    """Return question id -> queries.
+    """Read a file of groups; return question id -> queries.
 
     Raises:
         InputError: the file cannot be read or has no groups, a line is invalid, or a question has two groups.

@@ -1,10 +1,11 @@
 """Scores of rankings against gold passages: trec_eval's values per question, computed with ``ir_measures``.
 
-Measures have the names of ``ir_measures``: Success@5 (1 if a gold passage is among the first 5), R@20 (share of the gold passages among the
-first 20), P@5, RR and RR@10 (MRR), AP (MAP), nDCG@10, Rprec. Rankings are in trec_eval's order (``trec``), which breaks ties by passage
-id, not by rank. As in trec_eval with ``-c``, a question with qrels but no ranking scores 0; without qrels, its value is undefined.
+Measures have the names of ``ir_measures``: Success@5 (1 if a gold passage is among the first 5), R@20 (share of the gold passages that are
+among the first 20), P@5, RR and RR@10 (MRR), AP (MAP), nDCG@10, Rprec. trec_eval breaks ties of scores by passage id instead of rank
+(``trec``). As in trec_eval with ``-c``, a question with qrels but without a ranking scores 0. The value of a question without qrels is
+undefined.
 
-``ir_measures`` computes RR@k with another program, which breaks ties differently; here RR@k is RR if RR is at least 1 / k, else 0.
+RR@k is computed from trec_eval's RR: it is RR if RR is at least 1 / k, else 0. The RR@k of ``ir_measures`` breaks ties differently.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _RR_PREFIX = "RR@"
 
 
 def check_measures(names: Sequence[str]) -> None:
-    """Raise ``InputError`` for a measure unknown to trec_eval."""
+    """Raise ``InputError`` for an unsupported measure."""
     for name in names:
         if not _MEASURE.fullmatch(name):
             alias, at, cutoff = name.partition("@")
@@ -48,7 +49,7 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
     """Return measure -> values, shape ``(questions,)``; NaN for a question without qrels.
 
     Raises:
-        InputError: as ``check_measures``.
+        InputError: a measure is not supported.
         MissingExtraError: ``ir_measures`` is not installed.
     """
     check_measures(measures)
@@ -70,7 +71,7 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
 
 
 def hit_values(hits: Sequence[Hits], k: int) -> FloatArray:
-    """Return DPR's R@k per question, which is 1 if any of the first k passages is a hit, else 0; shape ``(questions,)``."""
+    """Return DPR's R@k of each question: 1 if any of the first k passages is a hit, else 0. Shape ``(questions,)``."""
     return np.array([float(question_hits[:k].any()) for question_hits in hits])
 
 

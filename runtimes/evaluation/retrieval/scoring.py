@@ -1,8 +1,8 @@
-"""Scores of a retriever's rankings, one per question, for every metric for which the questions have gold data.
+"""Scores of a retriever's rankings: one value per question and metric.
 
-answer@k                     DPR's R@k: one of the first k passages contains an answer (``has_answer``); 0 for a question without answers
-Success@k, R@k, RR, AP, …    trec_eval's metrics (``rankings``), with gold passages by id; NaN for a question without gold passages
-kilt_Rprec, kilt_recall@k    KILT's metrics (``kilt_pages``), with gold pages by title instead of id; NaN for a question without gold pages
+answer@k                     DPR's R@k: 1 if one of the first k passages contains an answer (``has_answer``), else 0
+Success@k, R@k, RR, AP, …    trec_eval's metrics on gold passages (``rankings``); NaN for a question without gold passages
+kilt_Rprec, kilt_recall@k    KILT's metrics on gold pages (``kilt_pages``), matched by title; NaN for a question without gold pages
 
 A metric is left out if no question has its gold data.
 """
@@ -34,8 +34,8 @@ class Scoring(NamedTuple):
 
     Attributes:
         cuts: the values of k.
-        match: the answer-matching rule, a name in ``has_answer``.
-        with_title: whether answers are also matched in titles, in DPR's ``title + " . " + text``.
+        match: the rule of answer matching, one of ``has_answer.MATCHES``.
+        with_title: whether answers are matched in ``title + " . " + text``, as DPR joins them, instead of the text alone.
         measures: trec_eval's measures in addition to Success at each cut.
     """
 
@@ -53,7 +53,7 @@ def check_scoring(scoring: Scoring) -> None:
 
 
 def rankings_of_run(run: Run, questions: Sequence[Question], store: PassageStore) -> list[Ranking]:
-    """Return a run's rankings for questions, in trec_eval's order; a passage that is not in the corpus keeps its rank and has no text."""
+    """Return a run's rankings for questions, in trec_eval's order. A passage that is not in the corpus has an empty text."""
     distinct = list(dict.fromkeys(name for question in questions for name in run.get(question.id, {})))
     rows = store.rows_of(distinct)
     found = iter(store.get_many(rows[rows >= 0]))
@@ -82,7 +82,9 @@ def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question],
         scoring: the scoring options.
 
     Raises:
-        InputError, UnknownNameError: as ``check_scoring``.
+        InputError: a measure is not supported.
+        UnknownNameError: the matching rule is unknown.
+        MissingExtraError: ``ir_measures`` is not installed.
     """
     values = dict[str, FloatArray]()
     if any(question.golden_answers for question in questions):
@@ -96,7 +98,7 @@ def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question],
 
 
 def gold_pages(question: Question) -> list[list[str]]:
-    """Return the titles in each of a question's non-empty evidence sets; empty: unknown."""
+    """Return the page titles of each non-empty evidence set; an empty list if the question has no gold pages."""
     provenance = question.gold.get("provenance")
     if provenance:
         return [page_names(pages, ["title"]) for pages in provenance if pages]

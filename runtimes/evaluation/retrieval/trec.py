@@ -32,8 +32,8 @@ def read_run(path: Path) -> dict[str, dict[str, float]]:
     """Read a run, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty; a line does not have six columns, its score is not a finite number, or its
-            passage is repeated for the question.
+        InputError: the file cannot be read or is empty, a line does not have six columns, a score is not a finite number, or a
+            question has the same passage twice.
     """
     run: dict[str, dict[str, float]] = {}
     for line, (question, _, passage, _, score, _) in _lines(path, _RUN_COLUMNS):
@@ -45,8 +45,8 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Read qrels, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty; a line does not have four columns, its relevance is not a whole number, or its
-            passage is repeated for the question.
+        InputError: the file cannot be read or is empty, a line does not have four columns, a relevance is not a whole number, or a
+            question has the same passage twice.
     """
     qrels: dict[str, dict[str, int]] = {}
     for line, (question, _, passage, relevance) in _lines(path, _QRELS_COLUMNS):
@@ -57,7 +57,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a run; the order of a question's passages determines their ranks.
+    """Write a run. The ranks of a question's passages are their positions in the mapping.
 
     Raises:
         InputError: a question id, a passage id or the tag is empty or contains white space, which TREC's format does not allow.
@@ -84,7 +84,7 @@ def write_qrels(path: Path, qrels: Qrels) -> None:
 
 
 def trec_order(scores: Mapping[str, float]) -> list[str]:
-    """Return the ids of a question's passages in trec_eval's order."""
+    """Return the passage ids of a question in trec_eval's order; ``scores`` is passage -> score."""
     by_id = sorted(scores, reverse=True)
     return sorted(by_id, key=lambda passage: -np.float32(scores[passage]))
 
