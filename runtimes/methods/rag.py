@@ -1,4 +1,4 @@
-"""Retrieve-then-read: one answer from the passages found with the question."""
+"""Retrieve-then-read: retrieve passages with the question, and answer from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .templates import format_passages, load_template
 
 @options
 class RagOptions:
-    """Options of retrieval and of the prompt."""
+    """Options of retrieve-then-read."""
 
     k: int = option(5, "proposed", "passages that are read", minimum=1)
     shots: int = option(0, "proposed", "demonstrations before the question")
@@ -20,7 +20,7 @@ class RagOptions:
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:
-    """Answer from the passages found with the question."""
+    """Retrieve passages with the question, and answer from them."""
     passages = yield from retrieve(question, options.k)
     prompt = load_template("rag", "answer")(passages=format_passages(passages), question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))

@@ -1,7 +1,9 @@
-"""ReAct: alternating thoughts, actions and observations; an action opens a page by its title, looks a word up in it, or finishes.
+"""ReAct: alternating thoughts, actions and observations.
 
-Yao et al., ReAct: Synergizing Reasoning and Acting in Language Models, 2023 (arXiv 2210.03629). The corpus replaces Wikipedia: a page
-consists of all passages with the same title, and similar titles are the titles of passages found by a search for the title.
+Yao et al., ReAct: Synergizing Reasoning and Acting in Language Models, 2023 (arXiv 2210.03629).
+
+An action opens a page by its title, looks up a keyword in the open page, or finishes with an answer. The corpus replaces Wikipedia: a page
+consists of all passages with the same title. Similar titles are the titles of the passages retrieved with the requested title.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from .templates import load_template
 
 _THOUGHT = re.compile(r"\s*\**Thought(?: \d+)?\**\s*:[\s*]*", re.IGNORECASE)
 _ACTION = re.compile(r"(?:^|\n)[ \t*]*Action(?: \d+)?\**[ \t]*:[ \t*]*", re.IGNORECASE)
-_COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # may contain one level of brackets
+_COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # brackets may nest once
 
 
 @options
 class ReactOptions:
-    """Options of the number of steps and the behaviour of Search."""
+    """Options of ReAct."""
 
     max_steps: int = option(7, "paper", "steps of a thought, an action and an observation", minimum=1)
     at_limit: Literal["empty", "answer"] = option(
@@ -47,12 +49,12 @@ class ReactOptions:
 
 
 class _Step(NamedTuple):
-    """One turn.
+    """One thought with its action and observation.
 
     Attributes:
-        thought, action, observation: as in the prompt.
-        answer: argument of Finish; None: not finished.
-        well_formed: whether one reply had both thought and action, and the action is valid.
+        thought, action, observation: the texts that the prompt repeats.
+        answer: argument of Finish; None: the action is not Finish.
+        well_formed: whether one reply contained both thought and action, and the action is valid.
     """
 
     thought: str
@@ -63,7 +65,7 @@ class _Step(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """A sentence of a page, and the passages that contain it."""
+    """A sentence of a page, and the passages that contain all or part of it."""
 
     text: str
     passages: tuple[Passage, ...]
@@ -74,10 +76,10 @@ class _Reading:
     """The open page, and the passages read so far.
 
     Attributes:
-        page: its sentences; empty before a page is opened.
+        page: sentences of the open page; empty before the first page is opened.
         keyword: the last keyword looked up in the page.
         n_shown: number of sentences shown for the keyword.
-        read: passages with a sentence that was shown.
+        read: the passages of all shown sentences, as keys.
     """
 
     page: list[_Sentence] = field(default_factory=list)
@@ -90,13 +92,13 @@ class _Reading:
         self.page, self.keyword, self.n_shown = page, "", 0
 
     def show(self, sentences: Sequence[_Sentence]) -> str:
-        """Return sentences as an observation, and record their passages."""
+        """Join sentences into an observation, and record their passages as read."""
         self.read.update(dict.fromkeys(passage for sentence in sentences for passage in sentence.passages))
         return " ".join(sentence.text for sentence in sentences)
 
 
 def react(question: str, options: ReactOptions) -> Run[Answer]:
-    """Think and act until Finish or the last step; ``detail`` holds every step."""
+    """Run steps until Finish or the step limit. The answer's ``detail`` records every step."""
     instructions = load_template("react", "solve")(question=question, shots=options.shots)
     reading, steps = _Reading(), list[_Step]()
     answer: str | None = None
@@ -117,7 +119,7 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
 
 
 def _step(instructions: Chat, steps: Sequence[_Step], reading: _Reading, options: ReactOptions) -> Run[_Step]:
-    """Generate a thought and an action, and carry out the action. A second call requests a missing action."""
+    """Generate a thought and an action, and execute the action. If the action is missing, a second call requests it."""
     number = len(steps) + 1
     prompt = _prompt(instructions, steps, f"Thought {number}:")
     output = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
@@ -135,7 +137,7 @@ def _step(instructions: Chat, steps: Sequence[_Step], reading: _Reading, options
 
 
 def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
-    """Carry out an action; an action without a command or with a blank argument is invalid and has no effect."""
+    """Execute a step's action, and return the completed step. Without a known command, or with a blank argument, an action is invalid."""
     command = _COMMAND.search(step.action)
     name, argument = (command[1].lower(), " ".join(command[2].split())) if command else ("", "")
     unquoted = argument.strip("\"' ")
@@ -149,7 +151,11 @@ def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
 
 
 def _search(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
-    """Open the page with a title and show its beginning; if no page has the title, list similar titles and keep the open page."""
+    """Open the page with a title and show its first sentences.
+
+    If no page has the title, ``fold_titles`` accepts a similar title that differs only in case and punctuation. Otherwise, the observation
+    lists similar titles, and the open page stays open.
+    """
     passages = yield from look_up_title(title)
     if not passages:
         hits = yield from retrieve(title, options.k)
@@ -164,7 +170,7 @@ def _search(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
 
 
 def _look_up_keyword(keyword: str, reading: _Reading) -> str:
-    """Show the page's next sentence that contains a keyword, ignoring case."""
+    """Show the open page's next sentence that contains the keyword, ignoring case."""
     if keyword != reading.keyword:
         reading.keyword, reading.n_shown = keyword, 0
     matches = [sentence for sentence in reading.page if keyword.casefold() in sentence.text.casefold()]
@@ -175,7 +181,7 @@ def _look_up_keyword(keyword: str, reading: _Reading) -> str:
 
 
 def _page(passages: Sequence[Passage]) -> list[_Sentence]:
-    """Join a page's passages and split the text into sentences, which may span passages."""
+    """Join a page's passages, and split the text into sentences. A sentence may span several passages."""
     texts = [f"{passage.text} " for passage in passages]
     text, ends = "".join(texts), list(itertools.accumulate(map(len, texts)))
     return [
@@ -185,7 +191,7 @@ def _page(passages: Sequence[Passage]) -> list[_Sentence]:
 
 
 def _force_answer(instructions: Chat, steps: Sequence[_Step], options: ReactOptions) -> Run[str]:
-    """Force a last Finish, whose argument the model completes."""
+    """Begin a Finish action, and let the model complete its argument."""
     number = len(steps) + 1
     prompt = _prompt(instructions, steps, f"Action {number}: Finish[")
     output = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
@@ -194,7 +200,7 @@ def _force_answer(instructions: Chat, steps: Sequence[_Step], options: ReactOpti
 
 
 def _prompt(instructions: Chat, steps: Sequence[_Step], ending: str) -> Chat:
-    """Return the conversation so far, whose observations may be cut to fit the context."""
+    """Return the conversation so far, followed by ``ending``. The observations may be cut to fit the context."""
     content, spans = "", list[Span]()
     for number, step in enumerate(steps, 1):
         content += f"Thought {number}: {step.thought}\nAction {number}: {step.action}\nObservation {number}: "

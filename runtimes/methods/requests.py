@@ -1,14 +1,14 @@
 """Requests of a method, and the functions that yield them.
 
-A method is a generator that yields tuples of requests, which may be served concurrently, and receives the tuple of their results.
-Methods do not yield requests directly, but call the functions below::
+A method is a generator: it yields a tuple of requests, and receives the tuple of their results. The requests of a tuple may be served
+concurrently. A method calls the functions below instead of yielding requests itself::
 
     passages = yield from retrieve(question, k=5)
     draft = yield from generate(prompt(question=question, passages=format_passages(passages)))
     scores = yield from gather(ask_yes_no(relevance(question=question, passage=p)) for p in passages)
 
-``gather`` runs any number of such generators concurrently, including whole methods and recursions, and waits for all. ``label_trace``
-labels a generator's requests in the trace. A failed request ends the question; a method cannot catch the error.
+``gather`` runs such generators concurrently and waits for all; a generator may be a whole method and may be recursive. ``label_trace``
+labels a generator's requests in the trace. A failed request ends the question with an error, which the method cannot catch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieve:
-    """Search with a group of queries, the first of which is the primary query; the result is one ``Ranking``.
+    """Search with a group of queries; the result is one ``Ranking``.
 
     Attributes:
-        queries: the group.
+        queries: the group, primary query first.
         k: number of passages.
-        merge, dedup: see ``SearchOptions``; None: the run's option, as for all other search options.
+        merge, dedup: replace the options of the same name in the run's ``SearchOptions``; None: not replaced.
         path: labels of the request in the method's trace.
     """
 
@@ -55,7 +55,7 @@ class LookUpTitle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Truncate a text to a number of tokens of a role's model; the result is a string. Needs no wave."""
+    """Truncate a text to ``max_tokens`` tokens of a role's model; the result is a string."""
 
     text: str
     max_tokens: int
@@ -66,11 +66,11 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Add a note to the trace; the result is None. Needs no wave.
+    """Add a note to the trace; the result is None.
 
     Attributes:
         text: a few words.
-        data: JSON values.
+        data: JSON values that accompany the text.
         path: labels of the note in the method's trace.
     """
 
@@ -106,19 +106,19 @@ def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", 
 def ask_yes_no(
     prompt: Prompt, *, role: str = "answer", positive: Sequence[str] = ("yes",), negative: Sequence[str] = ("no",)
 ) -> Run[YesNo]:
-    """Score the answer to a yes/no prompt by its next token."""
+    """Return the next-token probabilities of the two answers to a yes/no prompt."""
     (answer,) = yield (AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative)),)
     return cast("YesNo", answer)
 
 
 def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[Nll]:
-    """Score a given text after a prompt."""
+    """Return the negative log-likelihood of ``continuation`` after a prompt."""
     (nll,) = yield (MeanNll(prompt=prompt, continuation=continuation, role=role),)
     return cast("Nll", nll)
 
 
 def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Passages]:
-    """Search with a query, or with a group of queries, primary query first; return the passages, best first.
+    """Search with a query or a group of queries (primary query first), and return the passages, best first.
 
     Raises:
         ValueError: the group is empty.
@@ -131,24 +131,24 @@ def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = 
 
 
 def look_up_title(title: str) -> Run[Passages]:
-    """Fetch the passages with a title."""
+    """Fetch the passages with exactly this title, in the order of the corpus."""
     (passages,) = yield (LookUpTitle(title=title),)
     return cast("Passages", passages)
 
 
 def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> Run[str]:
-    """Truncate a text to a number of tokens of a role's model."""
+    """Truncate a text to ``max_tokens`` tokens of a role's model."""
     (cut,) = yield (Truncate(text=text, max_tokens=max_tokens, role=role, keep=keep),)
     return cast("str", cut)
 
 
 def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
-    """Add a note to the trace, with JSON values."""
+    """Add a note to the trace, with optional JSON values."""
     yield (Note(text=text, data=dict(data or {})),)
 
 
 def label_trace(label: str, run: Run[T]) -> Run[T]:
-    """Run a generator, and show its requests under ``label`` in the trace."""
+    """Run a generator, and add ``label`` to its requests in the trace."""
     results: Any = None
     while True:
         try:
@@ -159,7 +159,10 @@ def label_trace(label: str, run: Run[T]) -> Run[T]:
 
 
 def gather(runs: Iterable[Run[T]]) -> Run[list[T]]:
-    """Run generators concurrently, combining their pending requests into one tuple per step, and return their results in order."""
+    """Run generators concurrently, and return their results in order.
+
+    Each step yields the pending requests of all generators as one tuple. Immediate requests are yielded earlier and separately.
+    """
     generators = list(runs)
     done: dict[int, T] = {}
     sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # generator's number -> results to send to it

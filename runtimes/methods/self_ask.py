@@ -1,7 +1,9 @@
 """Self-Ask: the model asks follow-up questions and receives answers until it gives the final answer.
 
-Press et al., Measuring and Narrowing the Compositionality Gap in Language Models, 2023 (arXiv 2210.03350). In the paper, the model or
-a question-answering search engine answers follow-up questions; a reader of retrieved passages replaces the search engine here.
+Press et al., Measuring and Narrowing the Compositionality Gap in Language Models, 2023 (arXiv 2210.03350).
+
+In the paper, either the model or a search engine answers the follow-up questions. Here, a reader model that answers from retrieved passages
+replaces the search engine.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ _NEEDED = "Are follow up questions needed here:"
 _FOLLOW_UP, _INTERMEDIATE, _FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 _LABELS = ("follow_up", "follow_up_question", "intermediate_answer", "so_the_final_answer_is", "the_final_answer_is", "final_answer")
 _FINALLY = re.compile(r"\bfinal\s+answer[\s*_]*(?:is\b[\s*_]*[:：]?|[:：])[\s*_]*(\S.*)", re.IGNORECASE)
-_NEXT_QUESTION = "\nQuestion:"  # a model that continues after its answer invents another question
+_NEXT_QUESTION = "\nQuestion:"  # stops a model that invents another question after its answer
 
 
 @options
 class SelfAskOptions:
-    """Options of the source of answers to follow-up questions, and of the maximum number of follow-up questions."""
+    """Options of Self-Ask."""
 
     answered_by: Literal["reader", "context", "model"] = option(
         "reader",
@@ -51,7 +53,7 @@ class SelfAskOptions:
 
 
 class _FollowUp(NamedTuple):
-    """A follow-up question, its answer (None: to be generated next), and the passages found with it."""
+    """A follow-up question, its answer (None: not yet answered), and the passages retrieved with the question."""
 
     question: str
     answer: str | None = None
@@ -59,7 +61,13 @@ class _FollowUp(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """Parts of a text: the answer to the last follow-up question, the next follow-up question, the final answer; each may be missing."""
+    """Parts of the model's output; empty if missing.
+
+    Attributes:
+        intermediate: the answer to the last follow-up question; None: not expected.
+        follow_up: the next follow-up question.
+        final: the final answer.
+    """
 
     intermediate: str | None
     follow_up: str
@@ -67,7 +75,7 @@ class _Parsed(NamedTuple):
 
 
 def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
-    """Answer after follow-up questions. If the model neither asks nor concludes, request the final answer."""
+    """Generate and answer follow-up questions. If they end without a final answer, request the final answer."""
     follow_ups: list[_FollowUp] = []
     stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
     while True:
@@ -95,7 +103,7 @@ def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
 
 
 def _stop_reason(parsed: _Parsed, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> str:
-    """Return the reason to stop answering follow-up questions; blank to continue."""
+    """Return the reason to end the follow-up questions; empty if there is none."""
     if parsed.final:
         return "answer"
     if not normalize_words(parsed.follow_up):
@@ -108,7 +116,7 @@ def _stop_reason(parsed: _Parsed, follow_ups: Sequence[_FollowUp], options: Self
 
 
 def _answer_follow_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
-    """Search for a follow-up question and, if a reader is used, answer it."""
+    """Retrieve passages for a follow-up question and, if a reader is used, answer the question from them."""
     passages = yield from retrieve(question, options.k)
     if options.answered_by == "context":
         return _FollowUp(question, None, passages)
@@ -118,7 +126,7 @@ def _answer_follow_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
 
 
 def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:
-    """Let the model complete the final answer."""
+    """Begin the final answer, and let the model complete it."""
     *turns, last = _prompt(question, [follow_up._replace(answer=follow_up.answer or "unknown") for follow_up in follow_ups], options)
     prefix = last.content if follow_ups else f"{_NEEDED} No."
     prompt = (*turns, Message("assistant", f"{prefix}\n{_FINAL}"))
@@ -127,7 +135,7 @@ def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOp
 
 
 def _prompt(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Chat:
-    """Return the conversation so far, with the passages of the latest follow-up question first."""
+    """Return the conversation so far. If ``answered_by`` is "context", passages of the latest follow-up question are listed first."""
     if options.answered_by == "context":
         passages = list(dict.fromkeys(passage for follow_up in reversed(follow_ups) for passage in follow_up.passages))
         turns = load_template("self_ask", "context")(passages=format_passages(passages), question=question, shots=options.shots)
@@ -137,7 +145,7 @@ def _prompt(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOpti
 
 
 def _transcript(follow_ups: Sequence[_FollowUp]) -> str:
-    """Return the model's output so far, in the form of the demonstrations."""
+    """Return the follow-up questions and their answers in the form of the demonstrations."""
     lines = [_NEEDED + " Yes." * bool(follow_ups)]
     for follow_up in follow_ups:
         lines += [
@@ -148,7 +156,9 @@ def _transcript(follow_ups: Sequence[_FollowUp]) -> str:
 
 
 def _parse(text: str, *, is_answering: bool) -> _Parsed:
-    """Parse a text up to the next follow-up question: labelled lines, else the first question that ends with a question mark.
+    """Parse labelled lines up to the next follow-up question.
+
+    If no line is labelled as a follow-up question or final answer, the first item that ends with a question mark is the follow-up question.
 
     Args:
         text: the model's output.
@@ -167,7 +177,7 @@ def _parse(text: str, *, is_answering: bool) -> _Parsed:
 
 
 def _parse_all(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str]:
-    """Parse all follow-up questions with the model's own answers, up to the limit, and the final answer."""
+    """Parse the final answer, and at most ``max_follow_ups`` follow-up questions with the model's own answers."""
     follow_ups: list[_FollowUp] = []
     for name, value in parse_labels(text, _LABELS):
         if name.startswith("follow_up"):
@@ -178,7 +188,7 @@ def _parse_all(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str
 
 
 def _final_answer(text: str) -> str:
-    """Return the text after the last "final answer is", or the empty text."""
+    """Return the text after the last "final answer is" or "final answer:"; empty if neither occurs."""
     matches = list(_FINALLY.finditer(text))
     return matches[-1][1].strip(" \t\r*_") if matches else ""
 

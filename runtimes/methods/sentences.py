@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 _END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？]++[」』”’）]*+|\n""")
-_NEAR = 30  # characters of context that decide whether a sentence ends; keeps the time linear
+_NEAR = 30  # characters read around an end mark; the limit keeps the time linear
 _ABBREVIATED = frozenset(
     "mr mrs ms dr prof st sr jr gen col lt capt sgt rev hon gov sen rep vol pp vs etc approx dept est fig ca cf".split()
 )
@@ -15,9 +15,9 @@ _ABBREVIATED = frozenset(
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) of each sentence, ascending, without surrounding spaces.
 
-    A line break ends a sentence. A full stop or other end mark does not if the text continues in lower case. Neither does a full stop after
-    an initial ("J. S."), letters separated by full stops ("U.S."), or a common English abbreviation ("St."): joining two sentences is
-    better than splitting one.
+    A line break or a CJK end mark ends a sentence. Another end mark before a space ends a sentence unless the text continues in lower case.
+    A full stop does not end a sentence after an initial ("J."), letters separated by full stops ("U.S.") or a common English abbreviation
+    ("St."), or between "No" and a number.
     """
     ends = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
     spans: list[tuple[int, int]] = []
@@ -32,12 +32,12 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, without blank ones."""
+    """Return the non-blank sentences of a text."""
     return [text[start:end] for start, end in sentence_spans(text)]
 
 
 def normalize_words(text: str) -> str:
-    """Return a text's words separated by spaces, without punctuation, with case and compatibility forms normalised."""
+    """Return the words of a text, NFKC-normalised, case-folded, without punctuation, and separated by spaces."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(letter if unicodedata.category(letter)[0] in "LMN" else " " for letter in plain).split())
 

@@ -22,13 +22,13 @@ class SubQuestion(NamedTuple):
 
 
 def parse_sub_questions(text: str, *, is_cut: bool = False) -> list[SubQuestion]:
-    """Parse a list of sub-questions: a JSON array, else numbered items, else bullets, else all texts that end with a question mark.
+    """Parse a list of sub-questions: a JSON array, else numbered items, else bullets, else all segments that end with a question mark.
 
     Blank and repeated sub-questions are omitted; the others keep their numbers in the list.
 
     Args:
-        text: the reply.
-        is_cut: whether the reply ended at its maximum length; a last sub-question without a question mark is then omitted.
+        text: the model's output.
+        is_cut: whether the output was cut off at its maximum length. If so, a last sub-question without a question mark is omitted.
     """
     items = find_strings(text) or _numbered_items(text) or _BULLET.findall(text) or _questions_in(text)
     if is_cut and items and not items[-1].rstrip(_DECORATION).endswith(_MARKS):
@@ -41,12 +41,12 @@ def parse_sub_questions(text: str, *, is_cut: bool = False) -> list[SubQuestion]
 
 
 def _questions_in(text: str) -> list[str]:
-    """Return the texts that end with a question mark, in one pass, because a line may be arbitrarily long."""
+    """Return the segments of a text that end with a question mark."""
     return [segment for segment in _SEGMENT.findall(text) if segment.endswith(_MARKS)]
 
 
 def _numbered_items(text: str) -> list[str]:
-    """Return the text after each "1.", "2.", … up to the end of its line; several numbers may be on one line."""
+    """Return the text after each "1.", "2.", … up to the next number or the end of the line."""
     items: list[str] = []
     _, *rest = _split_at(1, text)
     while rest:
@@ -56,5 +56,5 @@ def _numbered_items(text: str) -> list[str]:
 
 
 def _split_at(number: int, text: str) -> list[str]:
-    """Split a text at the first "number." or "number)", if there is one."""
+    """Split a text at the first occurrence of ``number`` followed by a full stop or a closing bracket."""
     return re.split(rf"(?:^|(?<=\s)){number}[.)](?=\s|$)", text, maxsplit=1)

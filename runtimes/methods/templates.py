@@ -1,8 +1,10 @@
 """Prompts from text files.
 
-``prompts/<method>/<name>.txt`` is a conversation: a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn, ``{field}`` is a
-placeholder. Other braces are literal, so JSON needs no escapes. ``<name>.shots.jsonl`` holds demonstrations, shown as earlier turns; each
-line has a value for every field of the user's turns, and the expected answer under ``output``.
+``prompts/<method>/<name>.txt`` is a conversation. A line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn; ``{field}`` is a
+placeholder. Other braces are literal, so JSON needs no escapes.
+
+``prompts/<method>/<name>.shots.jsonl`` holds demonstrations, which become earlier turns. Each line has a value for every placeholder of the
+user's turns, and the expected answer under ``output``.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ _BETWEEN = "\n\n"
 
 
 class Blocks(NamedTuple):
-    """A value of several texts, separated by blank lines, which may be cut from the end of the last text to fit the context."""
+    """Texts that fill one placeholder, separated by blank lines. To fit the context, they may be cut, beginning at the end of the last."""
 
     texts: tuple[str, ...]
 
 
 def format_passages(passages: Sequence[Passage]) -> Blocks:
-    """Format passages as ``[1] title``, a line break, the text, and so on; "(none)" if there are none."""
+    """Format each passage as ``[number] title``, line break and text, numbered from 1; "(none)" if there are no passages."""
     texts = tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1))
     return Blocks(texts or ("(none)",))
 
 
 def format_passage(passage: Passage) -> Blocks:
-    """Format one passage: its title, a line break, the text."""
+    """Format one passage as title, line break and text."""
     return Blocks((f"{passage.title}\n{passage.text}",))
 
 
@@ -50,9 +52,9 @@ class Template:
     """A prompt with placeholders.
 
     Attributes:
-        name: "method/name", for messages.
-        turns: the conversation.
-        shots: demonstrations, each with the values of the user's turns, and ``output``.
+        name: "method/name", for error messages.
+        turns: role and text of each turn.
+        shots: demonstrations, each with a value for every placeholder of the user's turns, and the answer under ``output``.
     """
 
     name: str
@@ -60,11 +62,11 @@ class Template:
     shots: tuple[dict[str, str], ...] = ()
 
     def __call__(self, *, shots: int = 0, **values: str | Blocks) -> Chat:
-        """Return the prompt with the values filled in, after the requested number of demonstrations.
+        """Return the prompt with its placeholders filled in, and with the first ``shots`` demonstrations after the system turns.
 
         Raises:
-            ValueError: a field has no value, or a value has no field.
-            InputError: there are too few demonstrations.
+            ValueError: a placeholder has no value, or a value has no placeholder.
+            InputError: there are fewer than ``shots`` demonstrations.
         """
         if shots > len(self.shots):
             raise InputError(f"the prompt '{self.name}' has {len(self.shots)} demonstrations, not {shots}: ask for fewer")
@@ -107,7 +109,7 @@ def _folder(method: str) -> Traversable:
 
 @functools.cache
 def load_template(method: str, name: str) -> Template:
-    """Return the prompt ``name`` of a method.
+    """Load the prompt ``name`` of a method.
 
     Raises:
         ValueError: the file does not begin with a turn.
@@ -131,6 +133,6 @@ def parse(text: str) -> tuple[tuple[Role, str], ...]:
 
 
 def prompt_hashes(methods: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of every prompt file of the methods, keyed by "method/file", for the record of a run."""
+    """Return the SHA-256 of every prompt file of the methods, keyed by "method/file"."""
     files = [(method, file) for method in methods for file in _folder(method).iterdir() if file.is_file()]
     return {f"{method}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest() for method, file in sorted(files, key=str)}

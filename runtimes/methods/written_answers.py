@@ -1,4 +1,4 @@
-"""Generated texts and the answers in them."""
+"""Parsing of the answer in a generated text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LABEL = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*$", re.IGNORECASE)
 
 
 class Draft(NamedTuple):
-    """A text, and the answer in it.
+    """A generated text and the answer that it contains.
 
     Attributes:
-        text: as generated, without surrounding spaces.
+        text: the text, without surrounding spaces.
         start: offset of the answer in the text.
         answer: the answer.
-        nll: mean negative log-probability of the generated tokens (nats); None: unknown or not finite.
-        parse_ok: whether there is an answer in the expected form.
+        nll: mean negative log-probability of the tokens (nats); None: unknown or not finite.
+        parse_ok: whether the text contains an answer in the expected form.
     """
 
     text: str
@@ -31,14 +31,15 @@ class Draft(NamedTuple):
     parse_ok: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON values for the prediction."""
+        """Return all fields except ``start`` as JSON values."""
         return {"answer": self.answer, "text": self.text, "nll": self.nll, "parse_ok": self.parse_ok}
 
 
 def parse_draft(gen: Gen, form: str) -> Draft:
-    """Parse the answer in a generated text: the whole text, or, with the form "cot", the text after the last "Answer:" or "the answer is".
+    """Parse the answer in a generated text.
 
-    Without such a mark, the answer of a chain of thought is its last line.
+    The answer is the whole text unless ``form`` is "cot". The answer of a chain of thought follows the last line label "Answer:", else the
+    last "answer is". If neither occurs, the answer is the last line.
     """
     text = gen.text.strip()
     start, end, is_found = _conclusion(text) if form == "cot" else (0, len(text), True)
@@ -52,7 +53,7 @@ def finite_or_none(nll: float | None) -> float | None:
 
 
 def _conclusion(text: str) -> tuple[int, int, bool]:
-    """Return start and end of a chain of thought's answer, and whether the answer is marked as such."""
+    """Return start and end of the answer in a chain of thought, and whether a label or phrase marks the answer."""
     for pattern in (_LABELLED, _IN_A_SENTENCE):
         if matches := list(pattern.finditer(text)):
             start, end = matches[-1].span(1)

@@ -1,8 +1,10 @@
-"""ReFeed: answer from memory, retrieve with the question and the answers, refine, and keep the likelier answer.
+"""ReFeed: answer from memory, retrieve with question and answers, answer again from the documents, and keep the likelier answer.
 
 Yu et al., Improving Language Models via Plug-and-Play Retrieval Feedback, 2023 (arXiv 2305.14002).
 
-algorithm   the steps   ensemble   choice of the answer   options   the options of the paper
+algorithm   the steps of the method
+ensemble    the choice between initial and refined answer
+options     the options of the method
 """
 
 from wikidx.runtimes.methods.base import Method, Preset

@@ -1,4 +1,4 @@
-"""The algorithm of ReFeed: initial answers, documents retrieved with them, the refined answer, the ensemble."""
+"""The algorithm of ReFeed: initial answers, retrieval with these answers, refined answer, ensemble."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .options import RefeedOptions
 
 
 def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
-    """Answer, retrieve with the question and the answers, refine, and keep the likelier answer.
+    """Generate initial answers, retrieve with question and answers, generate a refined answer, and keep the likelier answer.
 
-    The answer has the documents as passages if it is the refined answer, and no passages otherwise.
+    A refined answer has the retrieved documents as passages; an initial answer has none.
     """
     prompt = load_template("refeed", f"initial_{options.form}")(question=question, shots=options.shots)
     samples, candidates = yield from _initial(prompt, options)
@@ -47,7 +47,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
 
 
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
-    """Return the initial answers, and the candidates that the ensemble may keep."""
+    """Generate the initial answers for retrieval and the initial answers for the ensemble, and return them in this order."""
     if options.diverse and options.ensemble and options.initial_candidate == "greedy":
         samples, greedy = yield from gather([_generate(prompt, options, is_diverse=True), _generate(prompt, options)])
         return samples, greedy
@@ -56,7 +56,7 @@ def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], lis
 
 
 def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
-    """Sample several answers with nucleus sampling, or generate one greedily."""
+    """Generate several answers by nucleus sampling if ``is_diverse``, else one greedily."""
     decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.form == "cot" else options.max_tokens)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
@@ -65,7 +65,7 @@ def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False)
 
 
 def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the first draft of each distinct answer, without blank ones."""
+    """Return the first draft of each distinct answer, without blank answers."""
     first: dict[str, Draft] = {}
     for draft in drafts:
         if draft.answer:
@@ -74,9 +74,10 @@ def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:
 
 
 def answer_key(answer: str) -> str:
-    """Return a key for equal answers, without English articles and punctuation, and with case, compatibility form and spacing normalised.
+    """Return a key that is the same for equal answers.
 
-    If nothing is left, only case and compatibility form are normalised.
+    The key ignores case, Unicode compatibility forms, spacing, punctuation and English articles. If an answer consists of articles and
+    punctuation only, its key keeps them.
     """
     plain = unicodedata.normalize("NFKC", answer).casefold()
     letters = "".join(" " if unicodedata.category(letter)[0] in "PZC" else letter for letter in plain)

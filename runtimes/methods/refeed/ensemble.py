@@ -1,4 +1,4 @@
-"""The ensemble: choice between initial and refined answer by their mean negative log-likelihoods."""
+"""The ensemble: choice between initial and refined answer by mean negative log-likelihood (NLL)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .options import RefeedOptions
 
 
 class Choice(NamedTuple):
-    """The answer that is kept.
+    """The choice of an answer.
 
     Attributes:
-        draft: the answer.
-        initial: the likeliest initial answer, kept or not; None if all are blank or the ensemble is off.
+        draft: the chosen answer, either ``initial`` or ``refined``.
+        initial: the likeliest initial answer; None if all initial answers are blank or the ensemble is off.
         refined: the refined answer.
         reason: the reason for the choice.
     """
@@ -30,14 +30,15 @@ class Choice(NamedTuple):
 
 
 def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat], options: RefeedOptions) -> Run[Choice]:
-    """Keep the initial answer if its mean NLL is lower than the refined answer's, else the refined answer.
+    """Choose the likeliest initial answer if its mean NLL is lower than the refined answer's, else the refined answer.
 
-    If one of them is blank, the other is kept; if an NLL is unknown, the refined answer is kept.
+    Blank initial answers are ignored. If all are blank or the ensemble is off, the refined answer is chosen. If only the refined answer is
+    blank, the likeliest initial answer is chosen. If both answers have text but an NLL is unknown, the refined answer is chosen.
 
     Args:
-        initial: the initial answers; only the non-blank one of lowest mean NLL (of equals, the first) is compared with the refined answer.
+        initial: candidate initial answers; among equally likely ones, the first counts as the likeliest.
         refined: the refined answer.
-        prompts: the prompts of the initial answers and of the refined answer.
+        prompts: the prompt of the initial answers and the prompt of the refined answer.
         options: the method's options.
     """
     if not options.ensemble:
@@ -54,7 +55,10 @@ def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat
 
 
 def _score(draft: Draft, prompt: Chat, options: RefeedOptions) -> Run[Draft]:
-    """Return a draft with the NLL to compare; a blank draft, or one whose NLL the generation gave (``nll`` "output"), is unchanged."""
+    """Return a draft with the mean NLL of the part that the option ``nll`` selects.
+
+    A blank draft is returned unchanged. So is every draft if ``nll`` is "output", because generation has already set its NLL.
+    """
     if not draft.answer or options.nll == "output":
         return draft
     prefix = draft.text[: draft.start].rstrip() if options.nll == "answer" else ""

@@ -1,4 +1,4 @@
-"""ReFeed's options. The paper's text states neither the number of samples nor their decoding."""
+"""Options of ReFeed. The paper's text does not state the number of samples or their decoding parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RefeedOptions:
-    """The paper's hyper-parameters and ablations, and choices that the paper leaves open."""
+    """Hyper-parameters and ablations of the paper, and choices that the paper leaves open."""
 
     diverse: bool = option(True, "paper", "draw several initial answers; False: w/o diversifying generation, one greedy answer")
     ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; False: w/o ensemble, the refined one")

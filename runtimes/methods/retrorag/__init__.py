@@ -1,7 +1,10 @@
-"""RetroRAG: collect evidence, answer, check the answer's consistency; if it is low, infer from the evidence and search for missing facts.
+"""RetroRAG: rounds of retrieval, inference and answering until an answer is consistent.
 
-algorithm  the rounds                   options  the options of the paper     state  the state of a question, and yes/no scoring
-answerer   answers and their check      evidence  ELLERY: passages, inferences, the next query
+algorithm  the rounds
+answerer   the answer, its consistency check and the declarative assessor
+evidence   ELLERY: passages, inferred statements and the next query
+options    the options of the method
+state      the state of a question, and yes/no scoring
 """
 
 from wikidx.runtimes.methods.base import Method, Preset
@@ -19,7 +22,7 @@ METHOD = Method(
     options=RetroRAGOptions,
     run=retrorag,
     presets={
-        # "BM25 algorithm and SimLM retriever" is SimLM's reranker over BM25's first 100, as in MetaRAG, which the paper follows
+        # the paper's "BM25 algorithm and SimLM retriever": SimLM reranks the first 100 BM25 results, as in MetaRAG
         "default": Preset(corpus="wiki2018", retriever="bm25", search={"depth": 100, "rerank": "cross-encoder", "rerank_depth": 100}),
     },
 )

@@ -1,4 +1,4 @@
-"""The algorithm of RetroRAG: rounds of evidence collation, a checked answer, and evidence discovery (ELLERY)."""
+"""The algorithm of RetroRAG: rounds of evidence collation, answering, answer evaluation and evidence discovery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .state import State, summarize_verdicts
 
 
 class Round(NamedTuple):
-    """A round: its answer, its record as JSON values, and the next round's query; None after the last round."""
+    """The result of a round: its attempt, its record as JSON values, and the next round's query (None: there is no next round)."""
 
     attempt: Attempt
     record: dict[str, Any]
@@ -23,7 +23,7 @@ class Round(NamedTuple):
 
 
 def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
-    """Answer in rounds until an answer is accepted, the limit is reached, or a repeated query ends them."""
+    """Run rounds until an answer is accepted, ``max_rounds`` is reached, or the option ``repeated_query`` ends them at a repeated query."""
     state = State(question=question, options=options)
     rounds: list[Round] = []
     n_rounds = options.max_rounds if options.ellery else 1
@@ -48,7 +48,10 @@ def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
 
 
 def _round(state: State, query: str, *, is_last: bool) -> Run[Round]:
-    """Collate evidence for the query (M_e), answer (M_C, M_D) and judge (M_sc); if rejected, infer (M_IE) and ask for a query (M_R)."""
+    """Collate evidence (M_e), answer the question (M_C, M_D), and score the answer's consistency (M_sc).
+
+    If the answer is rejected, infer statements (M_IE) and generate the next query (M_R).
+    """
     options = state.options
     matching_query = f"{state.question} {query}" if state.queries else state.question
     record: dict[str, Any] = {"query": query}
@@ -74,7 +77,7 @@ def _is_accepted(attempt: Attempt, options: RetroRAGOptions) -> bool:
 
 
 def _select_attempt(attempts: Sequence[Attempt], options: RetroRAGOptions) -> Attempt:
-    """Return the last answer or, if it is not accepted and ``at_budget`` is "best", the most consistent answer, the latest among equals."""
+    """Return the last attempt or, if it is rejected and ``at_budget`` is "best", the most consistent attempt (the latest among equals)."""
     if options.at_budget == "last" or _is_accepted(attempts[-1], options):
         return attempts[-1]
     return max(reversed(attempts), key=lambda attempt: -1.0 if attempt.consistency is None else attempt.consistency)

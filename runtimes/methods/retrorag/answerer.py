@@ -1,4 +1,4 @@
-"""The answerer: an answer with its reason, a sampled monitoring answer, their consistency, and the declarative assessor."""
+"""The answerer: a reasoned answer, a monitoring answer, the consistency of the two answers, and the declarative assessor."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from wikidx.runtimes.methods.templates import format_passages, load_template
 
 from .state import State, score_yes
 
-_UNKNOWN = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # MetaRAG's rule
-_MAX_REVISED_WORDS = 10  # words of a revised answer; also MetaRAG's rule
+_UNKNOWN = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # as in MetaRAG
+_MAX_REVISED_WORDS = 10  # as in MetaRAG
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
 _REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
 _ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
 
 
 class Attempt(NamedTuple):
-    """An answer.
+    """An answer to the question, and its evaluation.
 
     Attributes:
-        reason, answer: r and a, as parsed.
+        reason, answer: r and a, parsed from the output.
         parse_ok: whether the output has an answer field.
-        prompt, output: the model's prompt and its output.
-        source: the source evidence of the answer's round.
+        prompt, output: the model's prompt and the model's output.
+        source: the source evidence of the round.
         monitor: a_sc, the monitoring answer; None: not requested.
-        consistency: s_sc, the score of their agreement; None: not scored.
+        consistency: s_sc, the agreement of answer and monitoring answer, from 0 to 1; None: not scored.
     """
 
     reason: str
@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
 
 def answer_question(state: State) -> Run[Attempt]:
-    """Answer from the current evidence (M_C), and sample a monitoring answer (M_D) if answers are evaluated."""
+    """Generate an answer from the current evidence (M_C). If answers are evaluated, also sample a monitoring answer (M_D)."""
     options = state.options
     source = state.format_source() if options.source_evidence else format_passages(())
     inferred = state.format_inferred()
@@ -59,7 +59,10 @@ def answer_question(state: State) -> Run[Attempt]:
 
 
 def read_attempt(prompt: Chat, output: str) -> Attempt:
-    """Parse reason and answer from JSON or labelled lines; any other text is used as both, as in MetaRAG."""
+    """Parse reason and answer from JSON or labelled lines.
+
+    As in MetaRAG, the whole output replaces a missing reason, and the reason replaces a missing answer.
+    """
     fields = find_object(output, ("reason", "answer")).value or dict(parse_labels(output, ("reason", "answer")))
     reason = to_text(fields.get("reason", output))
     answer = to_text(fields["answer"]) if "answer" in fields else reason
@@ -67,7 +70,7 @@ def read_attempt(prompt: Chat, output: str) -> Attempt:
 
 
 def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:
-    """Score the agreement of the answer with the monitoring answer (M_sc); an empty answer never agrees."""
+    """Score the agreement of the answer with the monitoring answer (M_sc), if one was requested; an empty answer scores 0."""
     if attempt.monitor is None:
         return attempt
     if not attempt.answer or not attempt.monitor:

@@ -1,4 +1,4 @@
-"""ELLERY, evidence collation and discovery: selection of passages, inferred statements, and the next query."""
+"""ELLERY, evidence collation and discovery: selection of passages, inference of statements, generation of the next query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABEL = re.compile(r"^(?:search |new |next )?query\s*:\s*", re.IGNORECASE)
 
 
 def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str, Any]]]:
-    """Retrieve, and keep the stored and new passages most useful for the matching query (M_e, eq. 2).
+    """Retrieve passages for ``query``, and keep those old and new passages that are most useful for ``matching_query`` (M_e, eq. 2).
 
     Returns:
         Ids and scores of the kept passages, for the record.
@@ -42,13 +42,13 @@ def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str,
 
 
 def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
-    """Infer statements from the passages (M_IE), drop those that fail a gate, and keep the best (M_e, eq. 3 and 4).
+    """Infer statements from the passages (M_IE), drop irrelevant and unsupported ones, and keep the most useful (M_e, eq. 3 and 4).
 
     Returns:
-        The candidates with their scores, for the record.
+        The new statements with their scores, for the record.
     """
     options = state.options
-    if not state.source:  # nothing to infer from
+    if not state.source:
         return []
     state.entities = state.entities or (yield from find_entities(state))
     prompt = load_template("retrorag", "infer")(source=state.format_source(), entities=state.entities, question=state.question)
@@ -61,7 +61,10 @@ def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
 
 
 def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -> Run[list[dict[str, Any]]]:
-    """Score each statement's relevance to the matching query (M_qr) and its attribution to the passages (M_ra), concurrently."""
+    """Score each statement's relevance to the matching query (M_qr) and its attribution to the passages (M_ra).
+
+    A statement is kept if both scores exceed the option ``gate``.
+    """
     if not state.options.evaluate_evidence:
         return [{"text": statement, "relevance": None, "attribution": None, "kept": True} for statement in statements]
     inferred, source = state.format_inferred(), state.format_source()
@@ -82,7 +85,7 @@ def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -
 
 
 def _update(state: State, added: Sequence[str]) -> Run[None]:
-    """Keep the best of the stored and new statements by their usefulness for the original question."""
+    """Keep those old and new statements that are most useful for the question."""
     options = state.options
     statements = [*state.inferred, *added]
     if not options.update_evidence:
@@ -96,7 +99,7 @@ def _update(state: State, added: Sequence[str]) -> Run[None]:
 
 
 def find_entities(state: State) -> Run[str]:
-    """Return the question's key entities, found as the option ``entities`` specifies."""
+    """Return the question's key entities as text. The option ``entities`` selects the method that finds them."""
     if state.options.entities == "llm":
         prompt = load_template("retrorag", "entities")(question=state.question)
         output = yield from generate(prompt, state.decoding(state.options.answer_tokens), role="entities")
@@ -107,7 +110,7 @@ def find_entities(state: State) -> Run[str]:
 
 
 def find_capitalised(question: str) -> list[str]:
-    """Return the runs of capitalised words, without leading function words."""
+    """Return the distinct runs of capitalised words, without leading function words."""
     runs = (run.split() for run in _CAPITALISED.findall(question))
     names = []
     for words in runs:
@@ -118,9 +121,10 @@ def find_capitalised(question: str) -> list[str]:
 
 
 def next_query(state: State, attempt: Attempt) -> Run[str | None]:
-    """Ask for the next query (M_R, eq. 5): the first line of the output, or the question if that line is blank.
+    """Generate the next query (M_R, eq. 5); None ends the rounds.
 
-    ``repeated_query`` sets the handling of a query that equals an earlier one up to case and spacing; None ends the rounds.
+    A blank output becomes the question. A query is repeated if it differs from an earlier query only in case, spacing or Unicode
+    compatibility forms. The option ``repeated_query`` sets the handling of repeated queries.
     """
     options = state.options
     prompt = load_template("retrorag", "query")(

@@ -1,4 +1,4 @@
-"""The options of RetroRAG."""
+"""Options of RetroRAG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class RetroRAGOptions:
-    """Settings of the paper, its ablations, and choices that the paper leaves open."""
+    """Settings and ablations of the paper, and choices that the paper leaves open."""
 
     k: int = option(5, "paper", "passages retrieved in each round", minimum=1)
     n_source: int = option(5, "paper", "N: passages kept as source evidence", minimum=1)

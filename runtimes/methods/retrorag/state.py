@@ -1,4 +1,4 @@
-"""The state of a question in RetroRAG, and its yes/no scoring."""
+"""State of a question in RetroRAG, and yes/no scoring."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """The state of one question.
+    """State of one question.
 
     Attributes:
-        question: q.
+        question: the question, q.
         options: the method's options.
-        source: E_s, the kept passages, best first.
-        inferred: E_i, the kept statements, best first.
-        usefulness: statements' scores for q, which stay the same in all rounds.
-        entities: k, the key entities as text; empty until needed.
+        source: the kept passages, E_s; best first if ``update_evidence`` is on.
+        inferred: the kept statements, E_i; best first if ``update_evidence`` is on.
+        usefulness: statement -> score of its usefulness for the question.
+        entities: the key entities, k, as text; empty before the first inference.
         queries: the queries so far.
         verdicts: all yes/no results so far.
     """
@@ -42,32 +42,32 @@ class State:
     verdicts: list[YesNo] = field(default_factory=list)
 
     def decoding(self, max_tokens: int) -> Decoding:
-        """Return the decoding parameters of all outputs but the monitoring answer."""
+        """Return the decoding parameters, which all outputs except the monitoring answer share."""
         return Decoding(max_tokens=max_tokens, temperature=self.options.temperature)
 
     def format_source(self) -> Blocks:
-        """Return the passages in the form of the prompts."""
+        """Return the kept passages as formatted in the prompts."""
         return format_passages(self.source)
 
     def format_inferred(self) -> str:
-        """Return the statements in the form of the prompts."""
+        """Return the kept statements as formatted in the prompts."""
         return "\n".join(f"- {statement}" for statement in self.inferred) or "(none)"
 
 
 def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> Run[list[float]]:
-    """Score prompts by the next token: P(yes) / (P(yes) + P(no)), before any temperature (eq. 1)."""
+    """Return P(yes) / (P(yes) + P(no)) of the next token for each prompt (eq. 1), or ``missing_score`` if both are unknown."""
     verdicts = yield from gather(ask_yes_no(prompt, role=role) for prompt in prompts)
     state.verdicts += verdicts
     return [state.options.missing_score if verdict.score is None else verdict.score for verdict in verdicts]
 
 
 def keep_best(items: Sequence[T], scores: Sequence[float], n: int) -> list[tuple[T, float]]:
-    """Return the ``n`` best items with their scores, the earlier first among equals."""
+    """Return the ``n`` items with the highest scores, and these scores; the earlier item is first among equals."""
     return sorted(zip(items, scores, strict=True), key=lambda scored: -scored[1])[:n]
 
 
 def summarize_verdicts(verdicts: Sequence[YesNo]) -> dict[str, Any]:
-    """Return the numbers of yes/no results, of results without either word and of degraded ones, and the words' mean total probability."""
+    """Return the numbers of all, missing and degraded yes/no results, and the mean of P(yes) + P(no)."""
     return {
         "calls": len(verdicts),
         "missing": sum(verdict.missing for verdict in verdicts),

@@ -1,7 +1,11 @@
 """Self-Reasoning: in one pass, the model judges the passages, cites from them, analyses its citations, and answers.
 
-algorithm  the pass and the answer     options  the options of the paper        reading  selection of the passages
-fields     fields of the output        trajectory  parsing of the output        checks   citations, snippets, the tasks' answers
+algorithm   the steps of the method
+checks      checks of citations and snippets, and the answer form of each task
+fields      the fields of the output
+options     the options of the method
+reading     retrieval of the passages
+trajectory  parsing of the output
 """
 
 from wikidx.runtimes.methods.base import Method, Preset
@@ -21,7 +25,7 @@ METHOD = Method(
     presets={
         "NQ": Preset(corpus="wiki2018", retriever="dpr"),
         "PopQA": Preset(corpus="wiki2020", retriever="contriever"),
-        "ASQA": Preset(corpus="wiki2018", retriever="gtr-xxl"),  # ALCE's retriever, which the paper follows
+        "ASQA": Preset(corpus="wiki2018", retriever="gtr-xxl"),  # as in ALCE, whose setting the paper follows
     },
     takes_questions={"noise_questions": "noise"},
 )

@@ -1,4 +1,4 @@
-"""The algorithm of Self-Reasoning: a trajectory of relevance (RAP), evidence (EAP) and analysis (TAP), which ends with the answer."""
+"""The algorithm of Self-Reasoning: a trajectory of relevance (RAP), evidence (EAP), analysis (TAP) and answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from .trajectory import Trajectory, parse_trajectory
 
 
 class _Candidate(NamedTuple):
-    """The text of an answer, its source, whether the output was readable, and the number of passages used."""
+    """An answer before it is formatted.
+
+    Attributes:
+        text: the text.
+        answered_from: source of the answer: "passages", "own knowledge", "rule", "closed book" or "reader".
+        parse_ok: whether the model's output has the expected form.
+        n_passages: number of passages that the answer may cite.
+    """
 
     text: str
     answered_from: str
@@ -29,7 +36,7 @@ class _Candidate(NamedTuple):
 
 
 def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
-    """Retrieve, generate a trajectory with its answer in one pass, and check it against the passages."""
+    """Retrieve passages, generate a trajectory with its answer in one pass, and check its citations against the passages."""
     passages, noise = yield from read_passages(question, options)
     output = yield from generate(
         build_prompt(question, passages, options),
@@ -63,7 +70,7 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
 
 
 def _check_citations(trajectory: Trajectory, passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Return the citations with the passages that they cite, and whether these passages contain the snippets."""
+    """Return each citation with the id of the cited passage and the match of its snippet."""
     citations = []
     for citation in trajectory.cite_list:
         position = find_cited(citation.cite, passages)
@@ -79,7 +86,7 @@ def _id_at(position: int | None, passages: Sequence[Passage]) -> str | None:
 def _answer_from_pass(
     question: str, passages: Sequence[Passage], output: str, trajectory: Trajectory, options: SelfReasoningOptions
 ) -> Run[_Candidate]:
-    """Return the answer of the pass, or the answer set by ``irrelevant`` and the task if no passage is relevant or found."""
+    """Return the answer of the pass. If no passage is relevant, the task and the option ``irrelevant`` determine the answer."""
     task = TASKS[options.task]
     text, parse_ok = _answer_text(output, trajectory, is_analysis=task.is_analysis)
     is_irrelevant = options.rap and (trajectory.relevant is False or not passages)
@@ -95,9 +102,10 @@ def _answer_from_pass(
 
 
 def _answer_text(output: str, trajectory: Trajectory, *, is_analysis: bool) -> tuple[str, bool]:
-    """Return the text that answers the question, and whether it comes from the proper field, "analysis" or "answer".
+    """Return the text of the answer, and whether the expected field contains it.
 
-    If this field is empty, the other is used; an unreadable output is used whole as an analysis, or by its last line as an answer.
+    The expected field is "analysis" if ``is_analysis``, else "answer". If this field is empty, the text of the other field is returned.
+    Without any field, the text is the whole output if ``is_analysis``, else the last line of the output.
     """
     first, second = (trajectory.analysis, trajectory.answer) if is_analysis else (trajectory.answer, trajectory.analysis)
     if first or second or trajectory.parse != "none":
@@ -109,7 +117,7 @@ def _answer_text(output: str, trajectory: Trajectory, *, is_analysis: bool) -> t
 def _answer_by_reader(
     question: str, passages: Sequence[Passage], output: str, trajectory: Trajectory, options: SelfReasoningOptions
 ) -> Run[_Candidate]:
-    """Let a separate reader answer from the passages and the trajectory (table 3)."""
+    """Let a separate reader answer from the passages and the trajectory (the paper's table 3)."""
     trajectory_text = output if trajectory.parse == "none" else _without_answer(trajectory, options)
     prompt = load_template("self_reasoning", f"read_{options.task}")(
         passages=format_passages(passages), trajectory=trajectory_text, question=question
@@ -120,7 +128,7 @@ def _answer_by_reader(
 
 
 def _without_answer(trajectory: Trajectory, options: SelfReasoningOptions) -> str:
-    """Return a trajectory for a separate reader, as JSON of its fields without the answer."""
+    """Return the requested fields of a trajectory as JSON, without the answer."""
     fields: dict[str, Any] = {
         **trajectory._asdict(),
         "relevance": [{**item._asdict(), "document": _number(item.document)} for item in trajectory.relevance],

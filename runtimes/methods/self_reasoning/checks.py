@@ -1,4 +1,4 @@
-"""Checks of a trajectory against the passages (cited passages, snippets), and the form of each task's answers."""
+"""Checks of citations and snippets against the passages, and the answer form of each task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ _MARK = re.compile(r"(\s*)\[\s*(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\s*\]", re.ASCII)
 
 
 class CitedText(NamedTuple):
-    """A long answer on one line with citations as ``[n]``, and the distinct cited numbers, in and out of range."""
+    """A long answer in the input form of ALCE's evaluation.
+
+    Attributes:
+        text: the answer on one line, with citations as ``[n]``.
+        cited: distinct citation numbers that belong to a passage.
+        missing: distinct citation numbers that belong to no passage.
+    """
 
     text: str
     cited: list[int]
@@ -33,7 +39,10 @@ class CitedText(NamedTuple):
 
 
 def find_cited(reference: str, passages: Sequence[Passage]) -> int | None:
-    """Return the index (from 0) of the passage that a reference names by title or by its first number (from 1); None if none matches."""
+    """Return the index of a cited passage, from 0; None if no passage matches.
+
+    A reference is either a passage's title or a text whose first number is the passage's number, from 1.
+    """
     for position, passage in enumerate(passages):
         if reference and reference == passage.title:
             return position
@@ -42,11 +51,11 @@ def find_cited(reference: str, passages: Sequence[Passage]) -> int | None:
 
 
 def match_snippet(snippet: str, position: int | None, passages: Sequence[Passage]) -> Verbatim:
-    """Search for a snippet in the title and text of its passage, then in the other passages.
+    """Search for a snippet in title and text of the cited passage, then in the other passages.
 
     Returns:
-        "exact" if its passage contains it literally, "folded" if only after folding case, spacing and Unicode compatibility forms,
-        "elsewhere" if another passage contains it, folded, "no" if none does.
+        "exact" if the cited passage contains the snippet literally. "folded" if the cited passage contains the snippet after case, spacing
+        and Unicode compatibility forms are normalised. "elsewhere" if another passage contains the normalised snippet, else "no".
     """
     if not snippet:
         return "no"
@@ -59,14 +68,14 @@ def match_snippet(snippet: str, position: int | None, passages: Sequence[Passage
 
 
 def parse_label(text: str) -> tuple[str, bool]:
-    """Return the label of a claim, and whether it was readable; an unreadable label becomes NOT ENOUGH INFO."""
+    """Return the label that a text states, and whether a label was recognised; an unrecognised label becomes NOT ENOUGH INFO."""
     label = _LABEL_OF_WORD.get(re.sub(r"[\W_]+", "", text.casefold()))
     if label:
         return label, True
     words = re.findall(r"\w+", text.casefold())
     if "not enough" in " ".join(words):
         return _UNDECIDED, True
-    if "not" in words:  # "not supported" may mean either label
+    if "not" in words:  # "not supported" may mean REFUTES or NOT ENOUGH INFO
         return _UNDECIDED, False
     labels = {_LABEL_OF_WORD[word] for word in words if word.startswith(("support", "refute")) and word in _LABEL_OF_WORD}
     return (labels.pop(), True) if len(labels) == 1 else (_UNDECIDED, False)
@@ -89,7 +98,13 @@ def _fold(text: str) -> str:
 
 
 class FormattedAnswer(NamedTuple):
-    """An answer in the form of its task, whether it was readable, and further details for the record."""
+    """An answer in the form of its task.
+
+    Attributes:
+        text: the answer.
+        is_read: whether the form was recognised in the model's answer.
+        record: further fields of the answer's ``detail``.
+    """
 
     text: str
     is_read: bool = True
@@ -100,9 +115,9 @@ class Task(NamedTuple):
     """Rules for a task's answers.
 
     Attributes:
-        format: (the model's output, number of passages) -> the answer in the task's form.
-        is_analysis: whether the analysis is the answer.
-        if_irrelevant: the answer if no passage is relevant; None: the model answers from its own knowledge.
+        format: (answer text, number of passages) -> the answer in the task's form.
+        is_analysis: whether the field "analysis", not "answer", answers the question.
+        if_irrelevant: fixed answer if no passage is relevant; None: the model answers from its own knowledge.
         schema: constraint on a separate reader's answer; None: unconstrained.
     """
 

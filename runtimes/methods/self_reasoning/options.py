@@ -1,4 +1,4 @@
-"""The options of Self-Reasoning."""
+"""Options of Self-Reasoning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wikidx.runtimes.methods.base import option
 
 @options
 class SelfReasoningOptions:
-    """Settings of the paper, its ablations and robustness experiment, and choices that the paper leaves open.
+    """Settings, ablations and robustness experiments of the paper, and choices that the paper leaves open.
 
     Raises:
         InputError: the values contradict one another.

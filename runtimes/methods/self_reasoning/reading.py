@@ -1,4 +1,4 @@
-"""Retrieval of the prompt's passages, for the robustness experiment with noise or in random order."""
+"""Retrieval of the passages of the prompt, with noise or in random order for the paper's robustness experiments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from .options import SelfReasoningOptions
 
 
 def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tuple[Passage, ...], frozenset[str]]]:
-    """Retrieve for the question and, if noise is requested, concurrently for another question.
+    """Retrieve the passages of the prompt.
+
+    If the option ``noise`` is above 0, passages of another question replace this fraction of the question's own. If the option ``shuffle``
+    is on, the order is random. The option ``seed`` and the question determine all random choices.
 
     Returns:
         The passages in the order of the prompt, and the ids of noise passages.
 
     Raises:
-        InputError: noise is requested, but there is no other question.
+        InputError: noise is requested, but ``noise_questions`` has no other question.
     """
     rng = random.Random(f"{options.seed}:{question}")
     queries = [question]
@@ -37,7 +40,7 @@ def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tup
 
 
 def _draw_noise(passages: Sequence[Passage], noise: Sequence[Passage], fraction: float, rng: random.Random) -> dict[int, Passage]:
-    """Draw passages of another question that are not among the question's own, keyed by the positions that they replace."""
+    """Draw noise passages that are not among the question's own, keyed by the positions of the passages that they replace."""
     own_ids = {passage.id for passage in passages}
     candidates = [passage for passage in noise if passage.id not in own_ids]
     n_replaced = min(math.floor(len(passages) * fraction + 0.5), len(candidates))

@@ -1,7 +1,7 @@
-"""Parsing of a trajectory from the model's output, first strictly, then more and more leniently; never fails.
+"""Parsing of a trajectory from the model's output; every output is accepted.
 
-Four parsers are tried in turn: for an output that is JSON as a whole, for the first JSON object within it, for a JSON object that is cut
-off, and for labelled lines.
+The fields come from the first JSON object that has a known field, complete or cut off. Without such an object, they come from labelled
+lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ _FALSE = frozenset({"false", "no", "not", "irrelevant", "none", "0"})
 
 
 class Citation(NamedTuple):
-    """A passage as the model cites it, the snippet quoted from it, and the reason."""
+    """A citation in the model's words.
+
+    Attributes:
+        cite: the number or title of the passage.
+        cite_content: the quoted snippet.
+        reason_for_cite: the reason for the citation.
+    """
 
     cite: str
     cite_content: str
@@ -29,7 +35,13 @@ class Citation(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A passage, its relevance (None: unreadable), and the reason."""
+    """The model's verdict on a passage.
+
+    Attributes:
+        document: the number or title of the passage, as the model writes it.
+        relevant: whether the passage is relevant; None: not recognised.
+        relevant_reason: the reason for the verdict.
+    """
 
     document: str
     relevant: bool | None
@@ -37,12 +49,13 @@ class Verdict(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """The fields of the model's output; missing ones are empty.
+    """The fields of the model's output; missing fields are empty.
 
     Attributes:
-        relevant: whether any passage is relevant; None: not requested, or unreadable.
-        relevance: verdicts on the passages, if they are judged one by one.
-        parse: the parser that succeeded; "none": all failed.
+        relevant: whether any passage is relevant; None: not requested or not recognised.
+        relevance: verdicts on single passages, if they are requested.
+        parse: origin of the fields: a JSON object ("whole", "within" or "cut", as in ``ParsedObject``), labelled lines ("labels"), or
+            "none" if no requested field is found.
     """
 
     relevant: bool | None
@@ -59,8 +72,8 @@ def parse_trajectory(output: str, requested: Iterable[str], max_citations: int) 
 
     Args:
         output: the model's output.
-        requested: the requested fields; others are ignored.
-        max_citations: maximum number of citations to parse.
+        requested: names of the requested fields; other fields are ignored.
+        max_citations: maximum number of citations; the rest are dropped.
     """
     parsed = find_object(output, _KEYS)
     parse: Parse = parsed.state or "labels"
@@ -85,15 +98,16 @@ def parse_truth(value: object) -> bool | None:
 
 
 def any_true(verdicts: Iterable[bool | None]) -> bool | None:
-    """Return whether any value is true; None if all are unreadable."""
+    """Return whether any value is true; None if all are None."""
     known = [verdict for verdict in verdicts if verdict is not None]
     return any(known) if known else None
 
 
 def _from_labels(output: str) -> Mapping[str, Any]:
-    """Parse labelled lines into the form of the JSON.
+    """Parse labelled lines into the fields of a JSON output.
 
-    Of a repeated label the last value counts; "relevant", however, is true if any of its values is.
+    The last value of a repeated label counts. Two kinds of labels differ: "relevant" is true if any of its values is true, and repeated
+    citation labels begin new citations.
     """
     labels = parse_labels(output, _LABELS)
     citations: list[dict[str, str]] = []
