@@ -53,14 +53,14 @@ class MissingExtraError(IdxError, ImportError):
     """A package of an optional extra is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra '{extra}': pip install {_install_argument(extra)}")
+        super().__init__(f"{feature} needs the extra '{extra}': pip install {install_argument(extra)}")
         self._feature, self.extra = feature, extra
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
         return type(self), (self._feature, self.extra)  # otherwise pickle would call the class with the message alone
 
 
-def _install_argument(extra: str) -> str:
+def install_argument(extra: str) -> str:
     """Return pip's argument for an extra from the origin of the installed package."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from shutil import disk_usage
 
 import numpy as np
 
-from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.artifacts.home import free_disk_bytes, home
 from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import format_bytes
 
 from .catalog import IndexRef
 from .embedding.embed import resolve_resources
@@ -93,11 +93,7 @@ def estimate_import(n_passages: int, spec: EncoderSpec, published: PublishedVect
 
 def disk_shortage(estimates: Sequence[StepEstimate], download_bytes: int) -> str | None:
     """Return a message for the user if the data home's disk is too small for all steps together; otherwise None."""
-    folder = home()
-    while not folder.exists():
-        folder = folder.parent
-    free = disk_usage(folder).free
-    needed = download_bytes + sum(estimate.disk_bytes for estimate in estimates)
+    free, needed = free_disk_bytes(), download_bytes + sum(estimate.disk_bytes for estimate in estimates)
     if needed <= free:
         return None
-    return f"about {needed / 1e9:.1f} GB are needed under {home()}, {free / 1e9:.1f} GB are free: set IDX_HOME to a larger disk"
+    return f"about {format_bytes(needed)} are needed under {home()}, {format_bytes(free)} are free: set IDX_HOME to a larger disk"

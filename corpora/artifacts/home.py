@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from wikidx.corpora.errors import InputError
@@ -71,6 +72,14 @@ def corpus_names() -> list[str]:
         return folder.is_dir()
 
     return sorted(folder.name for folder in home().glob("*") if is_corpus(folder))
+
+
+def free_disk_bytes() -> int:
+    """Return the free bytes of the data home's disk."""
+    folder = home()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:

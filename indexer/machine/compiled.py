@@ -58,6 +58,13 @@ def _cache_folder(source: Path, user_folder: str) -> Path:
     return cache / name
 
 
+def cache_folders() -> list[Path]:
+    """Return the folders of kernels compiled so far, current and outdated."""
+    if config.CACHE_DIR:
+        return sorted(Path(config.CACHE_DIR).glob(f"{_PREFIX}*"))
+    return sorted(folder for cache in Path(__file__).parents[1].rglob("__pycache__") for folder in cache.glob(f"{_PREFIX}*"))
+
+
 def sources_hash(files: Iterable[Path]) -> str:
     """Return a hash of the names and contents of files of this project, in a checkout or an installation."""
     digest = hashlib.sha256()

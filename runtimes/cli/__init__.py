@@ -4,6 +4,7 @@ commands      the table of commands with their examples, and main, the entry poi
 
 listing  build  check  remove  import_    corpora and their indexes
 search  serve  mcp                        searches
+doctor                                    the installation and the machine
 ask  run  train_data                      methods
 eval_runs  eval_retrieval                 scores
 

@@ -6,7 +6,7 @@ import io
 import logging
 import pkgutil
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -15,7 +15,7 @@ from typer.main import get_command
 from wikidx.corpora.errors import IdxError
 
 from .ray_option import RayCommand
-from .screen import fail
+from .screen import fail, print_line
 
 COMMANDS = {
     "list": ("listing:list_corpora", "List corpora, their indexes and sizes."),
@@ -28,6 +28,7 @@ COMMANDS = {
     "run": ("run:run", "Answer the questions of a file by a method."),
     "train-data": ("train_data:train_data", "Make a method's training data."),
     "mcp": ("mcp:mcp", "Offer the search to agents (Model Context Protocol)."),
+    "doctor": ("doctor:doctor", "Describe this installation and machine, for bug reports."),
     "import lucene": ("import_:lucene", "Adopt a Lucene index."),
     "import embeddings": ("import_:embeddings", "Adopt published embeddings as the vectors of an encoder."),
     "eval answers": ("eval_runs:answers", "Score the answers of a run."),
@@ -66,6 +67,7 @@ EXAMPLES = {
         "idx train-data ra_isf --questions nq-train.jsonl --against nq-test.jsonl --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf",
     ),
     "mcp": ("idx mcp sample --retriever bm25",),
+    "doctor": ("idx doctor", "idx doctor --json"),
     "import lucene": ("idx import lucene lucene-index.wikipedia-dpr-100w --corpus wiki2018",),
     "import embeddings": ("idx import embeddings wikipedia_embeddings.tar --corpus wiki2018 --encoder contriever --verify 100",),
     "eval answers": (
@@ -110,6 +112,22 @@ def _group(help_: str, *, name: str | None = None) -> typer.Typer:
 
 
 app = _group("Build and search passage corpora: Wikipedia as 100-word passages, or your own file; answer questions from them.", name="idx")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        print_line(f"idx {version('wikidx')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None: ...
+
+
 _groups = {
     "": app,
     "import": _group("Adopt an index or embeddings that others have made."),

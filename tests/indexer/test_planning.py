@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,10 +50,9 @@ def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_p
     assert plan(BuildSpec(resolve("mine@1"))).estimates == []
 
 
-def test_a_build_for_which_the_disk_is_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    full = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(estimate, "disk_usage", lambda folder: full)
-    with pytest.raises(StorageError, match="set IDX_HOME to a larger disk"):
+def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setattr(estimate, "free_disk_bytes", lambda: 1000)
+    with pytest.raises(StorageError, match=r"kB are needed under .*, 1\.0 kB are free: set IDX_HOME to a larger disk"):
         build(BuildSpec(resolve("sample")))
     assert not home.exists()
 

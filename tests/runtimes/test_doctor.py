@@ -1,0 +1,85 @@
+"""``idx doctor`` and ``idx --version``: the facts that a bug report needs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes.command_line import Command
+from wikidx.runtimes.cli import doctor
+
+
+def sections(printed: str) -> dict[str, dict[str, str]]:
+    """Return the labels and values of each section of the printed report."""
+    found: dict[str, dict[str, str]] = {}
+    title = ""
+    for line in printed.splitlines():
+        if line.startswith(" "):
+            found[title][line[4:24].strip()] = line[24:]
+        else:
+            title, found[line] = line, {}
+    return found
+
+
+def test_the_version_is_that_of_the_package(idx: Command) -> None:
+    assert idx("--version") == f"idx {version('wikidx')}\n"
+
+
+def test_the_report_describes_program_machine_folders_and_packages(idx: Command, sample_home: Path) -> None:
+    report = sections(idx("doctor"))
+    for_programs = json.loads(idx("doctor", "--json"))
+    assert {title: [*section] for title, section in report.items()} == {title: [*section] for title, section in for_programs.items()}
+    assert report["extras"] == for_programs["extras"]
+    assert report["idx"]["version"].startswith(version("wikidx"))
+    assert sys.executable in report["idx"]["python"]
+    assert report["idx"]["IDX_HOME"] == str(sample_home)
+    assert report["machine"].keys() == {"system", "processors", "memory", "GPU"}
+    assert report["folders"]["home"].startswith(f"{sample_home}, writable, ")
+    assert report["folders"]["corpora"] == "sample"
+    assert report["packages"]["numpy"] == version("numpy")
+    assert "torch" not in report["packages"]
+    assert f"torch {version('torch')}" in report["extras"]["dense"]
+    assert {"dense", "gpu", "hf", "lucene", "vllm", "ray", "mcp", "eval"} == report["extras"].keys()
+
+
+def test_missing_packages_come_with_the_command_that_installs_them(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version_without_lmdb_and_mcp(package: str) -> str:
+        if package in ("lmdb", "mcp"):
+            raise PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr(doctor, "version", version_without_lmdb_and_mcp)
+    report = json.loads(idx("doctor", "--json"))
+    assert report["packages"]["lmdb"] == "missing"
+    assert report["extras"]["mcp"].startswith("missing: mcp (pip install ")
+    assert "[mcp]'" in report["extras"]["mcp"]
+    assert report["extras"]["ray"] == "ray 1.0"
+
+
+def test_secrets_are_not_in_the_report(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDX_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "top secret")
+    assert "top secret" not in idx("doctor")
+
+
+def test_a_home_that_is_not_there_yet_is_no_error(idx: Command, home: Path) -> None:
+    folders = json.loads(idx("doctor", "--json"))["folders"]
+    assert folders["home"].startswith(f"{home}, does not exist yet, ")
+    assert (folders["corpora"], folders["downloads"]) == ("none", "0 B")
+    assert not home.exists()
+
+
+def test_a_broken_torch_is_reported(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+
+    def fail() -> int:
+        raise RuntimeError("the driver is too old\nmore lines")
+
+    monkeypatch.setattr(torch.cuda, "device_count", fail)
+    assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == "torch fails: the driver is too old"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == "not looked for: torch is not installed"
