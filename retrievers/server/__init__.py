@@ -8,5 +8,6 @@ catalog    everything served, with its state                  open_searchers  op
 batcher    a thread that searches in batches                  metrics  counts and times, summed over the processes
 api_key    check of the API key                               access_log  one line per request
 host_check  refusal of foreign Host and Origin headers by a server without a key
+protocol   refusal of malformed HTTP
 page/      the search page at /                               documentation  the page at /docs
 """

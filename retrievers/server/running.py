@@ -29,6 +29,7 @@ from .catalog import Catalog, Cluster
 from .front import Front
 from .metrics import Metrics
 from .open_searchers import SharedIdentities
+from .protocol import Protocol
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
@@ -221,7 +222,7 @@ class Service:
 def _config(settings: Settings, front: Front) -> uvicorn.Config:
     return uvicorn.Config(
         front,
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="off",
         log_config=None,

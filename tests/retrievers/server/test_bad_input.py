@@ -143,6 +143,34 @@ def test_long_bodies_are_refused_announced_or_not(url: str) -> None:
     assert send_raw(url, head, chunks + b"0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
 
 
+CHUNKED = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (b"garbage\r\n\r\n",),
+        (b"GET /health HTTP/1.1\r\nhost localhost\r\n\r\n",),
+        (CHUNKED + b"zz\r\nabc\r\n0\r\n\r\n",),
+        (CHUNKED + b"2\r\n{}\r\n", b"zz\r\n", b"x" * 10_000_000),
+    ],
+)
+def test_malformed_http_is_refused_even_if_more_of_it_follows(url: str, pieces: tuple[bytes, ...]) -> None:
+    header, _, body = send_raw(url, *pieces, pause_s=0.05).partition(b"\r\n\r\n")
+    assert header.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/json" in header
+    assert "the request is not valid HTTP" in json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(("malformed", "statuses"), [(b"garbage\r\n\r\n", [200, 200]), (CHUNKED + b"zz\r\n", [200, 200, 400])])
+def test_requests_before_a_malformed_one_are_answered(url: str, malformed: bytes, statuses: list[int]) -> None:
+    body = json.dumps(SEARCH).encode()
+    search = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    answers = send_raw(url, search + search + malformed)
+    assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answers)] == statuses
+    assert answers.count(b'{"rankings":') == 2
+
+
 def test_a_body_that_breaks_off_is_no_request(url: str) -> None:
     head = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n"
     where = urlsplit(url)

@@ -1,0 +1,61 @@
+"""uvicorn's HTTP protocol, with another end for malformed requests."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from wikidx.retrievers.errors import InvalidRequest
+
+from .front import error_response
+
+_LINGER_S = 2.0  # time for a client to finish sending, and so to read the refusal
+
+
+class Protocol(HttpToolsProtocol):
+    """The protocol of one connection.
+
+    A malformed request is refused in JSON, after the answers to the requests before it. What follows it is read and dropped: a connection
+    that is closed with unread input is reset, and the client may never see the answer. uvicorn closes it at once, with a text.
+    """
+
+    _is_refused = False
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived."""
+        if not self._is_refused:
+            super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a malformed request; uvicorn calls this at the first byte that is wrong."""
+        self._is_refused = True
+        self.flow.resume_reading()
+        cycle: RequestResponseCycle | None = self.cycle  # None: this connection's first request
+        if cycle is None or (cycle.response_complete and not cycle.more_body):
+            self._refuse()
+        elif not cycle.more_body:  # what is malformed comes after a request that is being answered
+            cycle.keep_alive = False
+        elif self.pipeline:  # the last request, still waiting for those before it
+            self.pipeline[0] = (cycle, cast(Any, _refusal()))  # Starlette's types are wider than uvicorn's
+        elif cycle.response_started:
+            self.transport.close()
+        else:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._refuse()
+
+    def _refuse(self) -> None:
+        response = _refusal()
+        headers = (b"%s: %s\r\n" % header for header in response.raw_headers)
+        self.transport.write(b"".join([b"HTTP/1.1 400 Bad Request\r\n", *headers, b"\r\n", bytes(response.body)]))
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.close)
+
+
+def _refusal() -> Response:
+    reason = "the request is not valid HTTP: its first line, a header or the size of a chunk is malformed"
+    response = error_response(InvalidRequest(reason, status=400))
+    response.headers["connection"] = "close"
+    return response
