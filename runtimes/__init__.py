@@ -1,9 +1,13 @@
-"""Methods that answer questions, their evaluation and training data, and the command line. May import all packages below.
+"""Methods that answer questions, their evaluation and training data, and the command line.
 
-llms/        language models: one batched interface, several backends          errors     LLM errors
-methods/     RA-ISF, Self-Reasoning, RetroRAG, ReFeed, and baselines: generators that request searches and model calls
-execution/   many concurrent questions, in waves; results, and runs on disk
+llms/        language models: one batched interface, several backends
+errors       errors of language models
 questions/   questions, and readers of question files
-cli/         one file per command (typer); entry point ``idx``      evaluation/  scores of retrieval and answers
+methods/     RA-ISF, Self-Reasoning, RetroRAG, ReFeed and the baselines
+execution/   execution of methods for many questions at once; results; runs on disk
+evaluation/  scores of rankings and answers
 training/    training data, made as in the papers
+cli/         the command line ``idx``
+
+The modules may import ``corpora``, ``indexer`` and ``retrievers``.
 """

@@ -1,7 +1,7 @@
-"""Errors of language models. Every message states the problem, with the values, and its remedy.
+"""Errors of language models.
 
 IdxError
-└── LLMError            base class: a model gave no answer; fails the question, not the run
+└── LLMError            a model gave no answer: the question fails, the run goes on
     └── PromptTooLong   the prompt exceeds the model's context even without its passages
 """
 
@@ -15,4 +15,4 @@ class LLMError(IdxError):
 
 
 class PromptTooLong(LLMError):
-    """A prompt exceeds the model's context even without its passages, the only part that may be cut."""
+    """A prompt exceeds the model's context even without its passages; only passages may be cut."""

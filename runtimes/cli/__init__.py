@@ -1,19 +1,19 @@
-"""The command line: one thin file per command, which passes its options to the library and prints the results.
+"""The command line ``idx``: each command parses its options, calls the library and prints the result.
 
-commands      the table of commands with their examples, and main, the entry point ``idx``
+commands                                  the table of commands, and the entry point ``main``
 
-listing  build  check  remove  import_    corpora and their indexes
-search  serve  mcp                        searches
-doctor                                    the installation and the machine
-ask  run  train_data                      methods
-eval_runs  eval_retrieval                 scores
+listing  build  check  remove  import_    commands on corpora and indexes
+search  serve  mcp                        commands that search
+doctor                                    command on the installation and the machine
+ask  run  train_data                      commands that run methods
+eval_runs  eval_retrieval                 commands that evaluate
 
 method_options  question_options  eval_options  ray_option    options of several commands
-option_groups                             dataclasses as options
-completion                                arguments and options for names, with shell completion
+option_groups                             dataclasses as groups of options
+completion                                shell completion of names
 screen  trace                             terminal output
 
-A command's module is imported when the command is called, and its functions import heavy packages, so that ``idx --help`` starts fast.
+``idx --help`` starts fast: a command's module is imported only if the command is called, and heavy packages only inside functions.
 """
 
 from .commands import main

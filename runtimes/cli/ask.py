@@ -1,4 +1,4 @@
-"""``idx ask``: answer one question by a method, and show the passages used and, on request, every step."""
+"""``idx ask``: answer one question by a method, and print the answer, its passages and, with ``--trace``, every step."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def predict(plan: Plan, question: Question, cache: Path | None, seed: int) -> Pr
 
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
-    """Print the outcome of the question; raise a failure as an error, after its steps."""
+    """Print a prediction; if the question failed, raise ``IdxError`` after printing the requested steps."""
     from wikidx.corpora.errors import IdxError
     from wikidx.runtimes.execution.results import prediction_to_json
 
@@ -87,7 +87,7 @@ def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> 
 
 
 def format_cost(cost: Cost, seconds: float) -> str:
-    """Return the cost of answers as one line."""
+    """Return the cost and duration of answers as one line of text."""
     return (
         f"{pluralize(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
         f"{pluralize(cost.searches, 'search', 'searches')} with {pluralize(cost.queries, 'query', 'queries')}, "
@@ -126,7 +126,7 @@ def _explain(method: Method, *, as_json: bool) -> None:
 
 
 def print_options(options: Sequence[Option]) -> None:
-    """Print options of a method, with their defaults in the syntax of ``--set``."""
+    """Print options with their defaults, in the syntax of ``--set``."""
     for option in options:
         choices = f"; one of {', '.join(map(str, option.choices))}" if option.choices else ""
         line = f"{option.name}={format_value(option.default)}  [{option.origin}] {option.description}{choices}"
@@ -134,7 +134,7 @@ def print_options(options: Sequence[Option]) -> None:
 
 
 def options_to_json(options: Sequence[Option]) -> list[dict[str, Any]]:
-    """Return descriptions of options as JSON values, without their current values."""
+    """Return options as JSON objects, without the field ``value``."""
     return [{name: value for name, value in option._asdict().items() if name != "value"} for option in options]
 
 

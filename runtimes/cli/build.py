@@ -92,7 +92,7 @@ def build(
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, on_ray=ray is not None, ray_cpus=ray_cpus)
     origin = VectorOptions(origin="encode" if ray is not None else vectors, allow_missing=allow_missing, verify=verify)
     indexes = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_indexes(encoder or [], index or [])]
-    # If indexes are named, --force replaces these, but the store only if it differs or is corrupt.
+    # With named indexes, --force rebuilds the indexes; it replaces the store only if the store differs or is corrupt.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' means the corpus of that name; for the file write ./{corpus}")
@@ -103,7 +103,7 @@ def build(
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[None]:
-    """Connect to a cluster and check that its nodes have the same versions."""
+    """Connect to a Ray cluster, and check that all nodes have the same package versions."""
     from wikidx.indexer.embedding.cluster.embedding import check_cluster
     from wikidx.indexer.embedding.cluster.nodes import connect
 
@@ -113,7 +113,7 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _indexes(encoders: list[str], requested: list[str]) -> list[str]:
-    """Return the names of all indexes to build: over passages, exact search per encoder, and each requested kind per encoder."""
+    """Return the indexes to build: the requested lexical indexes and, for each encoder, exact search and the requested kinds."""
     from wikidx.corpora.errors import InputError
     from wikidx.corpora.registry import unknown_name_error
     from wikidx.indexer import INDEXES, VECTOR_INDEXES

@@ -64,7 +64,7 @@ def _report_corruption(corpus: str, *, as_json: bool) -> None:
     from wikidx.indexer.catalog import index_folders, index_ref
 
     problems: dict[str, list[str]] = {}
-    fingerprint: str | None = None  # of the store, if it is readable
+    fingerprint: str | None = None  # the store's; None if its manifest is unreadable
     with steps() as step:
         for name in ("passages", *index_folders(corpus)):
             is_store = name == "passages"
@@ -73,8 +73,8 @@ def _report_corruption(corpus: str, *, as_json: bool) -> None:
                 fingerprint = manifest.fingerprint if is_store else fingerprint
                 path = store_path(corpus) if is_store else index_ref(corpus, name).path
                 problems[name] = verify_files(path, manifest, step(f"checking {name}", "B"))
-                if not problems[name] and not problems["passages"]:  # intact files may still differ from the manifest
-                    store = open_store(corpus)  # corrupt passages are never opened
+                if not problems[name] and not problems["passages"]:  # opening finds errors that checksums do not
+                    store = open_store(corpus)
                     if not is_store:
                         open_index(corpus, name, store)
             except MissingExtraError as error:

@@ -1,4 +1,4 @@
-"""The table of commands, and the entry point ``idx``, which imports a command's module when the command is called."""
+"""The table of commands, and the entry point ``idx``."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ EXAMPLES = {
 
 
 class Commands(TyperGroup):
-    """A group of commands that imports a command's module to call the command, not to list it."""
+    """A group of commands that imports a command's module only when the command is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's copy of click
-        """Return the command named on a command line; unlike its entry in the list of commands, it has options."""
+        """Return the command that the arguments name, after importing its module."""
         name, command, left = super().resolve_command(ctx, args)
         path = f"{name}" if ctx.parent is None else f"{self.name} {name}"
         return name, command_of(path) if path in COMMANDS else command, left
 
 
 def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
-    """Import the module of a command and build its typer command."""
+    """Import a command's module, and build its typer command; ``path`` is a key of ``COMMANDS``."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
     examples = "\n".join(("\b", "Examples:", *(f"  {example}" for example in EXAMPLES[path])))
@@ -149,7 +149,7 @@ def main() -> None:
     for module in (
         "retrievers.opening",
         "runtimes.execution.resumable",
-    ):  # they log where an index is searched, and which questions are already answered
+    ):  # these modules log the device of a search, and the number of questions that an earlier run answered
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     try:
         app(prog_name="idx")

@@ -1,4 +1,4 @@
-"""Arguments and options for names, and their shell completion."""
+"""Shell completion of names, and the arguments and options that use it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import typer
 
 
 def corpus_argument(help_: str) -> Any:  # noqa: ANN401 - as typer's own
-    """Return the argument for built corpora."""
+    """Return the argument ``CORPUS``, which completes to built corpora."""
     return typer.Argument(metavar="CORPUS", help=help_, autocompletion=built_corpus)
 
 
 def corpus_option(help_: str) -> Any:  # noqa: ANN401
-    """Return the option ``--corpus``, for a built corpus."""
+    """Return the option ``--corpus``, which completes to built corpora."""
     return typer.Option("--corpus", metavar="CORPUS", help=help_, autocompletion=built_corpus)
 
 
 def retriever_option(help_: str) -> Any:  # noqa: ANN401
-    """Return the option ``--retriever``."""
+    """Return the option ``--retriever``, which completes to built indexes."""
     return typer.Option("--retriever", "-r", metavar="NAME", help=help_, autocompletion=retriever)
 
 
 def any_corpus(incomplete: str) -> list[str]:
-    """Return known and built corpora; if none matches, the shell offers files."""
+    """Return the known and built corpora that match; if there are none, the shell completes file names."""
     from wikidx.corpora import CORPORA
     from wikidx.corpora.resolving import built_names
 
@@ -33,19 +33,19 @@ def any_corpus(incomplete: str) -> list[str]:
 
 
 def built_corpus(incomplete: str) -> list[str]:
-    """Return the built corpora."""
+    """Return the built corpora that match."""
     from wikidx.corpora.resolving import built_names
 
     return _matching(incomplete, built_names())
 
 
 def index(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the indexes of the corpora named on the command line, or of all built corpora if none is named."""
+    """Return the matching indexes of the corpora on the command line, or of all built corpora if the line names none."""
     return _matching(incomplete, _built_indexes(ctx))
 
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the searchable indexes, also after a ``+``, which joins several names."""
+    """Return the completions of a retriever's name; after a ``+``, complete the last index, without those before it."""
     from wikidx.retrievers.naming import RetrieverName
 
     joined, plus, last = incomplete.rpartition("+")
@@ -54,7 +54,7 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names_in(table: str) -> Callable[[str], list[str]]:
-    """Return a completer of the names in a table, ``module:TABLE``, which is imported on first use."""
+    """Return a completer for the names in a table, given as ``module:TABLE``; the completer imports the module when called."""
 
     def complete(incomplete: str) -> list[str]:
         return _matching(incomplete, pkgutil.resolve_name(table))
@@ -69,9 +69,9 @@ kind_of_index = _names_in("wikidx.indexer:VECTOR_INDEXES")
 
 
 def _built_indexes(ctx: typer.Context) -> Sequence[str]:
-    """Return the indexes of the corpora named before the incomplete word, or of all built corpora.
+    """Return the indexes of the corpora named before the incomplete word, or of all built corpora if none is named.
 
-    While an option's value is completed, the arguments before it are not yet assigned to parameters.
+    While an option's value is being completed, the arguments before the option are in ``ctx.args``, not in ``ctx.params``.
     """
     from wikidx.corpora.resolving import built_names
     from wikidx.indexer.catalog import built_indexes

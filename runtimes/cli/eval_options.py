@@ -1,4 +1,4 @@
-"""Options and functions shared by ``idx eval answers`` and ``idx eval compare``: read and score runs, write the report."""
+"""Options of the ``idx eval`` commands, and functions that score runs and write reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVERY_METRIC = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """Options of scoring; None means not requested, or detected from the run."""
+    """Options of scoring. None stands for a default; for ``citations`` and ``judge``, for no such metric."""
 
     questions: Annotated[
         str | None,
@@ -73,7 +73,7 @@ def score_runs(paths: Sequence[Path], scoring: Scoring) -> list[ScoredRun]:
     """Read and score runs.
 
     Raises:
-        InputError: a run or its questions cannot be used, or there is neither one data set for all runs nor one for each.
+        InputError: a run or its questions cannot be used, a run is named twice, or the number of data sets is not 0, 1 or that of the runs.
         IdxError: a metric's name is unknown, or a model cannot be opened.
     """
     from wikidx.runtimes.evaluation.predictions import load_predictions
@@ -94,10 +94,10 @@ def score_runs(paths: Sequence[Path], scoring: Scoring) -> list[ScoredRun]:
 
 
 def select_metrics(names_text: str | None, questions: Sequence[Question]) -> list[Metric]:
-    """Return the metrics of a comma-separated list of names; None: the default metrics of the questions.
+    """Return the metrics in a comma-separated list of names; "all" selects all metrics, None the default metrics of the questions.
 
     Raises:
-        InputError: the list is empty.
+        InputError: the list is given but empty.
         UnknownNameError: a name is unknown.
     """
     from wikidx.corpora.registry import unknown_name_error
@@ -117,17 +117,17 @@ def select_metrics(names_text: str | None, questions: Sequence[Question]) -> lis
 def finish(
     report: Report, output: Output, to_json: Callable[[], Any], *, records: Iterable[Mapping[str, Any]], runs: Sequence[ScoredRun] = ()
 ) -> None:
-    """Write and print a report; exit with status 1 if a metric's model failed on some answers of the runs.
+    """Write and print a report; exit with status 1 if the model of a metric failed on some answers of the runs.
 
     Args:
         report: the report.
         output: destinations and formats.
-        to_json: function that returns the report as JSON values.
-        records: one record per question.
+        to_json: returns the report as JSON values; called only if JSON is requested.
+        records: one record per question, for ``output.per_question``.
         runs: the scored runs.
 
     Raises:
-        MissingExtraError: HTML is requested and matplotlib is not installed.
+        MissingExtraError: HTML is requested, and matplotlib or adjustText is not installed.
     """
     from wikidx.runtimes.evaluation.reports.report import to_html, to_markdown, to_text
 
@@ -151,7 +151,7 @@ def finish(
 
 
 def check_output(output: Output) -> None:
-    """Raise ``InputError`` if an output cannot be written, before a computation that may take a long time."""
+    """Raise ``InputError`` if both formats are requested, an output's folder does not exist, or an output is a folder."""
     if output.as_json and output.as_markdown:
         raise InputError("--json and --markdown: use one of them")
     for file in filter(None, (output.html, output.per_question)):
@@ -163,7 +163,7 @@ def check_output(output: Output) -> None:
 
 @contextlib.contextmanager
 def _row_metrics(scoring: Scoring) -> Iterator[list[RowMetric]]:
-    """Open the models for citations and the judge; close the judge's model at the end."""
+    """Yield the requested metrics that use a model; close the judge's model at the end."""
     row_metrics: list[RowMetric] = []
     with contextlib.ExitStack() as stack:
         step = stack.enter_context(steps())
@@ -186,7 +186,7 @@ def _row_metrics(scoring: Scoring) -> Iterator[list[RowMetric]]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return names of runs: the names of their folders or files, or the whole path for a repeated name."""
+    """Return a name for each run: its folder's or file's name, or its whole path if several runs share the name."""
     short = [path.resolve().name if path.is_dir() else path.name.partition(".")[0] for path in paths]
     names = [name if short.count(name) == 1 else str(path) for name, path in zip(short, paths, strict=True)]
     doubled = next((name for name in names if names.count(name) > 1), None)

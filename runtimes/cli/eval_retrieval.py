@@ -1,4 +1,4 @@
-"""``idx eval retrieval``: recall of one or several retrievers on questions."""
+"""``idx eval retrieval``: answer recall and trec_eval's metrics of retrievers on questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wikidx.runtimes.questions import Question
 
 _BATCH = 512  # questions per search call
-_FIRST_BATCH = 32  # not timed, because it includes the loading of models and files
+_FIRST_BATCH = 32  # questions in the first search call; it is not timed, because it loads models and files
 
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
@@ -54,12 +54,13 @@ Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto,
 
 
 class _Task(NamedTuple):
-    """Inputs of an evaluation: questions, gold passages, query groups and scoring options.
+    """Inputs of an evaluation, except the rankings.
 
     Attributes:
-        groups: further queries by question id; None: no groups.
-        data_issues: data issues; issues of run files are added when these are scored.
-        run_out: folder for rankings and gold passages; None: not written.
+        groups: question id -> the other queries of its group; None: no groups are evaluated.
+        qrels: the gold passages.
+        data_issues: issues of questions, qrels and groups; ``_score_runs`` appends those of run files.
+        run_out: folder for rankings and gold passages; None: they are not written.
     """
 
     questions: list[Question]
@@ -110,7 +111,7 @@ def retrieval(
     check_scoring(scoring)
     options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": cuts[-1], "depth": cuts[-1]}, excluded=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
-    from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # before the searches, which take long
+    from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []
     for name in retriever or ([] if run else ["bm25"]):
         searcher = open_searcher(corpus, name, device=device, reranker=reranker)
@@ -120,7 +121,7 @@ def retrieval(
 
 
 def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
-    """Read gold passages and query groups, and count data issues."""
+    """Read the gold passages and query groups, and find their data issues."""
     from wikidx.corpora.build import open_store
     from wikidx.runtimes.evaluation.retrieval.data_issues import group_issues, question_issues
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
@@ -137,7 +138,7 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
 
 
 def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[ScoredRetriever]:
-    """Search for the questions, and for their groups if given; keep only the scores in memory."""
+    """Yield the scores for single questions and, if groups are given, for groups; rankings are not kept in memory."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, ScoredRetriever
     from wikidx.runtimes.evaluation.retrieval.scoring import retrieval_values
 
@@ -154,7 +155,7 @@ def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) 
 def _time_search(
     searcher: Searcher, groups: list[list[str]], options: SearchOptions, progress: Progress
 ) -> tuple[list[Ranking], tuple[float, float] | None]:
-    """Return rankings, and (groups per second, CPU seconds per group), None if there is only the untimed first batch."""
+    """Return the rankings, and (groups per second, CPU seconds per group); the latter is None if no batch is timed."""
     rankings = searcher.search_groups(groups[:_FIRST_BATCH], options)
     started, cpu_started = time.perf_counter(), time.process_time()
     for start in range(_FIRST_BATCH, len(groups), _BATCH):
@@ -166,7 +167,7 @@ def _time_search(
 
 
 def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
-    """Write rankings as a TREC run, and gold passages as qrels, to the folder ``run_out`` if it is given."""
+    """Write rankings as a TREC run, and gold passages as qrels, to ``task.run_out`` unless it is None."""
     from wikidx.runtimes.evaluation.retrieval.scoring import to_run
     from wikidx.runtimes.evaluation.retrieval.trec import write_qrels, write_run
 
@@ -179,7 +180,7 @@ def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
 
 
 def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[ScoredRetriever]:
-    """Score run files and count their data issues."""
+    """Yield the scores of TREC runs, and append the runs' data issues to ``task.data_issues``."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, ScoredRetriever
     from wikidx.runtimes.evaluation.retrieval.data_issues import run_issues
     from wikidx.runtimes.evaluation.retrieval.scoring import rankings_of_run, retrieval_values

@@ -1,4 +1,4 @@
-"""``idx eval answers`` and ``idx eval compare``: correctness and cost of runs' answers, and significance of differences between runs."""
+"""``idx eval answers`` scores a run's answers; ``idx eval compare`` compares several runs and tests their differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``idx import``: import indexes and embeddings that other tools built over the same passages."""
+"""``idx import``: import Lucene indexes and embeddings that other tools built for the passages of a built corpus."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
 
 
 def _describe_origin(corpus: str) -> str:
-    """Return the sources of a corpus's passages and the parameters of reading them; empty if its manifest is unreadable."""
+    """Return the sources and reading parameters of a corpus as text; empty if its manifest is unreadable."""
     from wikidx.corpora.build import store_manifest
 
     try:
@@ -57,7 +57,7 @@ def _describe_origin(corpus: str) -> str:
 
 
 def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
-    """Return the built store and indexes of a corpus, each with its size or its error."""
+    """Return the store and the built indexes of a corpus, each with its size or its error."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.errors import ArtifactMissing
     from wikidx.indexer.catalog import built_indexes, index_ref

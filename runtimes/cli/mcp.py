@@ -1,4 +1,4 @@
-"""``idx mcp``: searches as tools for agents, by the Model Context Protocol."""
+"""``idx mcp``: offer searches to agents as tools of the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mcp(
     check_device(device)
     server = create_server(_source(corpora or [], retriever or [], device, url, api_key))
     if not http:
-        server.run("stdio")  # the transport redirects all other output to standard error
+        server.run("stdio")
         return
     from wikidx.retrievers.mcp.transports import PATH, run_http
     from wikidx.retrievers.server.settings import Settings, listen, server_url

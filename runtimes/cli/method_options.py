@@ -1,4 +1,4 @@
-"""Options of the commands that call models: the method, its models, the search target, resumption."""
+"""Options of the commands that run methods: method, models, search target, resumption."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """Options of a method's models, of the method itself, and of its search target."""
+    """Options of a method, of its models and of its search target."""
 
     llm: Annotated[
         list[str] | None,
@@ -79,7 +79,9 @@ class PlanOptions:
 
 
 def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
-    """Return the plan of a run, checked as far as possible without opening anything; ``base`` holds defaults of the method's options.
+    """Return the plan of a run, checked without opening models or indexes.
+
+    ``base`` maps options of the method to values that replace their defaults.
 
     Raises:
         InputError, UnknownNameError, ArtifactMissing: an option names something that does not exist, or options contradict each other.
@@ -114,7 +116,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
 
 @contextlib.contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """Make Ctrl-C end the process after everything is closed, without waiting for pending model calls."""
+    """Exit with status 130 on Ctrl-C, after the inner context managers have closed; pending model calls are abandoned."""
     try:
         yield
     except KeyboardInterrupt:

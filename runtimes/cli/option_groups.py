@@ -1,4 +1,4 @@
-"""Groups of options: dataclass parameters of a command, whose fields are shown as the command's own options."""
+"""Groups of options: a command has a dataclass as a parameter, and typer shows the dataclass's fields as options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pydantic.fields import FieldInfo
 
 
 def flatten(**annotations: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - annotations
-    """Make typer show the fields of a command's dataclass parameters as options, and build the dataclasses from their values.
+    """Make typer show the fields of a command's dataclass parameters as options, and build the dataclasses from the options' values.
+
+    A field is annotated with a typer option or with pydantic's ``Field``. A ``Field`` becomes an option with the field's name, such as
+    ``--max-k`` for ``max_k`` and ``-k`` for ``k``. The option's help is the first sentence of the field's description.
 
     Args:
-        annotations: annotations that replace the fields' own; a function after the option converts its value to the field's.
-
-    A field has a typer annotation. A field with pydantic's ``Field`` instead becomes the option ``--its-name``, or ``-k`` if its name is
-    one letter; the first sentence of its description is the help.
+        annotations: field name -> annotation that replaces the field's. It may hold, after the typer option, a function that converts the
+            option's value to the field's value.
     """
     return lambda command: _flatten(command, annotations)
 

@@ -1,4 +1,4 @@
-"""Options of commands that read questions: the file, its format, and the selection of questions."""
+"""Options of commands that read questions: file, format, and selection of questions."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class QuestionOptions:
     sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Random seed of the sample.")] = 0
 
     def selection(self) -> Selection:
-        """Return the selection of questions."""
+        """Return the options as a ``Selection``."""
         from wikidx.runtimes.questions import Selection
 
         return Selection(self.protocol, self.sample, self.sample_seed)
 
     def read(self, name: str) -> list[Question]:
-        """Return the selected questions of a file or of "sample"; raise the errors of ``find_questions`` and ``select``."""
+        """Return the selected questions of a file or of "sample"; raises as ``find_questions`` and ``select``."""
         from wikidx.runtimes.questions import find_questions, select
 
         return select(find_questions(name, self.question_format), self.selection())

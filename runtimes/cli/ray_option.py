@@ -1,4 +1,4 @@
-"""The option ``--ray [ADDRESS]``, whose address may be omitted."""
+"""The option ``--ray [ADDRESS]``; its address may be omitted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EncoderCpus = Annotated[
 
 
 class RayCommand(TyperCommand):
-    """A command whose ``--ray`` needs no address at the end or before another option; typer alone does not support this."""
+    """A command that accepts ``--ray`` without an address, at the end or before another option; typer has no optional values."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context, or typer's copy of it
-        """Insert the default address if none is given."""
+        """Insert the address ``LOCAL`` after ``--ray`` if none is given, and parse the arguments."""
         followers = [*args, "-"][1:]
         return super().parse_args(
             ctx, [f"--ray={LOCAL}" if arg == "--ray" and next_.startswith("-") else arg for arg, next_ in zip(args, followers, strict=True)]

@@ -52,7 +52,7 @@ def remove(
         paths = [*paths, *filter(Path.exists, map(staging_path, paths))]
     else:
         folder, downloads = corpus_path(corpus), downloads_path(corpus)
-        interrupted = folder.with_name(f".{folder.name}.old")  # left by an interrupted removal
+        interrupted = folder.with_name(f".{folder.name}.old")  # remains after an interrupted removal
         paths = [path for path in (folder, downloads, interrupted) if path.exists()]
         in_use = [downloads, store_path(corpus), *(index_ref(corpus, name).path for name in possible_indexes(corpus))]
         if not paths:
@@ -71,7 +71,7 @@ def remove(
 
 
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
-    """Delete files and folders while holding the locks against other builds and downloads."""
+    """Delete ``paths`` while holding the locks of ``in_use``, which exclude builds and downloads."""
     from wikidx.corpora.artifacts.building import discard, lock
 
     with ExitStack() as locks:
@@ -82,7 +82,7 @@ def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
 
 
 def _left_without_vectors(corpus: str, removed: set[str]) -> list[str]:
-    """Return the indexes that a corpus keeps although their vectors are removed."""
+    """Return the remaining vector indexes whose vectors are among the removed."""
     from wikidx.indexer.catalog import built_indexes
     from wikidx.indexer.naming import parse_index_name
 

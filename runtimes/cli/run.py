@@ -1,4 +1,4 @@
-"""``idx run``: answer a file of questions by a method, write each prediction as it arrives, and resume an interrupted run."""
+"""``idx run``: answer a file of questions by a method, and write each prediction to disk as soon as it is available."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(
 
 
 def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *, as_json: bool) -> None:
-    """Show the first question's requests without calling a model; ``extra_settings`` holds further values for JSON."""
+    """Print the requests of a dry run's first question; JSON output also has the fields ``extra_settings``."""
     from wikidx.runtimes.execution.results import prediction_to_json
 
     from .trace import print_trace
@@ -89,7 +89,7 @@ def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *,
 
 
 def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool) -> None:
-    """Print a summary of the outcomes; exit with status 1 if questions have failed."""
+    """Print a summary of the run; exit with status 1 if questions have failed."""
     n_questions, n_failed = len(job.questions), len(summary.errors)
     reasons, degraded = _count_kinds(summary.errors), _count_kinds(summary.degraded)
     if as_json:
@@ -120,7 +120,10 @@ def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool)
 
 
 def _count_kinds(errors: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the count and one example of each kind of error; a kind is the text before the first quote, ignoring digits."""
+    """Return (count, first error) for each kind of error, the most frequent kind first.
+
+    Errors are of one kind if their texts up to the first quotation mark are equal, apart from numbers.
+    """
     by_kind: dict[str, list[str]] = {}
     for error in errors:
         by_kind.setdefault(re.sub(r"\d+", "#", re.split("[\"']", error, maxsplit=1)[0]), []).append(error)

@@ -1,4 +1,4 @@
-"""Terminal output shared by the commands: errors, sizes, times, progress."""
+"""Terminal output of all commands: lines, JSON, errors, durations, progress."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LOG_EVERY_S = 10.0
-_SHOWN_CHARACTERS = 300  # maximum shown of a passage
+_SHOWN_CHARACTERS = 300  # of a passage
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # which JSON does not escape
+_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON does not escape these
 
 
 def print_line(line: str = "") -> None:
-    """Write a line to standard output, with control characters escaped, since the line may quote files and passages."""
+    """Write a line to standard output. Control characters are escaped, because the line may quote files and passages."""
     sys.stdout.write(escape_controls(line) + "\n")
 
 
 def note(line: str) -> None:
-    """Write a message, such as progress or an error, to standard error, with control characters escaped."""
+    """Write a line to standard error, with control characters escaped."""
     sys.stderr.write(escape_controls(line) + "\n")
     sys.stderr.flush()
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
-    """Write a value as JSON."""
+    """Write a value as JSON to standard output."""
     print_line(json.dumps(value, ensure_ascii=False, indent=1).translate(_JSON_CONTROLS))
 
 
@@ -43,14 +43,14 @@ def escape_controls(text: str) -> str:
 
 
 def print_passage(heading: str, text: str) -> None:
-    """Write the beginning of a passage under its heading."""
+    """Write a heading and the beginning of a passage's text."""
     print_line(heading)
     shown = textwrap.shorten(escape_controls(text), _SHOWN_CHARACTERS, placeholder=" …")
     print_line(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8; an argument in another encoding cannot."""
+    """Return whether a text is free of surrogates, which Python puts into arguments that are not UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -61,7 +61,7 @@ def fail(message: str) -> NoReturn:
 
 
 def coverage(counts: Mapping[str, int]) -> str:
-    """Describe the number of an index's rows, and of rows without a vector, from the counts of its manifest."""
+    """Return the number of rows as text, with the number of rows without a vector; ``counts`` are a manifest's."""
     return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
 
 
@@ -81,10 +81,9 @@ def format_duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def steps() -> Iterator[Step]:
-    """Show the progress of consecutive steps: bars with rate and time left on a terminal, periodic lines otherwise.
+    """Yield a function (step's name, unit) -> progress callback; the unit "B" is for bytes.
 
-    Yield a function that takes a step's name and unit ("B" for bytes) and returns its progress callback. A step shows nothing before its
-    first report.
+    On a terminal, progress is shown as bars; otherwise as lines, at most one in ten seconds. A step shows nothing before its first report.
     """
     if not sys.stderr.isatty():
         yield _log_step
@@ -111,7 +110,7 @@ def steps() -> Iterator[Step]:
 
 
 def _log_step(name: str, unit: str) -> Progress:
-    """Report progress of a step as a line on standard error, at most every ten seconds."""
+    """Return a progress callback that writes a line to standard error, at most every ten seconds."""
     state = _State(unit)
     last = time.monotonic()
 
@@ -126,7 +125,7 @@ def _log_step(name: str, unit: str) -> Progress:
 
 
 class _State:
-    """Progress of a step as text. The rate counts from the first report, because progress before it is from an earlier run."""
+    """Progress of a step as text. The rate is measured from the first report: earlier progress may be from an interrupted run."""
 
     def __init__(self, unit: str) -> None:
         self._text: Callable[[float], str] = format_bytes if unit == "B" else "{:,.0f}".format

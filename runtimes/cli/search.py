@@ -1,4 +1,4 @@
-"""``idx search``: search a built corpus or a server; several queries form one group with one ranking."""
+"""``idx search``: search a built corpus, or a corpus on a server, for one group of queries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto,
 
 
 def _factors(weights: list[str] | None) -> dict[str, float] | None:
-    """Return each retriever's factor; None without ``--weight``."""
+    """Parse texts ``RETRIEVER=FACTOR``; None without ``--weight``."""
     factors = {}
     for text in weights or ():
         name, _, factor = text.partition("=")

@@ -75,7 +75,7 @@ def serve(
 
 
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int) -> None:
-    """Print the served retrievers, and serve them on this machine or on a Ray cluster."""
+    """Print the address and the served retrievers, and serve them on this machine or on a Ray cluster."""
     from wikidx.corpora.errors import InputError
     from wikidx.retrievers.server.settings import listen, server_url
 

@@ -1,4 +1,4 @@
-"""The trace of a method: every request before the answer, drawn as a tree."""
+"""Trace of a question: the requests of its method with their results, printed as a tree."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SHOWN_CHARACTERS = 300
 
 
 def print_trace(prediction: Prediction, *, with_prompts: bool) -> None:
-    """Write a prediction's steps to standard output, grouped under their labels, in the order of the requests.
+    """Write a prediction's steps to standard output as a tree, whose branches are the paths of the requests.
 
     Args:
-        prediction: the outcome of a question.
-        with_prompts: show prompts and answers in full; otherwise show the ends of prompts and the beginnings of answers.
+        prediction: the prediction, with its steps.
+        with_prompts: show prompts and replies in full; otherwise show the ends of prompts and the beginnings of replies.
     """
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
@@ -47,7 +47,7 @@ def print_trace(prediction: Prediction, *, with_prompts: bool) -> None:
 
 
 def _branch(branches: dict[tuple[str, ...], Tree], path: tuple[str, ...]) -> Tree:
-    """Return the branch of a path; create it if missing."""
+    """Return the branch of a path; create the branch if it is missing."""
     if path not in branches:
         branches[path] = _branch(branches, path[:-1]).add(_text(path[-1], "bold"))
     return branches[path]
@@ -90,7 +90,7 @@ def _tokens(step: Step) -> str:
 
 
 def _lines(step: Step, *, with_prompts: bool) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the request and its result, each as (style, line)."""
+    """Yield the lines of a request and of its result, each as (style, line)."""
     request = step.request
     if isinstance(request, Call):
         yield "dim", _turns(request.prompt) if with_prompts else _end(prompt_text(request.prompt))
@@ -129,7 +129,7 @@ def _format_item(item: Gen | ScoredPassage | Passage) -> str:
 
 
 def _turns(prompt: Prompt) -> str:
-    """Return a whole prompt, with each turn under its role."""
+    """Return the whole prompt as text, with each turn under its role."""
     if isinstance(prompt, str | TokenIds):
         return prompt_text(prompt)
     return "\n".join(f"[{turn.role}]\n{turn.content}" for turn in prompt)

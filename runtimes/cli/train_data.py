@@ -1,4 +1,4 @@
-"""``idx train-data``: make a method's training data as in its paper; the same command resumes an interrupted run."""
+"""``idx train-data``: make a method's training data as in its paper."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def train_data(
 
 
 def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]) -> tuple[list[QuestionSet], list[QuestionSet]]:
-    """Read the training and the evaluation sets, with formats given as ``[NAME=]FORMAT``."""
+    """Read the training and the evaluation sets; ``formats`` are texts ``[NAME=]FORMAT``."""
     from wikidx.corpora.registry import unknown_name_error
     from wikidx.runtimes.training.sets import check_set_names
 
@@ -128,13 +128,13 @@ def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
 
 
 def _name_and_file(text: str) -> tuple[str, str]:
-    """Split ``NAME=FILE``; the default name is the file's stem."""
+    """Split ``NAME=FILE``; without ``NAME=``, the name is the file's name up to the first dot."""
     name, equals, file = text.partition("=")
     return (name, file) if equals and not Path(text).exists() else (Path(text).name.partition(".")[0], text)
 
 
 def _explain(method: str | None, *, as_json: bool) -> None:
-    """Print a method's training data and their options, or all methods with training data."""
+    """Print the summary and options of a method's training data or, without a method, all methods that have training data."""
     from wikidx.runtimes.methods.base import list_options
     from wikidx.runtimes.training import BUILDERS, find_builder
 
@@ -157,7 +157,7 @@ def _explain(method: str | None, *, as_json: bool) -> None:
 
 
 def _report(manifest: Mapping[str, Any], summary: RunSummary, out: Path, *, as_json: bool) -> None:
-    """Print a summary of the files; exit with status 1 if questions have failed."""
+    """Print a summary of the training data; exit with status 1 if questions have failed."""
     from wikidx.runtimes.training.pipeline import LEAKS
 
     if as_json:

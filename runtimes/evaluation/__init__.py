@@ -1,13 +1,13 @@
-"""Evaluation of answers and rankings; each metric is named after its origin and equals the official evaluator's.
+"""Evaluation of answers and rankings. A metric is named after its official evaluator and computes the evaluator's values.
 
-answers/    metrics of one answer, one small file per evaluator; ``metrics`` is the table
+answers/    metrics of one answer, one file per evaluator
 by_models/  metrics computed by a model: ALCE's citations (NLI), LLM judges
-retrieval/  metrics of rankings: DPR's has_answer, trec_eval's, KILT's; TREC's files
-reports/    text, Markdown, JSON, HTML and plots
+retrieval/  metrics of rankings: DPR's has_answer, trec_eval's, KILT's; TREC files
+reports/    reports as text, Markdown, JSON and HTML with plots
 
-predictions  the answers of a system               run_questions  the questions of a run
-scoring      predictions × questions × metrics     comparing      runs side by side
-uncertainty  intervals, paired tests               published      the papers' figures, as data
-run_facts    run.json: method, model, retriever    normalizing    normalisation of answers
-prediction_files  records from prediction files
+prediction_files  reader of prediction files             predictions    the predictions of a run
+run_facts         reader of run.json                     run_questions  the questions of a run
+normalizing       normalisation of answers               scoring        values per question and metric
+uncertainty       intervals and paired tests             comparing      comparison of runs
+published         the papers' figures
 """

@@ -1,4 +1,4 @@
-"""Comparison of runs with one another, on their common questions, and with the papers' figures."""
+"""Comparison of runs with one another on their common questions, and with the papers' figures."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interv
 from . import normalizing
 
 SECONDS = "seconds"
-_PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # of ALCE and Self-Reasoning; of RetroRAG
+_PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # Self-Reasoning's NLI model, RetroRAG's judge
 
 
 class Difference(NamedTuple):
-    """The difference of two runs, first minus second, by one metric on their common questions of a data set.
+    """The difference between two runs in one metric, first run minus second, on their common questions of a data set.
 
     Attributes:
-        dataset, metric, first, second: names.
+        dataset, metric, first, second: names of the data set, the metric and the two runs.
         test: the paired test.
-        n_unpaired: number of questions of only one of the runs, including different questions with the same id.
+        n_unpaired: number of questions that only one of the runs has; different questions with the same id are among them.
     """
 
     dataset: str
@@ -37,7 +37,13 @@ class Difference(NamedTuple):
 
 
 class OwnResult(NamedTuple):
-    """A run's counterpart of a paper's figure, and the settings that differ, as "setting: the paper's / ours"."""
+    """A run's counterpart of a paper's figure.
+
+    Attributes:
+        run: the run's name.
+        value: the run's mean with its interval.
+        differences: the settings that differ, such as "LLM: GPT-4 / qwen"; the paper's setting comes first.
+    """
 
     run: str
     value: Interval
@@ -45,7 +51,7 @@ class OwnResult(NamedTuple):
 
 
 class PublishedResult(NamedTuple):
-    """A paper's figure, our corresponding metric, and the figures of all our runs of the same method."""
+    """A paper's figure, the name of our corresponding metric, and the results of our runs of the same method."""
 
     published: PublishedFigure
     metric: str
@@ -53,7 +59,7 @@ class PublishedResult(NamedTuple):
 
 
 def group_by_dataset(runs: Sequence[ScoredRun]) -> dict[str, list[ScoredRun]]:
-    """Return data set -> its runs, both in order of appearance."""
+    """Return data set -> runs, in order of appearance."""
     groups = dict[str, list[ScoredRun]]()
     for run in runs:
         groups.setdefault(run.dataset, []).append(run)
@@ -61,12 +67,12 @@ def group_by_dataset(runs: Sequence[ScoredRun]) -> dict[str, list[ScoredRun]]:
 
 
 def metric_names(runs: Sequence[ScoredRun]) -> list[str]:
-    """Return the names of all metrics of the runs, without repetitions."""
+    """Return the distinct names of the runs' metrics, in order of appearance."""
     return list(dict.fromkeys(name for run in runs for name in run.values))
 
 
 def compare_pairs(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False) -> Iterator[Difference]:
-    """Yield for each data set and metric the differences of runs from the first run or, with ``every_pair``, from all earlier runs."""
+    """Yield, for each data set and metric, each run's difference from the first run; with ``every_pair``, from every earlier run."""
     for dataset, group in group_by_dataset(runs).items():
         pairs = [(later, earlier) for earlier, later in itertools.combinations(group, 2) if every_pair or earlier is group[0]]
         for metric, (first, second) in itertools.product(metric_names(group), pairs):
@@ -77,12 +83,12 @@ def compare_pairs(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair
 
 
 def question_positions(run: ScoredRun) -> dict[tuple[str, str], int]:
-    """Return each question's position by id and normalised text, as ids such as 1, 2, 3 also occur in other sets."""
+    """Return (id, normalised text) -> position, for each question; ids alone, such as 1, 2, 3, occur in several data sets."""
     return {(question.id, normalizing.squad(question.text)): position for position, question in enumerate(run.questions)}
 
 
 def _common_values(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[FloatArray, FloatArray]:
-    """Return the values of two runs on their common questions."""
+    """Return the values of two runs on their common questions, in the same order."""
     second_positions = question_positions(second)
     pairs = [(position, second_positions[key]) for key, position in question_positions(first).items() if key in second_positions]
     first_indices, second_indices = np.array(pairs, np.intp).reshape(-1, 2).T
@@ -90,12 +96,13 @@ def _common_values(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[Fl
 
 
 def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_all: bool = False) -> list[PublishedResult]:
-    """Return the papers' figures on the runs' data sets, each with the figures of our runs of the same method.
+    """Return the papers' figures on the runs' data sets, each with the results of our runs of the same method.
 
     Args:
         runs: our runs.
         bootstrap: parameters of our intervals.
-        include_all: also return systems and ablations without a run; implied for a data set whose runs record no method.
+        include_all: also return figures of systems and ablations without a run. For a data set whose runs record no method, all figures are
+            returned in any case.
     """
     results = list[PublishedResult]()
     for dataset, group in group_by_dataset(runs).items():
@@ -113,7 +120,7 @@ def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_
 
 
 def _describe_differences(published: PublishedFigure, run: ScoredRun, metric: str) -> str:
-    """Return the settings in which a paper's experiment and a run differ, the paper's value first."""
+    """Return the settings in which a paper's experiment and a run differ, as ``OwnResult.differences``."""
     facts, n = run.facts, f"{len(run.questions):,} questions"
     pairs = [
         ("LLM", published.model, facts.model),

@@ -1,7 +1,8 @@
 """Normalisations of answers before comparison, each named after its origin.
 
-All of them lower-case, remove punctuation, replace the articles "a", "an" and "the" by a space, and collapse white space, in this order.
-"A. Milne" therefore loses its "A". Only ASCII punctuation is removed; curly quotes (except by ``triviaqa``), dashes and accents remain.
+Each normalisation has four steps, in this order: lower-case; remove punctuation; replace the articles "a", "an" and "the" by a space;
+collapse white space. Punctuation is removed before articles, so that "A. Milne" loses its "A". Only ASCII punctuation and, in
+``triviaqa``, some typographic quotes are removed; dashes and accents remain.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ _ARTICLES = r"\b(a|an|the)\b"
 _re_articles = re.compile(_ARTICLES)
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TRIVIAQA_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
-_CACHED = 1 << 16  # texts; all metrics of an answer normalise the same ones
+_CACHED = 1 << 16  # number of texts; several metrics normalise the same texts
 
 
 @lru_cache(_CACHED)
 def squad(text: str) -> str:
     """Normalise a text as SQuAD 1.1 and 2.0, HotpotQA, 2Wiki, KILT, ALCE, ASQA, Self-RAG and FlashRAG do.
 
-    Punctuation is not replaced by a space: "twenty-one" becomes "twentyone", "a.m." becomes "am".
+    Punctuation is removed without a space: "twenty-one" becomes "twentyone", "a.m." becomes "am".
     """
     return " ".join(_re_articles.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
@@ -33,8 +34,8 @@ def squad(text: str) -> str:
 def dpr(text: str) -> str:
     """Normalise a text as DPR, FiD and GenRead do.
 
-    The rules are those of ``squad``, but with the word boundaries of the package ``regex``: combining marks and joiners belong to words,
-    superscripts do not. Here "a² + b²" loses its "a", and a "thé" with a combining accent keeps its "the".
+    The steps are those of ``squad``, but articles are found with the word boundaries of the package ``regex``. There, combining marks and
+    joiners belong to words, and superscripts do not: "a² + b²" loses its "a", and "thé" with a combining accent keeps its "the".
 
     Raises:
         MissingExtraError: ``regex`` is not installed.
@@ -46,7 +47,7 @@ def dpr(text: str) -> str:
 def triviaqa(text: str) -> str:
     """Normalise a text as TriviaQA's own evaluator does.
 
-    Each punctuation mark, including ‘ ’ ´ `, becomes a space: "twenty-one" becomes "twenty one".
+    Each ASCII punctuation mark, and each of ‘ ’ ´, becomes a space: "twenty-one" becomes "twenty one".
     """
     return " ".join(_re_articles.sub(" ", text.lower().translate(_TRIVIAQA_PUNCTUATION)).split())
 

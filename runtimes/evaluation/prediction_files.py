@@ -1,4 +1,4 @@
-"""Reader of prediction files in any form, as records: objects with an id and an answer."""
+"""Reader of prediction files: from any supported form to records, which are JSON objects with an id and an answer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
-ANSWERS = ("prediction", "pred", "output", "answer")  # if a record has another of these, its "answer" is the gold answer
+ANSWERS = ("prediction", "pred", "output", "answer")  # next to one of the first three, "answer" is the gold answer
 
-_UNREADABLE = (ValueError, RecursionError)  # exceptions of json
+_UNREADABLE = (ValueError, RecursionError)  # raised by json
 
 
 def read_prediction_records(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield each record of a file with its position; entries of an id-to-answer object become records.
+    """Yield (position, record) for each record of a file; each entry of an id-to-answer object becomes a record.
 
     Raises:
-        InputError: the file cannot be read, a line is not JSON, or an id-to-answer object has other values than answers.
+        InputError: the file cannot be read, a line is not JSON, the file is a JSON value other than an object or a list, or an answer in an
+            id-to-answer object is a list, an object, true or false.
     """
     text = _read_text(path)
     try:
@@ -41,7 +42,7 @@ def read_prediction_records(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that keeps duplicate names, in ``pairs``."""
+    """A JSON object; ``pairs`` also holds the entries with duplicate names."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)

@@ -1,15 +1,16 @@
 """Predictions of ``idx run`` or of another program.
 
-Forms, detected from the content::
+The form is detected from the content::
 
     a folder of 'idx run'                                   predictions.jsonl and run.json
-    {"id": "7", "answer": "…"} per line, or all in a list   also "prediction", "pred" or "output", which precede "answer"
-    {"id": "7", "output": [{"answer": "…"}]} per line       KILT's; FlashRAG's is {"output": {"pred": "…"}}
-    {"data": [{"sample_id": "7", "output": "…"}, …]}        ALCE's, with passages in "docs"
-    {"7": "…", "8": "…"}                                    id to answer, as SQuAD's evaluator reads it
-    {"answer": {"7": "…"}, "sp": {…}}                       HotpotQA's and 2WikiMultihopQA's
+    {"id": "7", "answer": "…"} per line, or all in a list   or "prediction", "pred" or "output" instead of "answer"
+    {"id": "7", "output": [{"answer": "…"}]} per line       KILT's form
+    {"id": "7", "output": {"pred": "…"}} per line           FlashRAG's form
+    {"data": [{"sample_id": "7", "output": "…"}, …]}        ALCE's form, with passages in "docs"
+    {"7": "…", "8": "…"}                                    SQuAD's form, id to answer
+    {"answer": {"7": "…"}, "sp": {…}}                       HotpotQA's and 2WikiMultihopQA's form
 
-Nothing is dropped silently: ``Predictions.data_issues`` lists data issues by kind.
+``Predictions.data_issues`` lists irregular records, and ``READING_RULES`` how each kind is handled.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
-# Kinds of data issues, and how each is handled.
+# Kinds of data issues; READING_RULES says how each is handled.
 ASKED_AGAIN = "asked again"
 DUPLICATE = "duplicate ids"
 WITHOUT_ID = "without an id"
@@ -57,10 +58,10 @@ class PredictionRow(NamedTuple):
 
     Attributes:
         id: the question's id.
-        answer: the answer; None: there is none.
-        passages: the answer's evidence; passages of ``idx run`` have ``id``, ``title`` and ``text``.
+        answer: the answer; None if there is none.
+        passages: the answer's evidence as JSON objects; those of ``idx run`` have ``id``, ``title`` and ``text``.
         cost, timing: as in ``predictions.jsonl``; empty if not recorded.
-        question: the question's text; None: not in the predictions.
+        question: the question's text; None if not recorded.
     """
 
     id: str
@@ -77,9 +78,9 @@ class Predictions(NamedTuple):
     Attributes:
         path: the folder or file.
         rows: question id -> prediction, in file order.
-        data_issues: kind, a key of ``READING_RULES`` -> ids, or positions in the file of records without an id.
-        questions: the questions of records that contain ``question`` and ``golden_answers``.
-        run_json: the content of ``run.json``; empty for other programs' files.
+        data_issues: key of ``READING_RULES`` -> ids of the records; for records without an id, their positions in the file.
+        questions: the questions of those records that contain ``question`` and ``golden_answers``.
+        run_json: the content of ``run.json``; empty if there is none.
     """
 
     path: Path
@@ -93,7 +94,7 @@ def load_predictions(path: Path) -> Predictions:
     """Read the predictions of a run.
 
     Args:
-        path: a folder that ``idx run`` wrote, or a file in any of the forms above, plain or compressed.
+        path: a folder that ``idx run`` wrote, or a file in one of the forms that this module lists, plain or compressed.
 
     Raises:
         InputError: the path does not exist, has no predictions, or has a line that is not JSON.
@@ -110,7 +111,7 @@ def load_predictions(path: Path) -> Predictions:
 
 
 def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
-    """Return the predictions in records, each given with its position in the file."""
+    """Return the predictions of a file; ``records`` are (position, record)."""
     rows, questions, issues_by_id = dict[str, PredictionRow](), dict[str, Question](), dict[str, list[str]]()
     data_issues: dict[str, list[str]] = {DUPLICATE: [], WITHOUT_ID: []}
     first: Any = None
@@ -143,7 +144,7 @@ def _id(record: Any) -> str | None:  # noqa: ANN401 - JSON
 
 
 def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]]:
-    """Return a record's prediction and data issues."""
+    """Return a record's prediction and the kinds of its data issues."""
     answer, kind = _answer(record)
     several = SEVERAL_FIELDS if sum(field in record for field in ANSWERS) > 1 else None
     documents = record.get("passages", record.get("docs"))
@@ -154,13 +155,13 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return a record's answer and the answer's data issue."""
+    """Return a record's answer and the kind of the answer's data issue."""
     if record.get("error") is not None:
         return None, FAILED
     present = [field for field in ANSWERS if field in record]
-    predicted = [field for field in present if field != "answer"] or present  # a null prediction is not replaced by the gold answer
+    predicted = [field for field in present if field != "answer"] or present  # next to other fields, "answer" is the gold answer
     value = next((record[field] for field in predicted if record[field] is not None), None)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):  # KILT's form, one answer per question
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):  # KILT's form
         value = value[0].get("answer")
     elif isinstance(value, dict):
         value = value.get("pred")

@@ -1,8 +1,11 @@
-"""The figures in the four papers' tables, from ``published.json``, for comparison with ours.
+"""The figures in the four papers' tables, for comparison with ours; ``PublishedFigure`` records the conditions of each figure.
 
-They come from other language models and, in part, other retrievers, questions and evaluators. Each row of ``results`` is
-``[paper, table, language model, setting, system, our corresponding method or null, {dataset: {metric: value}}]``; ``metrics`` lists our
-metrics for each of the papers' metrics, the closest first; ``files`` lists the words in file names that identify a dataset.
+The file ``published.json`` has four parts:
+
+papers    paper -> title, arXiv number, retriever, corpus, k, and questions by dataset
+results   rows ``[paper, table, language model, setting, system, our corresponding method or null, {dataset: {metric: value}}]``
+metrics   the papers' metric -> dataset -> our metrics, the closest first
+files     dataset -> words that identify the dataset in a file's name
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 _PER_CENT = 100
-_MIN_LETTERS = 5  # a dataset name with fewer letters must be a separate word
+_MIN_LETTERS = 5  # a shorter dataset name must be a separate word of the file's name
 _NOT_STATED = "not stated"
 _CLOSED_BOOK = ("direct", "cot", "least_to_most", "genread")
 
@@ -26,14 +29,15 @@ class PublishedFigure(NamedTuple):
 
     Attributes:
         paper, table: the source.
-        model: the language model; "not stated" if the table names only a method.
+        model: the language model, or "not stated".
         setting: further settings in the table.
         system: the system's name in the table.
-        method: our corresponding method; None: there is none, for instance for an ablation.
-        dataset, metric: names in ``published.json``.
-        own_metrics: names of our corresponding metrics, the closest first; empty: none on this dataset.
-        value: a share from 0 to 1, or seconds.
-        retriever, corpus, questions: those of the experiment; retriever and corpus are empty for a closed-book method.
+        method: our corresponding method; None if there is none, for instance for an ablation.
+        dataset, metric: the paper's dataset and metric, as in ``published.json``.
+        own_metrics: names of our corresponding metrics, the closest first; empty if there are none for the dataset.
+        value: a share from 0 to 1; for the metric "latency_s", seconds.
+        retriever, corpus: those of the experiment; empty for a closed-book method.
+        questions: a description of the evaluated questions.
         k: passages per search; 0 for a closed-book method.
     """
 
@@ -54,7 +58,7 @@ class PublishedFigure(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Paper and table, for display."""
+        """Paper, table and arXiv number, for display."""
         return f"{self.paper}, {self.table} (arXiv {_tables()['papers'][self.paper]['arxiv']})"
 
 
@@ -73,12 +77,14 @@ def published_figures() -> tuple[PublishedFigure, ...]:
 
 
 def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable[str] | None) -> list[tuple[PublishedFigure, str]]:
-    """Return the papers' figures comparable with ours, each once, with the name of our closest metric.
+    """Return the papers' figures that are comparable with ours, each with the name of our closest metric.
+
+    A figure that several tables of a paper repeat is returned once.
 
     Args:
         dataset: the papers' name of the dataset.
         metrics: names of our available metrics.
-        methods: our methods to which the figures are limited; None: all figures, including those of ablations and other systems.
+        methods: names of our methods; only their figures are returned. None: all figures, including those of ablations and other systems.
     """
     allowed, seen = None if methods is None else set(methods), set[tuple[Any, ...]]()
     results = list[tuple[PublishedFigure, str]]()
@@ -94,10 +100,7 @@ def comparable_results(dataset: str, metrics: Collection[str], methods: Iterable
 
 
 def detect_dataset(file: str) -> str | None:
-    """Return the papers' dataset to which a file belongs, by the words in the file's name; None: no word matches.
-
-    Examples of names are "hotpot_dev_fullwiki_v1.json" and "nq-test.qa.csv".
-    """
+    """Return the papers' dataset that a file's name mentions, such as NQ for "nq-test.qa.csv"; None if it mentions none."""
     name = PurePath(file).name.lower()
     words, letters = set(re.split("[^a-z0-9]+", name)), re.sub("[^a-z0-9]", "", name)
     for dataset, names in _tables()["files"].items():
@@ -107,7 +110,7 @@ def detect_dataset(file: str) -> str | None:
 
 
 def _conditions(paper: dict[str, Any], dataset: str, *, closed_book: bool) -> tuple[str, str, str, int]:
-    """Return the experiment's retriever, corpus, questions and k."""
+    """Return retriever, corpus, questions and k of a paper's experiment on a dataset."""
     questions = paper["questions"].get(dataset, _NOT_STATED)
     if closed_book:
         return "", "", questions, 0

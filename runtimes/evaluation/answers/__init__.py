@@ -1,6 +1,10 @@
-"""Metrics of one answer to a question; ``metrics`` is the table of all metrics.
+"""Metrics of one answer to a question.
 
-metric       the type of a metric                  token_overlap, alce_text  shared by several evaluators
-squad  dpr  triviaqa  popqa  selfrag  flashrag     short answers        hotpotqa  twowiki  multi-hop
-strategyqa  fever                                  yes/no and labels    asqa  kilt  rouge  long answers
+metric                                         the type of a metric
+metrics                                        the table of all metrics
+squad  dpr  triviaqa  popqa  selfrag  flashrag   metrics of short answers
+hotpotqa  twowiki                              metrics of answers to multi-hop questions
+strategyqa  fever                              metrics of yes/no answers and of labels
+asqa  kilt                                     metrics of long answers
+token_overlap  rouge  alce_text                computations that several of these share
 """

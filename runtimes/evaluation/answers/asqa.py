@@ -1,8 +1,8 @@
 """ASQA's metrics of long answers, as computed by ALCE (princeton-nlp/ALCE, eval.py) and ASQA's authors (google-research, language/asqa).
 
-An ambiguous question has several interpretations ("readings"), each with its own short answers (``answer_groups``). STR-EM is the share of
-readings for which the long answer contains a short answer; STR-hit is 1 if it does so for all readings, else 0. ALCE scores the first line
-of the output, without citations; ASQA's authors score the whole output.
+An ambiguous question has several interpretations ("readings"). Each reading has its own short answers, a group in ``answer_groups``. A long
+answer answers a reading if it contains one of the reading's short answers. STR-EM is the share of answered readings. STR-hit is 1 if all
+readings are answered, else 0. ALCE scores the first line of the output, without citations; ASQA's authors score the whole output.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.answers.rouge import rouge_lsum
 from wikidx.runtimes.questions import Question
 
-_REFERENCES = 2  # number of annotations that ALCE uses
+_REFERENCES = 2  # number of reference answers that ALCE uses
 
 
 def strip_citations(output: str) -> str:
-    """Return the part of an output that ALCE scores."""
+    """Return the first line of an output, without citations."""
     return remove_citations(first_line(output))
 
 
 def answered_readings(text: str, groups: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each reading whether the text contains one of its short answers, after SQuAD's normalisation of both.
+    """Return for each group of short answers whether the text contains one of them; both are normalised as in SQuAD.
 
-    Every text contains a short answer that normalises to the empty string; a reading without short answers is never answered.
+    A short answer that normalises to the empty string is contained in every text. A group without short answers yields False.
     """
     normalised = normalizing.squad(text)
     return [any(normalizing.squad(answer) in normalised for answer in group) for group in groups]
 
 
 def str_em(text: str, groups: Sequence[Sequence[str]]) -> float | None:
-    """Return the share of readings that the text answers; None without readings."""
+    """Return the share of readings that the text answers; None if there are no readings."""
     return fmean(answered_readings(text, groups)) if groups else None
 
 
 def str_hit(text: str, groups: Sequence[Sequence[str]]) -> float | None:
-    """Return 1.0 if the text answers every reading, else 0.0; None without readings."""
+    """Return 1.0 if the text answers every reading, else 0.0; None if there are no readings."""
     return float(all(answered_readings(text, groups))) if groups else None
 
 
 def rouge_lsum_f(text: str, references: Sequence[str]) -> float | None:
-    """Return the ROUGE-Lsum F1 with the better of the first two references; None without references."""
+    """Return the larger ROUGE-Lsum F1 with one of the first two references; None if there are no references."""
     return max((rouge_lsum(text, reference).f for reference in references[:_REFERENCES]), default=None)
 
 

@@ -1,4 +1,6 @@
-"""Exact match of DPR and FiD, F1 and ROUGE-L of GenRead; EM and F1 are SQuAD 1.1's with the word boundaries of the package ``regex``.
+"""Exact match of DPR and FiD, and F1 and ROUGE-L of GenRead.
+
+Exact match and F1 differ from SQuAD 1.1's only in the normalisation, which takes word boundaries from the package ``regex``.
 
 Sources: facebookresearch/DPR, dpr/data/qa_validation.py; facebookresearch/FiD, src/evaluation.py; wyu97/GenRead, evaluation.py.
 """

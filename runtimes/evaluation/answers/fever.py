@@ -1,4 +1,4 @@
-"""FEVER's label accuracy, and two more lenient comparisons with a label (SUPPORTS, REFUTES, NOT ENOUGH INFO).
+"""Comparisons of an answer with FEVER's label (SUPPORTS, REFUTES, NOT ENOUGH INFO): FEVER's, ReAct's and GenRead's.
 
 Sources: fever-scorer; ysymyth/ReAct, wrappers.py; wyu97/GenRead, evaluation.py, eval_fact_checking.
 """
@@ -20,8 +20,8 @@ _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 def genread_correct(answer: str, golds: Sequence[str]) -> float:
     """Return 1.0 if the answer contains a gold by DPR's ``has_answer``, else 0.0.
 
-    A single gold "supports" also matches "yes" and "true", a single gold "refutes" also "no" and "false"; these golds must be lower-case.
-    The context is ignored: "It is not true" counts as support.
+    If the only gold is "supports", "yes" and "true" also match; if it is "refutes", "no" and "false" do. Golds must be lower-case. The
+    context of a match is ignored: "It is not true" matches "supports".
     """
     from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval"
 

@@ -1,8 +1,8 @@
 """FlashRAG's answer metrics (RUC-NLPIR/FlashRAG, flashrag/evaluator/metrics.py).
 
-"acc" is containment: the normalised answer contains a normalised gold, even inside a word; every answer contains a gold that normalises to
-the empty string. Longer answers contain more golds, so report acc with exact match. F1, precision and recall are HotpotQA's, each maximised
-separately over the golds.
+"acc" is containment: the normalised answer contains a normalised gold, even inside a word. Every answer contains a gold that normalises to
+the empty string. Containment favours long answers: report it together with exact match. F1, precision and recall are HotpotQA's; each is
+maximised separately over the golds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import hotpotqa, squad
 
 
 def _any_matches(match: Callable[[re.Pattern[str], str], object], answer: str, golds: Sequence[str]) -> float | None:
-    """Return 1.0 if any gold's pattern matches the normalised answer, else 0.0; None if a gold is not a regular expression."""
+    """Return 1.0 if a gold, as a regular expression, matches the normalised answer, else 0.0; None if a gold is not a valid expression."""
     try:
         patterns = [re.compile(gold, re.IGNORECASE) for gold in golds]
     except (re.error, OverflowError, RecursionError):

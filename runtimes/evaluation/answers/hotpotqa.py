@@ -1,7 +1,7 @@
 """HotpotQA's exact match, F1, precision and recall of answers (hotpotqa/hotpot, hotpot_evaluate_v1.py).
 
-"yes", "no" and "noanswer" get no partial credit: if answer or gold is one of them and the other differs, F1, precision and recall are 0.
-HotpotQA has one gold per question; of several golds, the first counts.
+"yes", "no" and "noanswer" get no partial credit: if answer and gold differ and one of them is such a word, F1, precision and recall are 0.
+HotpotQA has one gold per question; if a question has several, only the first counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def answer_overlap(answer: str, gold: str) -> Overlap:
 
 
 def best_overlap(answer: str, golds: Sequence[str]) -> Overlap:
-    """Return the largest F1, precision and recall, each maximised separately over the golds; 0 without golds."""
+    """Return F1, precision and recall, each maximised separately over the golds; all are 0 if there are no golds."""
     pairs = [NO_OVERLAP, *(answer_overlap(answer, gold) for gold in golds)]
     return Overlap(*map(max, zip(*pairs, strict=True)))
 

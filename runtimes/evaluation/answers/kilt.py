@@ -1,7 +1,8 @@
 """KILT's answer metrics (facebookresearch/KILT, kilt/eval_downstream.py); Wizard of Wikipedia uses F1 and ROUGE-L.
 
-White space around answers and golds is stripped. An empty answer scores 0; empty golds are dropped; without other golds, where KILT fails
-on non-empty answers, the value is undefined. KILT refuses a file that does not have exactly one answer to every question.
+White space around answers and golds is stripped. An empty answer scores 0. Empty golds are dropped. If no golds remain, the value is
+undefined; KILT itself then gives an empty answer 0, and fails on any other answer. KILT refuses a file unless it has exactly one answer to
+every question.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from wikidx.runtimes.questions import Question
 
 
 def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float | None]:
-    """Return a scorer that takes the best score over the golds; None without golds, even for an empty answer."""
+    """Return a metric's ``score``: the best of an answer's scores over the non-empty golds; None if there are none."""
 
     def best_score(answer: str, question: Question) -> float | None:
         ours, golds = answer.strip(), [gold.strip() for gold in references(question) if gold.strip()]

@@ -12,11 +12,11 @@ class Metric(NamedTuple):
     """A metric of one answer to one question; a run's value is the mean over its questions.
 
     Attributes:
-        name: the metric's name, which begins with its origin, such as ``hotpotqa_f1``.
-        origin: the evaluator, and its rule for empty answers and unusual golds.
-        score: (answer, question) -> a number from 0 to 1; None if the evaluator defines no value for the question, which is then counted
-            and left out of the mean.
-        missing: the evaluator's value for a question without an answer; None: the question is left out of the mean.
+        name: evaluator and figure, such as ``hotpotqa_f1``.
+        origin: the evaluator, and its rules for empty answers and unusual golds.
+        score: (answer, question) -> a number from 0 to 1; None if undefined for the question. Reports count undefined values, and leave
+            them out of the mean.
+        missing: value if the run has no answer to the question; None: undefined.
     """
 
     name: str
@@ -26,5 +26,5 @@ class Metric(NamedTuple):
 
 
 def references(question: Question) -> Sequence[str]:
-    """Return the reference texts of a long answer: the golden answers, or else the long answers."""
+    """Return the question's golden answers; if there are none, its ``long_answers``."""
     return question.golden_answers or tuple(question.gold.get("long_answers", ()))

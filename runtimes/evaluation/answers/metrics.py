@@ -1,4 +1,4 @@
-"""The table of answer metrics, and the selection of metrics for a set of questions."""
+"""The table of answer metrics, and the default metrics of a set of questions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ _TWOWIKI = tuple(metric.name for metric in twowiki.METRICS)
 
 
 def default_metrics(questions: Sequence[Question]) -> list[str]:
-    """Return the names of the metrics that suit the questions' gold data; empty without gold data.
+    """Return the names of the metrics that suit the questions' gold data; empty if there are no gold data.
 
-    They are the metrics of the data set to which such gold data belong, mostly with containment (``flashrag_acc``) for short answers.
-    2WikiMultihopQA is recognised by aliases, by answer ids, or by supporting facts together with several golds.
+    Gold data other than golden answers identify the data set, whose metrics are returned. If there are only golden answers, the metrics are
+    SQuAD's and ``flashrag_acc``, or StrategyQA's if each question has a yes or a no as its one golden answer. 2WikiMultihopQA is recognised
+    by aliases, by answer ids, or by supporting facts together with several golden answers.
     """
     known = {key for question in questions for key, value in question.gold.items() if value}
     names = {name for key, applying in _BY_KEY.items() if key in known for name in applying}

@@ -1,7 +1,7 @@
 """PopQA's accuracy (AlexTMallen/adaptive-retrieval, run_model.py).
 
 The answer is right if the first line of the output contains a gold as written, in lower case, or capitalised. The output is not normalised:
-"PARIS" does not contain the gold "Paris", but "usable" contains the gold "USA". Every text contains an empty gold.
+"PARIS" does not contain the gold "Paris", but "usable" contains the gold "USA" in lower case. Every text contains an empty gold.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from wikidx.runtimes.evaluation.answers.metric import Metric
 
 
 def first_line(generation: str) -> str:
-    """Return the part that is scored: the first line after removal of two leading line breaks; a single one leaves it empty."""
+    """Return the first line of an output, after removing two leading line breaks; after a single one, the first line is empty."""
     return generation.removeprefix("\n\n").split("\n")[0]
 
 
 def is_correct(answer: str, golds: Sequence[str]) -> bool:
-    """Return whether the answer contains a gold in any of the three forms."""
+    """Return whether the answer contains a gold as written, in lower case, or capitalised."""
     return any(form in answer for gold in golds for form in (gold, gold.lower(), gold.capitalize()))
 
 

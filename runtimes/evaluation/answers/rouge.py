@@ -1,10 +1,10 @@
-"""Two different ROUGE scores with similar names.
+"""ROUGE-L as in KILT and GenRead, and ROUGE-Lsum as in ALCE and ASQA.
 
-``rouge_l`` follows the package ``rouge`` 1.0 (pltrdy/rouge), used by KILT and GenRead: words are separated by white space and
-case-sensitive, every full stop ends a sentence, and a repeated word counts once. It is reimplemented here because the package fails on
-texts of about a thousand words (RecursionError) and its other versions count differently.
+``rouge_l`` equals the package ``rouge`` 1.0 (pltrdy/rouge), which KILT and GenRead use. Words are separated by white space, case counts,
+every full stop ends a sentence, and a repeated word counts once. The package itself fails on texts of about a thousand words
+(RecursionError), and its other versions count differently.
 
-``rouge_lsum`` follows the package ``rouge_score`` (Google), used by ALCE and ASQA: words are stemmed, and repetitions count.
+``rouge_lsum`` calls the package ``rouge_score`` (Google), which ALCE and ASQA use. Words are stemmed, and repetitions count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
 
-_EPSILON = 1e-8  # the package's constant, which avoids division by 0; identical texts score just below 1
+_EPSILON = 1e-8  # the package's constant against division by 0; with it, identical texts score slightly less than 1
 
 
 class Rouge(NamedTuple):
@@ -34,7 +34,7 @@ def rouge_l(text: str, reference: str) -> Rouge:
     """Return the summary-level ROUGE-L of the package ``rouge`` 1.0.
 
     The common words of two texts are the union of the longest common subsequences over all pairs of sentences. If a text is empty or has
-    only full stops, the package fails; all values are then 0, as in KILT and GenRead.
+    only full stops, all values are 0; the package raises an error, which KILT and GenRead count as 0.
     """
     ours, theirs = _sentences(text), _sentences(reference)
     if not ours or not theirs:
@@ -45,11 +45,9 @@ def rouge_l(text: str, reference: str) -> Rouge:
 
 
 def rouge_lsum(text: str, reference: str) -> Rouge:
-    """Return ROUGE-Lsum as ALCE and ASQA compute it: lower case, one sentence per line, words stemmed.
+    """Return ROUGE-Lsum of lower-cased texts with stemmed words, as ALCE and ASQA compute it.
 
-    Args:
-        text: the answer; without an ASCII letter or digit, all values are 0.
-        reference: the reference text; likewise.
+    If either text has no ASCII letter or digit, all values are 0.
 
     Raises:
         MissingExtraError: ``rouge_score`` is not installed.
@@ -60,14 +58,14 @@ def rouge_lsum(text: str, reference: str) -> Rouge:
 
 
 def _sentences(text: str) -> list[list[str]]:
-    """Return the words of each sentence. A sentence of white space only has one empty word, as in the package."""
+    """Return the words of each sentence; as in the package, a sentence of white space has one empty word."""
     return [sentence.split() or [""] for sentence in text.split(".") if sentence]
 
 
 def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> set[str]:
-    """Return the words of a longest common subsequence.
+    """Return the distinct words of a longest common subsequence.
 
-    Of several, it is the one that the package finds: on a tie, backtracking drops a word of ``second``.
+    If there are several longest subsequences, the package's choice is returned: on a tie, backtracking drops a word of ``second``.
     """
     lengths = [[0] * (len(second) + 1)]  # lengths[i][j]: length for the first i words of ``first`` and j of ``second``
     for word in first:

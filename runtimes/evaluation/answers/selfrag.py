@@ -1,6 +1,6 @@
 """Self-RAG's answer metrics and its preprocessing of outputs (AkariAsai/self-rag, retrieval_lm).
 
-Texts are not normalised: a gold matches if the output contains it exactly, including case.
+Texts are not normalised: a gold matches only in its exact spelling and case.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _FEVER_GOLDS = {"SUPPORTS": "true", "REFUTES": "false"}
 def match(output: str, golds: Sequence[str]) -> float:
     """Return 1.0 if the output contains a gold, else 0.0 (metrics.py, match).
 
-    As in the original, a string passed as ``golds`` is a sequence of one-character golds.
+    As in the original, a string passed as ``golds`` counts as a sequence of one-character golds.
     """
     return float(any(gold in output for gold in golds))
 
 
 def contains_first_gold(output: str, golds: Sequence[str]) -> float | None:
-    """Return 1.0 if the output contains the first gold, else 0.0; None without golds (run_baseline_lm.py, metric "accuracy")."""
+    """Return 1.0 if the output contains the first gold, else 0.0; None if there are no golds (run_baseline_lm.py, "accuracy")."""
     return float(golds[0] in output) if golds else None
 
 
 def short_form(output: str) -> str:
-    """Return an output without one leading "#" or ":" (run_short_form.py, which fails on an empty output)."""
+    """Return an output without a leading "#" or ":" (run_short_form.py; the original fails on an empty output)."""
     return output[1:] if output.startswith(("#", ":")) else output
 
 
 def fever_answer(output: str) -> str:
-    """Return "true" for an output that contains SUPPORTS, "false" for REFUTES, else the output (run_short_form.py)."""
+    """Return "true" if the output contains SUPPORTS, else "false" if it contains REFUTES, else the output (run_short_form.py)."""
     return "true" if "SUPPORTS" in output else "false" if "REFUTES" in output else output
 
 

@@ -1,7 +1,7 @@
 """SQuAD's exact match and F1, maximised over golds (evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer).
 
-The versions differ for golds that normalise to the empty string ("The", "..."). In 1.1, an empty answer matches such a gold, with an F1 of
-0; 2.0 drops such golds unless no others remain, and gives two empty texts an F1 of 1.
+The versions differ for golds that normalise to the empty string ("The", "..."). In 1.1, an empty answer has exact match 1 and F1 0 with
+such a gold. Version 2.0 drops such golds if there are others, and gives two empty texts exact match 1 and F1 1.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ exact_match, f1 = best_exact_match(normalizing.squad), best_f1(normalizing.squad
 
 
 def exact_match_v2(answer: str, golds: Sequence[str]) -> float:
-    """Return SQuAD 2.0's exact match; without golds, the empty answer is right."""
+    """Return SQuAD 2.0's exact match; if there are no golds, the empty answer is right."""
     return float(any(normalizing.squad(answer) == gold for gold in _golds_v2(golds)))
 
 
 def f1_v2(answer: str, golds: Sequence[str]) -> float:
-    """Return SQuAD 2.0's F1, which is 1.0 if answer and gold are both empty."""
+    """Return SQuAD 2.0's F1; it is 1.0 if answer and gold are both empty."""
     tokens = normalizing.squad(answer).split()
     pairs = [(tokens, gold.split()) for gold in _golds_v2(golds)]
     return max(overlap(ours, gold).f1 if ours and gold else float(ours == gold) for ours, gold in pairs)
 
 
 def _golds_v2(golds: Sequence[str]) -> list[str]:
-    """Return the normalised golds, without empty ones unless all are empty."""
+    """Return the non-empty normalised golds; if there are none, one empty gold."""
     return [gold for gold in map(normalizing.squad, golds) if gold] or [""]
 
 

@@ -10,17 +10,17 @@ _WORDS = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def accuracy(answer: object, gold: bool) -> float:
-    """Return 1.0 if the answer equals the gold in Python, else 0.0; 0 equals False, the string "True" does not equal True."""
+    """Return 1.0 if ``answer == gold`` in Python, else 0.0: 0 equals False, but the string "True" does not equal True."""
     return float(gold == answer)
 
 
 def boolean(text: str) -> bool | None:
-    """Parse a text that is exactly yes, true, no or false after SQuAD's normalisation; None for other texts."""
+    """Return True for "yes" and "true", False for "no" and "false", each after SQuAD's normalisation; None for other texts."""
     return _WORDS.get(normalizing.squad(text))
 
 
 def is_yes_or_no(question: Question) -> bool:
-    """Return whether the only golden answer is one of yes, true, no and false."""
+    """Return whether the question has exactly one golden answer, and it is yes, true, no or false."""
     return len(question.golden_answers) == 1 and boolean(question.golden_answers[0]) is not None
 
 

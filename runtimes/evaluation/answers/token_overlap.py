@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of an answer's tokens against a gold answer's, by the formula that all evaluators share."""
+"""Precision, recall and F1 of an answer's tokens against a gold's tokens, by the formula that all evaluators share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wikidx.runtimes.questions import Question
 
 
 class Overlap(NamedTuple):
-    """Precision, recall and F1 of two bags of tokens, from 0 to 1."""
+    """F1, precision and recall of two bags of tokens, each from 0 to 1."""
 
     f1: float
     precision: float
@@ -22,9 +22,9 @@ NO_OVERLAP = Overlap(0.0, 0.0, 0.0)
 
 
 def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
-    """Return the overlap of an answer's tokens with a gold answer's; tokens count with their multiplicity.
+    """Return the overlap of an answer's tokens with a gold's tokens; repeated tokens count repeatedly.
 
-    Without a common token all three are 0, even if both sequences are empty.
+    If there is no common token, all values are 0, even for two empty sequences.
     """
     common = (Counter(predicted) & Counter(gold)).total()
     if common == 0:
@@ -34,22 +34,22 @@ def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
 
 
 def best_exact_match(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
-    """Return exact match as a function: 1.0 if the answer equals a gold, both normalised, else 0.0; None without golds."""
+    """Return a function (answer, golds) -> 1.0 if the answer equals a gold after normalisation, else 0.0; None without golds."""
     return lambda answer, golds: max((float(normalise(answer) == normalise(gold)) for gold in golds), default=None)
 
 
 def best_f1(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], float | None]:
-    """Return F1 as a function: the largest F1 of the answer's tokens with a gold's, both normalised; None without golds."""
+    """Return a function (answer, golds) -> the largest F1 of normalised answer and gold; None without golds."""
     return lambda answer, golds: max((overlap(normalise(answer).split(), normalise(gold).split()).f1 for gold in golds), default=None)
 
 
 def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], Overlap | None]) -> tuple[Metric, ...]:
-    """Return F1, precision and recall of an overlap as metrics.
+    """Return three metrics: F1, precision and recall of an overlap.
 
     Args:
         name: prefix of the metrics' names.
-        origin: template of the metrics' ``origin``; ``{figure}`` becomes "f1", "precision" or "recall".
-        measure: (answer, question) -> overlap; None: undefined.
+        origin: template of the metrics' ``origin``; ``{figure}`` is replaced by "f1", "precision" or "recall".
+        measure: (answer, question) -> overlap; None if undefined for the question.
     """
 
     def metric(position: int, figure: str) -> Metric:

@@ -1,7 +1,7 @@
 """TriviaQA's own exact match and F1 (mandarjoshi90/triviaqa, evaluation/triviaqa_evaluation.py).
 
-They differ from SQuAD's only in the normalisation, which replaces punctuation by spaces. The evaluator compares answers with the data's
-``NormalizedAliases``, which are aliases normalised in this way; normalising these again changes nothing.
+The metrics differ from SQuAD's only in the normalisation, which replaces punctuation by spaces. The evaluator compares answers with the
+data's ``NormalizedAliases``, which are already normalised in this way. Normalising the aliases again changes nothing.
 """
 
 from __future__ import annotations

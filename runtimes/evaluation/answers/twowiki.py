@@ -1,6 +1,6 @@
 """2WikiMultihopQA's exact match, F1, precision and recall of answers (Alab-NII/2wikimultihop, 2wikimultihop_evaluate_v1.1.py).
 
-The metrics are HotpotQA's, each maximised separately over the answer, its aliases and its demonyms, so that precision and recall may come
+The metrics are HotpotQA's. Each is maximised separately over the golden answer, its aliases and its demonyms: precision and recall may come
 from different names.
 """
 

@@ -1,6 +1,8 @@
-"""Metrics computed by a model; the result names the model.
+"""Metrics computed by a model; reports name the model.
 
-row_metrics  the type and result of such a metric  citations  ALCE's citation recall and precision
-nli        entailment of one text by another      judge      correctness of an answer, by an LLM's votes
-sentence_splitting  splitting of long answers into statements
+row_metrics         the type of these metrics, and their values
+citations           ALCE's citation recall and precision
+nli                 natural language inference models
+sentence_splitting  sentence splitters
+judge               LLM judges
 """

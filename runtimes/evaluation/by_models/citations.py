@@ -2,15 +2,19 @@
 
 Only the first line of an answer is scored. A sentence cites passages by marks such as ``[1][2]``; its claim is the text without the marks.
 
-- recall: the share of an answer's sentences whose cited passages together entail the claim. A sentence without marks, or with a
-  mark for a passage that does not exist, is not entailed.
-- precision: the share of useful citations. If the cited passages together entail the claim, a citation is useful if its passage
-  alone entails the claim, or if the other cited passages do not.
+- Recall is the share of an answer's sentences whose cited passages together entail the claim.
+- Precision is the share of an answer's citations that are useful. If a sentence is not entailed by its cited passages together, none of its
+  citations is useful. Otherwise, a citation is useful if its passage alone entails the claim, or if the other cited passages do not.
 
-The evaluator's peculiarities are kept: ``[1, 2]`` cites passage 1 only, ``[0]`` the last passage; ``[3`` counts as a mark; all marks
-are checked for range before all but the first three are dropped; a sentence with a mark out of range adds no citations to the
-precision; if a passage is cited twice, leaving out one citation keeps the other. Both values of an answer without sentences are
-undefined (NaN). The one difference is ``[0]`` without passages, which is out of range here and makes the evaluator fail.
+The rules of the evaluator are kept:
+
+- ``[1, 2]`` cites passage 1 only, ``[0]`` cites the last passage, and ``[3`` is a mark.
+- If any mark of a sentence is out of range, the sentence has no citations. A sentence without citations is not entailed.
+- After this check, citations beyond the third are dropped.
+- If a sentence cites a passage twice, the other cited passages of either citation include this passage.
+- An answer without sentences has no values (NaN). An answer without citations has precision 0.
+
+One rule differs: if there are no passages, ``[0]`` is out of range; the evaluator fails.
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ ORIGIN = (
 )
 
 _MARK = re.compile(r"\[(\d+)")
-_MAX_DIGITS = 1000  # more digits than any number of passages, fewer than the limit of int()
-_BATCH_PAIRS = 1024  # pairs between progress reports
+_MAX_DIGITS = 1000  # digits read of a citation's number; int() refuses more than 4,300
+_BATCH_PAIRS = 1024  # number of pairs between progress reports
 
 
 class Claim(NamedTuple):
@@ -47,7 +51,7 @@ class Claim(NamedTuple):
 
     Attributes:
         text: the sentence without its citation marks.
-        cited: positions of the cited passages, in order, with repetitions; -1 is the last passage, as in Python.
+        cited: positions of the cited passages from 0, in the order of the marks, with repetitions; -1 is the last passage.
         n_marks: number of marks in the sentence, including those not in ``cited``.
     """
 
@@ -65,20 +69,20 @@ class AlceCitations:
 
     Args:
         nli: the entailment model.
-        splitter: the sentence splitter; the evaluator's is "punkt".
+        splitter: the sentence splitter; the evaluator uses "punkt".
         max_citations: maximum number of citations per sentence; further citations are ignored.
-        progress: called with (pairs judged, all pairs) in each of the three rounds.
+        progress: called with (pairs judged, all pairs), from 0 again in each of three rounds.
     """
 
     def __init__(self, nli: NLI, splitter: Splitter, *, max_citations: int = 3, progress: Progress = silent) -> None:
         self._nli, self._splitter, self._max_citations, self._progress = nli, splitter, max_citations, progress
 
     def metadata(self) -> dict[str, Any]:
-        """Return the NLI model, the splitter and the maximum number of citations."""
+        """Return the origin, the NLI model, the splitter and the maximum number of citations."""
         return {"origin": ORIGIN, "nli": self._nli.metadata(), "sentences": self._splitter.name, "max_citations": self._max_citations}
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> RowValues:
-        """Return recall and precision of each prediction.
+        """Return the citation recall and precision of each prediction.
 
         Raises:
             InputError: a passage has no title or no text.
@@ -101,7 +105,7 @@ class AlceCitations:
 
 
 def parse_claims(sentences: Iterable[str], n_passages: int, *, max_citations: int = 3) -> list[Claim]:
-    """Return each sentence's claim with its first ``max_citations`` citations, or with none if any is out of range."""
+    """Return each sentence's claim with the first ``max_citations`` citations; with none if any mark of the sentence is out of range."""
     claims = []
     for sentence in sentences:
         positions = [int(digits[:_MAX_DIGITS]) - 1 for digits in _MARK.findall(sentence)]
@@ -111,7 +115,7 @@ def parse_claims(sentences: Iterable[str], n_passages: int, *, max_citations: in
 
 
 def _premise(passage: Mapping[str, Any], prediction: str) -> str:
-    """Return a passage as a premise; as in ALCE's files, the field ``sent`` of an extracted sentence takes precedence over ``text``."""
+    """Return a passage as a premise: its title and, as in ALCE, its field ``sent`` or, if absent, ``text``."""
     title, text = passage.get("title"), passage.get("sent", passage.get("text"))
     if not isinstance(title, str) or not isinstance(text, str):
         raise InputError(f"the prediction '{prediction}' has a passage without a 'title' or a 'text': citations need both")
@@ -126,7 +130,7 @@ class _Verdicts(dict[Pair, bool]):
         self._nli, self._progress = nli, progress
 
     def judge(self, pairs: Iterable[Pair]) -> None:
-        """Judge pairs and store the verdicts."""
+        """Judge the pairs that have no verdict yet, and store their verdicts."""
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self]
         for start in range(0, len(new), _BATCH_PAIRS):
             batch = new[start : start + _BATCH_PAIRS]
@@ -135,7 +139,11 @@ class _Verdicts(dict[Pair, bool]):
 
 
 def _judge(claims: Sequence[Sequence[Claim]], premises: Sequence[Sequence[str]], verdicts: _Verdicts) -> list[list[_Useful]]:
-    """Judge all claims of all answers in three rounds, each of which depends on the previous ones."""
+    """Return the number of useful citations of each answer's claims.
+
+    All answers are judged together, in three rounds: all citations of each claim; single citations of entailed claims; and, for single
+    citations that do not entail the claim, the other citations.
+    """
 
     def joint_pair(answer: int, claim: Claim, positions: Sequence[int]) -> Pair:
         return Pair("\n".join(premises[answer][position] for position in positions), claim.text)
@@ -180,7 +188,7 @@ def _ratio(part: int, whole: int, default: float) -> float:
 
 
 def _counts(claims: Sequence[Sequence[Claim]], n_useful: Sequence[Sequence[_Useful]]) -> dict[str, int]:
-    """Return the counts that the evaluator prints, and counts of undefined values and of values that count as wrong."""
+    """Return counts of answers, sentences and citations; they include those from which the evaluator computes its printed shares."""
     all_claims = list(zip(itertools.chain(*claims), itertools.chain(*n_useful), strict=True))
     multiple = [useful for claim, useful in all_claims if (len(claim.cited) or claim.n_marks) > 1]
     return {

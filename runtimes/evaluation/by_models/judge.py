@@ -1,13 +1,16 @@
 """LLM judges that vote on answers, by the rule of HalluQA (Cheng et al., 2023), which RetroRAG's Table 3 follows.
 
-The model reads question, golden answers and answer, and votes in one word on the answer's correctness. It votes several times; the answer
-is wrong if more than half of the votes are "wrong". If a vote is unreadable, all votes on the answer are repeated, in up to five attempts;
-after the last, the answer counts as wrong, as in HalluQA, and as ``unreadable``. An empty answer counts as wrong without a call.
+The model reads the question, its golden answers and the answer, and votes in one word on the answer's correctness. It votes several times
+on each answer. The answer is wrong if more than half of the votes are "wrong".
 
-    retrorag    a vote in English; the paper gives no prompt
-    halluqa     for HalluQA's questions, a vote in Chinese on hallucination; the value is the share of answers without it
+If a vote is unreadable, all votes on the answer are repeated. After five attempts, the answer counts as wrong, as in HalluQA; it is also
+counted as ``unreadable``. An empty answer counts as wrong without a call.
 
-The prompts are ours (``prompts/*.txt``): figures are comparable with one another, but with the papers' only as far as judges agree.
+    retrorag    votes in English, by our prompt; the paper gives none
+    halluqa     for HalluQA's questions, votes in Chinese on hallucination; the metric is the share of answers without hallucination
+
+The prompts are ours (``prompts/*.txt``). Values by the same judge are comparable; a comparison with the papers' figures assumes that the
+judges agree.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ from wikidx.runtimes.questions import Question
 
 ROLE = "judge"
 
-_MAX_ATTEMPTS = 5  # from HalluQA, like the decoding parameters
+_MAX_ATTEMPTS = 5  # as in HalluQA, and so are the decoding parameters
 _DECODING = Decoding(max_tokens=10, temperature=0.0, top_p=0.5)
-_BATCH_CALLS = 256  # calls between progress reports
+_BATCH_CALLS = 256  # number of calls between progress reports
 _LABEL = re.compile(r"^(?:answer|verdict|judge?ment|回答|判断|结论)\W*[:：]\W*")
 
 Vote = Literal["right", "wrong"]
@@ -44,10 +47,10 @@ class Rule(NamedTuple):
     """A judging rule.
 
     Attributes:
-        name: the name of the rule and of its prompt; the metric's name has the suffix "_judge".
+        name: the name of the rule and of its prompt file.
         origin: the source of the rule.
-        words: valid reply -> vote.
-        prefixes: regular expression for the beginning of a longer reply -> vote.
+        words: reply in exactly one word -> vote.
+        prefixes: regular expression for the beginning of any other reply -> vote.
     """
 
     name: str
@@ -57,7 +60,7 @@ class Rule(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """The metric's name."""
+        """The metric's name: the rule's name with the suffix "_judge"."""
         return f"{self.name}_judge"
 
 
@@ -80,7 +83,12 @@ RULES: Mapping[str, Rule] = {
 
 
 class _ParsedVote(NamedTuple):
-    """A parsed vote, None if unreadable; ``is_strict`` if the reply is exactly one of the rule's words."""
+    """A parsed vote.
+
+    Attributes:
+        vote: the vote; None: the reply is unreadable.
+        is_strict: the reply is exactly one of the rule's words.
+    """
 
     vote: Vote | None
     is_strict: bool
@@ -90,10 +98,10 @@ class Judge:
     """Accuracy of answers by a judge's votes; a ``RowMetric``.
 
     Args:
-        llm: the judge; the caller closes it.
-        votes: number of votes per answer, at least one; HalluQA uses 5. Votes are separate calls with different seeds, because
-            endpoints vary from call to call even at temperature 0; a deterministic model needs only one vote.
-        progress: called with (votes received, all votes) in each attempt.
+        llm: the model of the judge; the caller closes the model.
+        votes: number of votes per answer, at least one; HalluQA uses 5. Votes are separate calls with different seeds, because endpoints
+            vary from call to call even at temperature 0. One vote suffices for a deterministic model.
+        progress: called with (votes received, all votes), from 0 again in each attempt.
     """
 
     def __init__(self, llm: LLM, *, votes: int = 5, progress: Progress = silent) -> None:
@@ -101,7 +109,7 @@ class Judge:
         self._rule, self._failures = RULES["retrorag"], Counter[str]()
 
     def metadata(self) -> dict[str, Any]:
-        """Return the origin of the last applied rule, the model, the decoding parameters, and counts of failures."""
+        """Return the last applied rule's origin, the model, the settings, the prompt's checksum, and counts of the model's errors."""
         return {
             "origin": self._rule.origin,
             "llm": self._llm.name,
@@ -115,7 +123,7 @@ class Judge:
         }
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> RowValues:
-        """Return 1 for each answer judged right, else 0; NaN for questions without golden answers and for model failures.
+        """Return 1 for each answer judged right, else 0; NaN if the question has no golden answers or the model failed.
 
         Raises:
             LLMError: the model failed on every answer.
@@ -150,7 +158,7 @@ class Judge:
         return RowValues({self._rule.metric: values}, dict(counts))
 
     def _vote(self, prompts: Mapping[int, Chat]) -> dict[int, list[_ParsedVote] | None]:
-        """Return each prompt's votes from its last attempt; None: the model failed."""
+        """Return each prompt's votes in its last attempt; None if the model failed."""
         votes: dict[int, list[_ParsedVote] | None] = {}
         remaining = dict(prompts)
         for attempt in range(_MAX_ATTEMPTS):
@@ -176,7 +184,7 @@ class Judge:
 
 
 def rule_for(questions: Sequence[Question]) -> Rule:
-    """Return HalluQA's rule if all questions have wrong answers, as HalluQA's do, otherwise RetroRAG's."""
+    """Return HalluQA's rule if all questions have ``wrong_answers`` in their gold data, as HalluQA's questions do; else RetroRAG's."""
     is_halluqa = bool(questions) and all("wrong_answers" in question.gold for question in questions)
     return RULES["halluqa" if is_halluqa else "retrorag"]
 
@@ -189,7 +197,7 @@ def build_prompt(rule: Rule, question: Question, answer: str) -> Chat:
 
 
 def read_vote(text: str, rule: Rule) -> _ParsedVote:
-    """Parse a vote strictly, as one of the rule's words, or else leniently, by the first prefix that matches."""
+    """Parse a vote: strictly if the reply is one of the rule's words, else leniently by the first prefix that matches."""
     if text in rule.words:
         return _ParsedVote(rule.words[text], is_strict=True)
     reply = _LABEL.sub("", re.sub(r"^[\W_]+", "", text.casefold()))

@@ -5,8 +5,11 @@
     hf:NAME[@REVISION]    any other checkpoint on the Hugging Face hub
     FOLDER                a local checkpoint
 
-The configuration determines the kind of a checkpoint: a sequence-to-sequence model that reads ``premise: … hypothesis: …`` and generates
-``1`` for entailment, as TRUE does (Honovich et al., 2022), or a classifier of pairs with a label called entailment.
+A checkpoint is of one of two kinds, which its configuration determines:
+
+- a sequence-to-sequence model, which reads ``premise: … hypothesis: …`` and generates ``1`` for entailment, as TRUE does (Honovich et al.,
+  2022);
+- a classifier of pairs, with a label called entailment.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ NLI_MODELS: Mapping[str, str] = {
 
 _ENTAILMENT = frozenset({"entailment", "entails", "entailed", "entail"})
 _YES = "1"
-_MAX_NEW_TOKENS = 10  # as in ALCE's evaluator; the output is one token and the end token
+_MAX_NEW_TOKENS = 10  # as in ALCE's evaluator
 _CPU_BATCH_TOKENS = 2_048
 _GPU_BATCH_TOKENS = 32_768
 
@@ -62,16 +65,16 @@ class NLI(Protocol):
 
 
 class Checkpoint:
-    """An NLI model from a checkpoint: the configuration is read immediately, the weights on first use.
+    """An NLI model from a checkpoint. The configuration is read immediately, the weights on first use.
 
     Args:
-        name: one of ``NLI_MODELS``, ``hf:NAME[@REVISION]``, or a folder.
-        options: engine options; dtype "auto" is bfloat16 for a sequence-to-sequence model on a GPU, as in ALCE's evaluator, else float32.
-            Their revision is ignored: the name contains the revision.
+        name: a key of ``NLI_MODELS``, ``hf:NAME[@REVISION]``, or a folder.
+        options: engine options; the field ``revision`` is ignored. The dtype "auto" is bfloat16 for a sequence-to-sequence model on a GPU,
+            as in ALCE's evaluator, else float32.
 
     Raises:
         InputError: the checkpoint does not exist or is of neither kind, or the device does not exist.
-        ArtifactMismatch: a classifier does not have exactly one label called entailment, and others.
+        ArtifactMismatch: a classifier's labels are unsuitable; see ``entailment_label``.
         MissingExtraError: torch, transformers or safetensors is not installed.
     """
 
@@ -111,7 +114,10 @@ class Checkpoint:
             self._network = network.eval().to(self._device)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the loaded model's properties; a classifier's include the maximum length and the number of pairs truncated to it."""
+        """Return the model's properties; for a classifier, also the maximum length and the number of truncated pairs.
+
+        Before the first use, only the model's name is known.
+        """
         if self._network is None:
             return {"model": self._name, "opened": False}
         dtype = str(self._network.dtype).removeprefix("torch.")
@@ -122,7 +128,7 @@ class Checkpoint:
         )
 
     def entails(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Return for each pair whether the model generates "1", or whether entailment is its most likely label.
+        """Return True for each pair that the model judges as entailment: it generates "1", or entailment is its likeliest label.
 
         Raises:
             InputError: the model's weights cannot be read.
@@ -145,7 +151,7 @@ class Checkpoint:
         return entailed.tolist()
 
     def _encode(self, pairs: Sequence[Pair]) -> dict[str, list[list[int]]]:
-        """Return the pairs' tokens under transformers' names; pairs for sequence-to-sequence models are not truncated."""
+        """Return the tokenizer's output for the pairs; only a classifier's pairs are truncated."""
         if self._is_generative:
             return dict(self._tokenizer([f"premise: {pair.premise} hypothesis: {pair.hypothesis}" for pair in pairs], verbose=False))
         texts, limit = ([pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]), self._max_tokens()
@@ -169,7 +175,7 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def _load_transformers(name: str) -> Iterator[Any]:
-    """Yield transformers with its output silenced, and translate its exceptions."""
+    """Yield the module ``transformers``, without its console output; its exceptions become ``InputError``."""
     try:
         import torch  # noqa: F401
         import transformers
@@ -184,10 +190,10 @@ def _load_transformers(name: str) -> Iterator[Any]:
 
 
 def entailment_label(labels: Mapping[int, str], model: str) -> int:
-    """Return the number of the entailment label; case, punctuation and inflection are ignored.
+    """Return the number of the entailment label; case, punctuation and inflection of the labels are ignored.
 
     Raises:
-        ArtifactMismatch: there is no entailment label, more than one, or no other label.
+        ArtifactMismatch: none or several of the labels mean entailment, or there is no other label.
     """
     numbers = [number for number, name in labels.items() if re.sub(r"[^a-z]", "", name.casefold()) in _ENTAILMENT]
     if len(numbers) != 1 or len(labels) < 2:
@@ -197,7 +203,7 @@ def entailment_label(labels: Mapping[int, str], model: str) -> int:
 
 
 def _locate(name: str) -> tuple[str, str | None]:
-    """Return the folder or repository that a name denotes, and the revision."""
+    """Return the folder or the hub's repository that a name denotes, and the revision; None: the default revision."""
     location = NLI_MODELS.get(name, name)
     if location.startswith("hf:"):
         model, _, revision = location.removeprefix("hf:").partition("@")

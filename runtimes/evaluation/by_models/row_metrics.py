@@ -1,4 +1,4 @@
-"""Metrics computed over all predictions together: citation metrics, from passages and an NLI model, and LLM judges."""
+"""The type of metrics that a model computes over all predictions of a run together."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class RowValues(NamedTuple):
     """Values per question, and counts over all questions.
 
     Attributes:
-        values: metric -> float64 (questions,), from 0 to 1; NaN: undefined for that question.
-        counts: description -> count.
+        values: metric -> float64 (questions,), from 0 to 1; NaN: undefined for the question.
+        counts: description -> count, such as "sentences" -> 120.
     """
 
     values: dict[str, FloatArray]
@@ -23,19 +23,19 @@ class RowValues(NamedTuple):
 
 
 class RowMetric(Protocol):
-    """A metric computed over all predictions together."""
+    """A metric, or several, computed over all predictions of a run together."""
 
     def metadata(self) -> dict[str, Any]:
-        """Return the settings that affect the values, as JSON values; complete only after ``measure``."""
+        """Return the settings that affect the values, as JSON values; some settings are known only after ``measure``."""
         ...
 
     def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> RowValues:
-        """Return the values of predictions; prediction i answers question i."""
+        """Return the values of predictions; ``rows[i]`` answers ``questions[i]``."""
         ...
 
 
 def flatten(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield a text for each setting of a row metric, such as "nli model small" for a nested setting."""
+    """Yield a text for each setting of a row metric; for {"nli": {"model": "small"}}, "nli model small"."""
     for name, value in metadata.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name} ")
@@ -44,13 +44,13 @@ def flatten(metadata: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def model_of(metadata: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return kind and name of a row metric's model; None if the metadata name no model."""
+    """Return the kind ("NLI" or "judge") and the name of a row metric's model; None if the metadata name no model."""
     if "nli" in metadata:
         return "NLI", str(metadata["nli"]["model"])
     return ("judge", str(metadata["llm"])) if "llm" in metadata else None
 
 
 def origin_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return a row metric's evaluator, with the model if there is one; None if the metadata name no evaluator."""
+    """Return a row metric's origin, followed by the model; None if the metadata have no origin."""
     origin, model = metadata.get("origin"), model_of(metadata)
     return origin if origin is None or model is None else f"{origin.removesuffix('.')}; {' '.join(model)}"

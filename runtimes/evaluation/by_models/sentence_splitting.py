@@ -1,7 +1,7 @@
-"""Sentence splitters by name. Evaluators use different splitters, and their figures differ accordingly.
+"""Sentence splitters by name. Citation metrics depend on the splitter.
 
-punkt    nltk's trained English splitter, which ALCE's evaluator uses; needs the package and its data
-simple   splits after ".", "!" or "?" followed by white space, even after abbreviations; needs nothing
+punkt    nltk's trained English splitter, which ALCE's evaluator uses; needs nltk and its data
+simple   splits after ".", "!" or "?" followed by white space, even after abbreviations
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 
 class Splitter(NamedTuple):
-    """A named function that splits a text into sentences; a blank text has none."""
+    """A named function that splits a text into sentences; for a blank text, it returns an empty list."""
 
     name: str
     split: Callable[[str], list[str]]

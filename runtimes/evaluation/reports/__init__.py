@@ -1,5 +1,9 @@
-"""Reports of evaluations, as text, Markdown, JSON and one self-contained HTML page.
+"""Reports of evaluations as text, Markdown, JSON, or a self-contained HTML page.
 
-tables  report  the formats                plots  the plots
-answers_report  one run                    comparison_report  several    retrieval_report  rankings
+report             a report and its formats
+tables             tables and formats of their cells
+plots              plots in reports
+answers_report     the report on one run
+comparison_report  the report on several runs
+retrieval_report   the report on retrievers
 """

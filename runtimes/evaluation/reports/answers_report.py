@@ -1,4 +1,4 @@
-"""Reports on one scored run: tables and plots, JSON, and records per question."""
+"""The report on one scored run: tables and plots, JSON, and a record per question."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 24  # displayed characters of an id
 
 
 def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
-    """Return the report on one run; the origins of the metrics are notes below the scores."""
+    """Return the report on one run; notes below the scores give the metrics' origins."""
     means = {name: bootstrap.interval(values) for name, values in run.values.items()}
     by_type = _by_type(run, bootstrap)
     rows = [(name, mean, mean.n, len(run.questions) - mean.n) for name, mean in means.items()]
@@ -46,7 +46,7 @@ def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
 
 
 def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
-    """Return the table of costs, in a list; empty if the predictions record no costs."""
+    """Return a list with the table of costs; an empty list if the predictions record no costs."""
     means = {cost: bootstrap.interval(values) for cost, values in run.costs.items()}
     rows = [(cost, mean, float(np.nansum(run.costs[cost])), mean.n) for cost, mean in means.items() if mean.n]
     columns = (Column("cost"), Column("mean a question", brief), Column("in all", brief), Column("questions"))
@@ -55,14 +55,14 @@ def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
 
 
 def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
-    """Return the table of the runs' data issues, in a list; empty if there are none."""
+    """Return a list with the table of the runs' data issues; an empty list if there are no issues."""
     rows = [(run.name, kind, issue.n, _examples(issue), RULES[kind]) for run in runs for kind, issue in run.data_issues.items()]
     columns = (Column("run"), Column("issue"), Column("count"), Column("examples"), Column("rule"))
     return [Table(columns, rows, "Data issues")] if rows else []
 
 
 def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return the figures of one run as JSON values, with shares from 0 to 1, unrounded."""
+    """Return the figures of one run as JSON values; shares are unrounded, from 0 to 1."""
     return {
         "run": run.name,
         "predictions": str(run.predictions.path),
@@ -89,7 +89,7 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
-    """Yield for each question its answer, values and costs; null: undefined."""
+    """Yield a JSON object for each question, with its answer, values and costs; undefined values are null."""
     for position, (question, row) in enumerate(zip(run.questions, run.rows, strict=True)):
         yield {
             "id": question.id,
@@ -109,7 +109,7 @@ def _origin(name: str, run: ScoredRun) -> str | None:
 
 
 def _by_type(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, dict[str, Interval]]:
-    """Return question type -> metric -> mean; empty if the set has no question types."""
+    """Return question type -> metric -> mean; empty if the questions have fewer than two types."""
     return {
         kind: {name: bootstrap.interval(values[of_kind]) for name, values in run.values.items()} for kind, of_kind in run.types().items()
     }
@@ -125,7 +125,7 @@ def _types_table(by_type: Mapping[str, Mapping[str, Interval]]) -> Table:
 
 
 def row_metric_notes(run: ScoredRun) -> list[str]:
-    """Return one line per row metric, with its settings and counts."""
+    """Return one line per row metric, with the metric's settings and counts."""
     return [f"{name}: {', '.join(flatten(metadata))}" for name, metadata in run.row_metrics.items()]
 
 

@@ -1,4 +1,4 @@
-"""Reports that compare scored runs with one another and with the papers' figures: tables and plots, JSON, and records per question."""
+"""The report on several scored runs, compared with one another and with the papers' figures."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Comparison(NamedTuple):
 
 
 def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False, every_paper: bool = False) -> Comparison:
-    """Compare runs; ``compare_pairs`` and ``match_published`` (``include_all``) describe the options."""
+    """Compare runs; see ``every_pair`` of ``compare_pairs``, and ``include_all`` of ``match_published`` for ``every_paper``."""
     differing = list(compare_pairs(runs, bootstrap, every_pair=every_pair))
     return Comparison(runs, differing, match_published(runs, bootstrap, include_all=every_paper), bootstrap)
 
 
 def comparison_report(comparison: Comparison) -> Report:
-    """Return the report of a comparison."""
+    """Return a comparison's report: tables and plots."""
     sets = group_by_dataset(comparison.runs)
     scores = [_scores(comparison, dataset, runs) for dataset, runs in sets.items()]
     plots = [
@@ -84,7 +84,7 @@ def comparison_report(comparison: Comparison) -> Report:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values, with shares from 0 to 1, unrounded."""
+    """Return a comparison as JSON values; shares are unrounded, from 0 to 1."""
     return {
         "runs": [answers_json(run, comparison.bootstrap) for run in comparison.runs],
         "differences": [
@@ -107,7 +107,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
-    """Yield for each data set and question the answers and values of the runs that have the question."""
+    """Yield a JSON object for each question of a data set, with the answers and values of the runs that have the question."""
     for dataset, group in group_by_dataset(runs).items():
         positions = [question_positions(run) for run in group]
         questions = {key: run.questions[position] for run, places in zip(group, positions, strict=True) for key, position in places.items()}
@@ -219,7 +219,7 @@ def _heading(dataset: str, metric: str) -> str:
 
 
 def _cost_panels(runs: Sequence[ScoredRun]) -> dict[str, str]:
-    """Return kind of cost -> axis label, for the kinds that at least two runs recorded; empty without metrics."""
+    """Return cost -> axis label, for the costs that at least two runs record; empty if the runs have no metrics."""
     n_runs = {kind: sum(not np.isnan(run.costs[kind]).all() for run in runs) for kind in _COSTS}
     return {kind: label for kind, label in _COSTS.items() if n_runs[kind] > 1 and metric_names(runs)}
 
