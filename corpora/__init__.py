@@ -1,12 +1,12 @@
-"""Corpora: named collections of passages, and their store on disk. Imports none of the other packages.
+"""Corpora: named collections of passages, and their stores on disk. This package imports none of the other three.
 
-known/      wiki2018, wiki2020, sample, a user's own file          store/     PassageStore on LMDB
-reading/    dump files -> located passages                          fetching/  source files, from the network or a copy
-artifacts/  directories that are staged, sealed and renamed         passage    Passage(id, title, text), BadRecord, SourceFile
-corpus      Corpus: files, reading rule, count                      build      corpus -> store on disk, and opening it
-resolving   a name or a file -> its corpus, known or built          estimate   estimate of a corpus before it is read
-errors      the IdxError tree                                       registry   name -> "module:attribute"
-progress    progress callbacks of long operations                   validation option dataclasses, validated by pydantic
+known/      wiki2018, wiki2020, sample, users' files     store/      PassageStore on LMDB
+reading/    dump files -> passages, with file and line   fetching/   source files, downloaded or local
+artifacts/  atomic, resumable builds of directories      passage     Passage(id, title, text), BadRecord, SourceFile
+corpus      Corpus: files, reader, number of passages    build       builds and opens the store of a corpus
+resolving   name or file -> Corpus                       estimate    size of a corpus before it is built
+errors      the IdxError tree                            registry    name -> "module:attribute"
+progress    progress callbacks of long operations        validation  option dataclasses, validated by pydantic
 """
 
 from .errors import IdxError

@@ -1,4 +1,4 @@
-"""Build the store of a corpus on disk, and open a built one."""
+"""Building, reusing and opening the store of a corpus."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Options of building a store.
+    """Options for building a store.
 
     Attributes:
-        source: a local copy to use instead of downloading; for a corpus of several files, their folder.
-        limit: build only the first ``limit`` records, as the corpus ``<name>@<limit>``; a local copy is then not verified.
+        source: path of a local copy that replaces the download; for a corpus of several files, their folder.
+        limit: number of records of a subset, which is built as ``<name>@<limit>``; its local copy is not verified. None: all records.
         skip_bad: skip unusable records and list them in ``skipped.jsonl``, instead of failing at the first.
-        replace: replace a store of the same name that differs or is corrupt.
-        rebuild: build again even if the same store exists.
+        replace: replace an existing store of this name if it differs or is corrupt.
+        rebuild: build again even if the existing store could be reused.
     """
 
     source: Path | None = None
@@ -51,33 +51,34 @@ class StoreOptions:
 
 
 def store_name(corpus: Corpus, limit: int | None) -> str:
-    """Return the name of a corpus on disk; a subset's includes its size."""
+    """Return the name of a corpus on disk: ``<name>``, or ``<name>@<limit>`` for a subset."""
     return corpus.name if limit is None else f"{corpus.name}@{limit}"
 
 
 def store_path(name: str) -> Path:
-    """Return the store directory of the corpus ``name``, built or not."""
+    """Return the store directory of the corpus ``name``, which may be missing."""
     return corpus_path(name) / "passages"
 
 
 def open_store(name: str) -> PassageStore:
-    """Open a built corpus.
+    """Open the store of a built corpus.
 
     Raises:
         ArtifactMissing: the corpus is not built.
-        ArtifactMismatch, ArtifactCorrupt: this version of idx cannot use it.
+        ArtifactMismatch: the store has another format version.
+        ArtifactCorrupt: the store is corrupt.
     """
     manifest = store_manifest(name)
     return PassageStore(store_path(name), manifest.fingerprint, manifest.count("rows"))
 
 
 def store_manifest(name: str) -> Manifest:
-    """Return the manifest of a built corpus; raises as ``open_store`` does."""
+    """Return the manifest of a corpus's store; raises as ``open_store`` does."""
     return read_manifest(store_path(name), KIND, FORMAT_VERSION, f"idx build {name}")
 
 
 def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = silent, storing: Progress = silent) -> Manifest:
-    """Build the store of a corpus unless it already exists; an interrupted build resumes.
+    """Build the store of a corpus unless it exists; an interrupted build is resumed.
 
     Args:
         corpus: the corpus.
@@ -113,19 +114,20 @@ def build_store(corpus: Corpus, options: StoreOptions, *, fetching: Progress = s
 
 
 def reusable_store(corpus: Corpus, options: StoreOptions, *, compare_source: bool = True, progress: Progress = silent) -> Manifest | None:
-    """Return the manifest of an existing store that equals the requested store; None if the store must be built.
+    """Return the manifest of the existing store if it can be reused; None if the store must be built.
 
-    Without a named source, the store of a known corpus is not compared with its files again.
+    The store of a known corpus is compared with its source files only if ``options.source`` is set.
 
     Args:
         corpus: the corpus to build.
         options: see ``StoreOptions``.
-        compare_source: compare the store with its source if the source is a local file.
-        progress: called with (bytes done, total bytes) during this comparison.
+        compare_source: whether to compare the store with local source files, by checksum.
+        progress: called with (bytes done, total bytes) while the source files are read.
 
     Raises:
         ArtifactMismatch, ArtifactCorrupt: a different or corrupt store exists, and ``options.replace`` is not set.
-        InputError, DownloadError: the source is missing or differs from the published file.
+        InputError: a source file is missing.
+        DownloadError: a source file differs from the published file.
     """
     if options.rebuild:
         return None
@@ -146,7 +148,6 @@ def reusable_store(corpus: Corpus, options: StoreOptions, *, compare_source: boo
 
 
 def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: StoreOptions, progress: Progress) -> BuildResult:
-    """Write the store's files."""
     n_read = 0
     with closing(_BadRecords(staging / SKIPPED, skip=options.skip_bad)) as bad, closing(StoreWriter(staging, bad.add)) as writer:
         for n_read in writer.write(islice(corpus.read(files, bad.add), options.limit)):
@@ -160,20 +161,19 @@ def _write_store(corpus: Corpus, files: Sequence[Path], staging: Path, options: 
                 f"{n_read:,} passages were read, not {corpus.n_passages:,}: the source is not the whole corpus '{corpus.name}'"
             )
         fingerprint = writer.finish()
-    if fingerprint is None:  # ids are repeated: a second pass reports these records to bad.add, with file and line
+    if fingerprint is None:  # ids are repeated: the second pass reports the repeated ids with file and line
         return _write_store(corpus, files, staging, options, progress)
     return BuildResult(fingerprint, {"rows": n_read, "skipped": bad.n_skipped})
 
 
 class _BadRecords:
-    """Handler of bad records: raises an error at the first, or writes all of them to a file."""
+    """Handler of bad records: writes them to a file if ``skip`` is set, else raises an error at the first."""
 
     def __init__(self, path: Path, *, skip: bool) -> None:
         self.n_skipped = 0
         self._file = path.open("w", encoding="utf-8") if skip else None
 
     def add(self, bad: BadRecord) -> None:
-        """Handle one bad record."""
         if self._file is None:
             fail(bad)
         else:
@@ -181,13 +181,12 @@ class _BadRecords:
             self._file.write(json.dumps(bad._asdict()) + "\n")
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 def skipped_records(name: str) -> Iterator[BadRecord]:
-    """Yield the records skipped when the corpus was built, in file order."""
+    """Yield the records that the build of the corpus skipped, in file order."""
     path = store_path(name) / SKIPPED
     if path.is_file():
         with path.open(encoding="utf-8") as lines:

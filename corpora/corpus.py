@@ -16,14 +16,14 @@ class Corpus:
     """Description of a corpus, with the function that reads its passages.
 
     Attributes:
-        name: its name on the command line and on disk.
+        name: name on the command line and on disk.
         summary: one line for ``idx list``.
         files: files to download, in reading order; empty for a corpus that ships with idx or is the user's own.
-        read: function from the paths of ``files``, or from ``path``, to located passages.
-        path: the file of a user's own corpus; None for the others.
-        n_passages: expected number of passages; None if it is not published.
-        estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None to estimate them from a sample.
-        reading: named values that describe ``read``; part of the built store's identity.
+        read: function that yields the passages of the given files and passes bad records to its second argument.
+        path: the file of a user's own corpus; None for all other corpora.
+        n_passages: expected number of passages; None if unknown.
+        estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
+        reading: named values that identify the result of ``read``, such as the format; a store with other values is not reused.
     """
 
     name: str

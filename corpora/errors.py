@@ -1,18 +1,18 @@
 """Errors for users. Every message says what happened, with the values, and what to do.
 
-    IdxError                  root: the command line prints it as one line and exits with 2
-    ├── InputError            the user's data or option is wrong (with file and line)
-    │   └── OptionError       an option has an invalid value; also a ValueError
-    ├── UnknownNameError      no corpus, encoder, index or retriever has this name (with similar names)
-    ├── MissingExtraError     an optional package is not installed (with the pip command)
-    ├── DownloadError         a file could not be downloaded completely and correctly
-    ├── StorageError          a disk error: no space, read-only, not a directory
-    ├── LockedError           another process is building the same artefact
-    └── ArtifactError         an artefact cannot be used
-        ├── ArtifactMissing   it does not exist (with the command that builds it)
-        ├── ArtifactCorrupt   its files do not match its manifest
-        │   └── StagingCorrupt an interrupted build cannot resume from its files and starts again
-        └── ArtifactMismatch  it belongs to another corpus, source or format version
+    IdxError                   base class: the command line prints the message as one line and exits with 2
+    ├── InputError             the user's data or option is wrong
+    │   └── OptionError        an option has an invalid value; also a ValueError
+    ├── UnknownNameError       no corpus, encoder, index or retriever has this name
+    ├── MissingExtraError      an optional package is not installed
+    ├── DownloadError          a file could not be downloaded completely and correctly
+    ├── StorageError           a disk error: no space, read-only, not a directory
+    ├── LockedError            another process holds the lock of an artifact
+    └── ArtifactError          an artifact cannot be used
+        ├── ArtifactMissing    the artifact does not exist
+        ├── ArtifactCorrupt    the artifact's files do not match its manifest
+        │   └── StagingCorrupt a build cannot resume from its staged files and starts again
+        └── ArtifactMismatch   the artifact belongs to another corpus, source or format version
 
 Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as usual.
 """
@@ -28,9 +28,9 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class IdxError(Exception):
-    """Base class of all errors that a user can fix; the message is one complete line.
+    """Base class of all errors that a user can fix; the message is one line.
 
-    Quoted values may come from untrusted files: newlines and other terminal control characters are shown as escapes.
+    A message may quote untrusted files, so that it shows newlines and other control characters as escapes.
     """
 
     def __str__(self) -> str:
@@ -61,14 +61,14 @@ class MissingExtraError(IdxError, ImportError):
 
 
 def install_argument(extra: str) -> str:
-    """Return pip's argument for an extra from the origin of the installed package."""
+    """Return the arguments of ``pip install`` for an extra, from the source from which idx was installed."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # importable, but not installed
+    except PackageNotFoundError:  # idx is importable, but not installed
         origin = {}
     if "dir_info" in origin:
         folder = Path(url2pathname(urlsplit(origin["url"]).path))
@@ -88,24 +88,24 @@ class StorageError(IdxError):
 
 
 class LockedError(IdxError):
-    """Another process holds the lock of an artefact."""
+    """Another process holds the lock of an artifact."""
 
 
 class ArtifactError(IdxError):
-    """An artefact cannot be used."""
+    """An artifact cannot be used."""
 
 
 class ArtifactMissing(ArtifactError):
-    """The artefact does not exist."""
+    """The artifact does not exist."""
 
 
 class ArtifactCorrupt(ArtifactError):
-    """The artefact's files do not match its manifest."""
+    """The artifact's files do not match its manifest."""
 
 
 class StagingCorrupt(ArtifactCorrupt):
-    """An interrupted build cannot resume from its files."""
+    """A build cannot resume from its staged files."""
 
 
 class ArtifactMismatch(ArtifactError):
-    """The artefact belongs to another corpus, source or format version."""
+    """The artifact belongs to another corpus, source or format version."""

@@ -1,4 +1,4 @@
-"""Estimate of a corpus before it is read: number and size of its passages, download size, and a sample for timing other steps."""
+"""Estimate of a corpus before it is built: number and mean size of its passages, bytes to download, and a sample of passages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CorpusEstimate:
         n_passages: estimated number of passages.
         passage_bytes: mean UTF-8 bytes per passage.
         download_bytes: bytes still to be downloaded.
-        sample: some of the first passages; empty if no file of the corpus is on this machine yet.
+        sample: the first passages, at most 2,000; empty if the estimate comes from published figures.
     """
 
     n_passages: int
@@ -33,22 +33,22 @@ class CorpusEstimate:
 
 
 def estimate_from_store(store: PassageStore) -> CorpusEstimate:
-    """Return the size of a built store: the exact number of passages, and their mean size in a sample."""
+    """Return the estimate of a built store: the exact number of passages, and the mean size of a sample."""
     sample = store.get_many(range(min(len(store), _SAMPLE_PASSAGES)))
     return CorpusEstimate(len(store), _mean_bytes(sample), 0, sample)
 
 
 def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
-    """Return an estimate from published figures or, if a source is available, from its first passages and file sizes.
+    """Return an estimate from published figures or, for local files, from their first passages and sizes.
 
     Raises:
-        InputError: the source cannot be opened or has no passages.
+        InputError: a local file is missing or unreadable.
     """
     paths = local_paths(corpus, options.source)
     if paths is None and corpus.estimate is not None:
         n_passages, n_bytes = corpus.estimate
         return CorpusEstimate(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
-    records = corpus.read(paths or [], lambda bad: None)  # the build reports bad records
+    records = corpus.read(paths or [], lambda bad: None)  # bad records are ignored here; the build reports them
     located = list(islice(records, _SAMPLE_PASSAGES))
     sample = [passage for passage, _, _ in located]
     n_passages = corpus.n_passages or len(sample)

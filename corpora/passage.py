@@ -1,7 +1,4 @@
-"""Records shared by readers, splitters and the store: passages, bad records and source files.
-
-A ``Passage`` has an id, a title and a text; it may also be a whole article, which ``corpora.reading.splitters`` splits.
-"""
+"""Records shared by readers, splitters and the store: passages, bad records and source files."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import NamedTuple
 
 
 class Passage(NamedTuple):
-    """A passage (or, before splitting, an article) with its original id from the dump."""
+    """A passage, or a whole article before ``corpora.reading.splitters`` splits it."""
 
     id: str
     title: str
@@ -21,7 +18,7 @@ class Passage(NamedTuple):
 
 
 class LocatedPassage(NamedTuple):
-    """A passage and its location, file and line (1-based), for later errors."""
+    """A passage with its file and line (from 1), for error messages."""
 
     passage: Passage
     file: str
@@ -29,7 +26,7 @@ class LocatedPassage(NamedTuple):
 
 
 class BadRecord(NamedTuple):
-    """An unusable record, with its location (1-based line) and the reason."""
+    """An unusable record: its file, its line (from 1), and the reason."""
 
     file: str
     line: int
@@ -41,7 +38,7 @@ OnBad = Callable[[BadRecord], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file of a corpus: its local name, its address, and published size and checksums."""
+    """One file of a corpus: local name, address, published size and checksums (None: not published)."""
 
     name: str
     url: str
@@ -53,12 +50,12 @@ class SourceFile:
 def text_key(text: str) -> int:
     """Return a 64-bit key shared by texts that differ only in case, spacing or Unicode compatibility form.
 
-    The key is BLAKE2b of the text after NFKC, lower-casing and collapsing of white space. Among 35 million passages,
-    the probability of any accidental collision is about 3e-5.
+    The key is the BLAKE2b hash of the text after NFKC, lower-casing and collapsing of white space. Among 35 million passages, the
+    probability of any accidental collision is about 3e-5.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     folded = text.lower()
-    # Fast path for nearly all passages, five times faster: the space is the only white space in printable text.
+    # In printable text the space is the only white space; the first branch, for nearly all passages, is five times faster.
     folded = folded.strip() if folded.isprintable() and "  " not in folded else " ".join(folded.split())
     return int.from_bytes(hashlib.blake2b(folded.encode(), digest_size=8).digest(), "little")

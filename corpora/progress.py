@@ -16,12 +16,12 @@ def silent(done: int, total: int | None) -> None:
 
 
 def silent_steps(name: str, unit: str) -> Progress:
-    """Ignore the progress of a step."""
+    """Return ``silent`` as the progress callback of a step."""
     return silent
 
 
 def format_bytes(n_bytes: float) -> str:
-    """Format a number of bytes."""
+    """Return a number of bytes with its unit, such as "4.7 GB"."""
     for unit in ("B", "kB", "MB"):
         if n_bytes < 999.5:
             return f"{n_bytes:.{0 if unit == 'B' else 1}f} {unit}"

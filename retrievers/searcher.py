@@ -54,7 +54,7 @@ class LocalSearcher(Searcher):
             ValueError: a group is empty, or a query contains a lone surrogate.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
-            IdxError: a retriever fails, or an artefact is unusable.
+            IdxError: a retriever fails, or an artifact is unusable.
         """
         self._check(options)
         check_groups(groups)

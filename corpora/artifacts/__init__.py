@@ -1,5 +1,5 @@
-"""Artifacts on disk: staged, sealed with checksums, published by rename.
+"""Artifacts: directories that are built in a staging directory, sealed with checksums, and published by a rename.
 
-manifest   content and verification of manifest.json    building  locks, sealing, renaming, resuming
+manifest   content and verification of manifest.json    building  building and resuming, locks
 durable    crash-safe files, checksums                  home      the data home, allowed names
 """

@@ -1,8 +1,8 @@
-"""Atomic, resumable builds of artefacts: staging directories, locks, and renaming.
+"""Atomic, resumable builds of artifacts: staging directories, locks, and renaming.
 
-A build writes to a hidden staging directory next to its target; the directory survives an interruption. A complete directory is flushed to
-disk, *sealed* by its manifest, and renamed to the target. After an interruption, the same command reuses the finished files; if the
-directory was already sealed, the command only renames it.
+A build writes to a hidden staging directory next to its target. When all files are complete, the build flushes them to disk, *seals* the
+directory by writing the manifest, and renames the directory to the target. An interruption leaves the staging directory in place. The next
+build of the same recipe reuses its files; if the directory is already sealed, that build only renames it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .durable import file_sha256, parse_json, sync, write_durably
 from .home import home
 from .manifest import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file, package_versions
 
-INTERMEDIATE = "intermediate"  # a staging subfolder for files that the artefact does not keep
+INTERMEDIATE = "intermediate"  # subfolder of the staging directory, deleted before the rename
 
 _RECIPE = "recipe.json"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <fcntl.h>, <linux/fs.h>
@@ -42,16 +42,16 @@ class BuildResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactSpec:
-    """A build for ``build_artifact``.
+    """Description of a build for ``build_artifact``.
 
     Attributes:
-        recipe: inputs and settings that determine the result; finished files of another recipe are discarded.
+        recipe: inputs and settings that determine the result; staged files of another recipe are discarded.
         sources: path or address of each input; see ``Manifest``.
-        find_existing: returns the manifest of an existing artefact to keep, or None to build one; raises an error to refuse both.
-        write: writes the files to the given staging directory, reusing existing ones; raises ``StagingCorrupt`` if these are
-            corrupt.
-        packages: further packages whose versions, if installed, are in the manifest.
-        keep_staging: keep the staged files if ``write`` raises ``InputError``: they are valid and expensive to rebuild.
+        find_existing: function that returns the manifest of a reusable artifact, or None if the artifact must be built; an error that it
+            raises stops the build.
+        write: function that writes the missing files to the given staging directory; raises ``StagingCorrupt`` if a staged file is corrupt.
+        packages: additional packages whose versions the manifest records, if they are installed.
+        keep_staging: whether the staged files remain after an ``InputError`` of ``write``, because they are expensive to rebuild.
     """
 
     recipe: Recipe
@@ -63,14 +63,14 @@ class ArtifactSpec:
 
 
 def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
-    """Build the artefact ``target``, a directory in the data home, or resume an interrupted build of the same recipe.
+    """Build the artifact ``target``, a directory in the data home, or resume an interrupted build of the same recipe.
 
-    ``find_existing`` is called under the lock, because another process may just have built the artefact.
+    ``find_existing`` is called under the lock, because another process may just have built the artifact.
 
     Raises:
-        LockedError: another process is building this artefact.
-        StorageError: no space, read-only, no permission; the staged files are kept for the next attempt.
-        InputError: ``write`` raised it; the staged files are removed unless ``ArtifactSpec.keep_staging`` is set.
+        LockedError: another process is building this artifact.
+        StorageError: the disk is full, read-only or not permitted; the staged files are kept for the next attempt.
+        InputError: ``write`` raised it; the staged files are deleted unless ``ArtifactSpec.keep_staging`` is set.
     """
     staging = staging_path(target)
     with _system_errors(target), lock(target):
@@ -94,27 +94,27 @@ def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
 
 
 def staging_path(target: Path) -> Path:
-    """Return the staging directory of the artefact ``target``."""
+    """Return the staging directory of the artifact ``target``."""
     return target.with_name(f".{target.name}.partial")
 
 
 def artifact_files(staging: Path) -> list[Path]:
-    """Return the files of a staging directory that belong to the artefact, sorted by name."""
+    """Return the files of a staging directory that belong to the artifact, sorted by path."""
     files = sorted(file for file in staging.rglob("*") if file.is_file() and not file.name.startswith("."))
     return [file for file in files if file.relative_to(staging).parts[0] not in (_RECIPE, MANIFEST, INTERMEDIATE)]
 
 
 def staged_bytes(target: Path) -> int:
-    """Return the size in bytes of the files left by an interrupted build of the artefact ``target``."""
+    """Return the total size, in bytes, of the staged files of the artifact ``target``."""
     n_bytes = 0
     for file in staging_path(target).rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # a build may be running
+        with contextlib.suppress(FileNotFoundError):  # a running build may have deleted the file
             n_bytes += file.stat().st_size
     return n_bytes
 
 
 def staged_recipe(target: Path) -> Recipe | None:
-    """Return the recipe of an interrupted build of the artefact ``target``; None without such a build."""
+    """Return the recipe of the staged build of the artifact ``target``; None if no recipe is staged."""
     try:
         return Recipe(**parse_json((staging_path(target) / _RECIPE).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -122,13 +122,13 @@ def staged_recipe(target: Path) -> Recipe | None:
 
 
 def discard(path: Path) -> None:
-    """Delete a directory or file, if it exists; for a link, also its target.
+    """Delete a directory or file, if it exists; for a link, also the linked directory.
 
-    The path is first renamed to a hidden name, so that an interruption never leaves a partial artefact under its own name.
+    The path is first renamed to a hidden name, so that an interruption never leaves a partial artifact under the artifact's name.
     """
     hidden = path if path.name.startswith(".") else path.with_name(f".{path.name}.old")
     if hidden != path:
-        discard(hidden)  # left by an interrupted call
+        discard(hidden)  # an interrupted call may have left it
         if path.exists() or path.is_symlink():
             path.rename(hidden)
     if hidden.is_symlink():
@@ -141,18 +141,20 @@ def discard(path: Path) -> None:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder of the data home and its parents, as far as they are empty."""
+    """Remove a folder of the data home if it is empty, then each parent that has become empty."""
     while folder != home() and folder.is_relative_to(home()):
         try:
             folder.rmdir()
-        except OSError:  # not empty
+        except OSError:  # not empty, or missing
             return
         folder = folder.parent
 
 
 @contextlib.contextmanager
 def lock(target: Path) -> Iterator[None]:
-    """Hold the lock of ``target``, an existing or missing path in the data home; the kernel releases it when the process ends.
+    """Hold the lock of ``target``, a path in the data home, during the ``with`` block.
+
+    The path itself may be missing. The kernel releases the lock when the process ends, even by a kill.
 
     Raises:
         LockedError: another process, or another thread of this process, holds the lock.
@@ -176,7 +178,7 @@ def lock(target: Path) -> Iterator[None]:
 
 
 def _prepare(staging: Path, recipe: Recipe) -> None:
-    """Create an empty staging directory, or keep one with files of the same recipe."""
+    """Create the staging directory; keep an existing one only if it has the same recipe."""
     recipe_file = staging / _RECIPE
     if not recipe_file.is_file() or recipe_file.read_text() != recipe.to_json():
         discard(staging)
@@ -185,9 +187,9 @@ def _prepare(staging: Path, recipe: Recipe) -> None:
 
 
 def _write(staging: Path, spec: ArtifactSpec) -> BuildResult:
-    """Run ``write``; after ``StagingCorrupt``, discard the staged files and run it once more.
+    """Run ``spec.write``; after ``StagingCorrupt``, discard the staged files and run it once more.
 
-    Other errors keep these files: a corrupt store, found while it is embedded, must not cost the finished vectors.
+    After any other error, this function keeps the staged files: for example, finished vectors must survive an error in the store.
     """
     _prepare(staging, spec.recipe)
     with contextlib.suppress(StagingCorrupt):
@@ -198,7 +200,7 @@ def _write(staging: Path, spec: ArtifactSpec) -> BuildResult:
 
 
 def _find_sealed(staging: Path, recipe: Recipe) -> Manifest | None:
-    """Return the manifest of a sealed build of this recipe, interrupted before the renaming; discard any other sealed build."""
+    """Return the manifest of a sealed build of this recipe, or None; discard a sealed build that has another recipe or lacks files."""
     try:
         manifest = manifest_from_json((staging / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -211,7 +213,7 @@ def _find_sealed(staging: Path, recipe: Recipe) -> Manifest | None:
 
 def _seal(staging: Path, spec: ArtifactSpec, result: BuildResult) -> Manifest:
     """Flush all files to disk and write the manifest."""
-    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # left by an interruption of ``durable.atomic_write``
+    for unfinished in list(filter(Path.is_file, staging.rglob(".*"))):  # from an interrupted ``durable.atomic_write``
         unfinished.unlink()
     files = {}
     for file in artifact_files(staging):
@@ -233,7 +235,7 @@ def _seal(staging: Path, spec: ArtifactSpec, result: BuildResult) -> Manifest:
 
 
 def _publish(staging: Path, target: Path) -> None:
-    """Rename a sealed directory to the target, and remove the old target."""
+    """Rename a sealed directory to the target, and delete the old artifact there."""
     shutil.rmtree(staging / INTERMEDIATE, ignore_errors=True)
     (staging / _RECIPE).unlink(missing_ok=True)
     if not target.exists():
@@ -250,8 +252,8 @@ def _publish(staging: Path, target: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange the names of two directories atomically, so that ``second`` always exists; return False if the system cannot."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
+    """Exchange the names of two directories atomically, and return whether the system supports this."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # exists on Linux only
     return rename is not None and rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0
 
 

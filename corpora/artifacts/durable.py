@@ -24,7 +24,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for an atomic write: after a crash, it has either its old content or the complete new content."""
+    """Open a file for an atomic write: after a crash, the file has either its old content or the complete new content."""
     unfinished = path.with_name(f".{path.name}.tmp")
     with unfinished.open("wb") as file:
         yield file
@@ -41,7 +41,13 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def file_digests(path: Path, algorithms: tuple[str, ...], report: Callable[[int], None] | None = None) -> dict[str, str]:
-    """Return a file's checksums in hexadecimal, from a single read; ``report`` is called with the number of bytes read so far."""
+    """Return a file's checksums in hexadecimal, by algorithm; the file is read once.
+
+    Args:
+        path: the file.
+        algorithms: names of algorithms of ``hashlib``.
+        report: called with the number of bytes read so far.
+    """
     sums = {algorithm: hashlib.new(algorithm, usedforsecurity=False) for algorithm in algorithms}
     n_bytes = 0
     with path.open("rb") as file:
@@ -63,7 +69,7 @@ def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - JSON
     """Parse JSON.
 
     Raises:
-        ValueError: the content is not JSON or not UTF-8, has a number of thousands of digits, or is nested too deeply for Python.
+        ValueError: the content is not JSON or not UTF-8, is nested too deeply, or has an integer of more digits than Python parses (4,300).
     """
     try:
         return json.loads(content)

@@ -11,7 +11,7 @@ from wikidx.corpora.errors import InputError
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 
-_MAX_NAME = 100  # below the 255 bytes that file systems allow, because suffixes are added
+_MAX_NAME = 100  # characters; file systems allow 255 bytes, of which idx's suffixes need some
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
 _MOUNTS = Path("/proc/self/mounts")
@@ -23,10 +23,10 @@ def home() -> Path:
 
 
 def check_name(name: str) -> str:
-    """Validate a user's name for a corpus and return it.
+    """Validate and return a user's name for a corpus.
 
     Raises:
-        InputError: it has other characters than ``a-z 0-9 . _ -``, begins with ``. _ -``, is too long, or is reserved.
+        InputError: the name has other characters than ``a-z 0-9 . _ -``, begins with ``. _ -``, is too long, or is reserved.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"'{name}' cannot be a name: use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
@@ -38,7 +38,7 @@ def check_name(name: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, int | None]:
-    """Split a name on disk, ``<corpus>`` or, for a subset, ``<corpus>@<limit>``, into corpus and limit.
+    """Return the corpus and the limit in a name on disk: ``<corpus>@<limit>`` names a subset, ``<corpus>`` has the limit None.
 
     Raises:
         InputError: ``name`` is invalid.
@@ -51,7 +51,7 @@ def split_name(name: str) -> tuple[str, int | None]:
 
 
 def corpus_path(name: str) -> Path:
-    """Return the directory of a corpus in the data home, built or not; raises as ``split_name`` does."""
+    """Return the directory of a corpus in the data home, which may be missing; raises as ``split_name`` does."""
     split_name(name)
     return home() / name
 
@@ -62,7 +62,7 @@ def downloads_path(corpus: str) -> Path:
 
 
 def corpus_names() -> list[str]:
-    """Return the names of all corpora with a folder in the data home; folders with other names are ignored."""
+    """Return the sorted names of the folders in the data home that are named like a corpus."""
 
     def is_corpus(folder: Path) -> bool:
         try:
@@ -83,17 +83,17 @@ def free_disk_bytes() -> int:
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """Return the name of a path's network file system; None for a local or unknown file system.
+    """Return the name of the network file system of ``path``; None if the file system is local or unknown.
 
     Args:
-        path: an existing or missing path.
-        mounts: content of /proc/self/mounts; None reads the file.
+        path: a path, which may be missing.
+        mounts: content of /proc/self/mounts; None: read that file.
     """
     if mounts is None:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""  # not Linux
     file_system, depth, resolved = "", 0, path.resolve()
     for _, point, kind, *_ in (line.split(" ") for line in mounts.splitlines()):
         folder = Path(point.replace("\\040", " "))
-        if resolved.is_relative_to(folder) and len(folder.parts) >= depth:  # a later mount hides an earlier one
+        if resolved.is_relative_to(folder) and len(folder.parts) >= depth:  # a later mount hides an earlier mount at the same point
             file_system, depth = kind, len(folder.parts)
     return file_system if file_system in _NETWORK else None

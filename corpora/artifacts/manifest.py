@@ -1,4 +1,4 @@
-"""Write, read and verify the ``manifest.json`` of an artefact, without interpreting the artefact's files."""
+"""The ``manifest.json`` of an artifact: its content, its JSON form, and checks of the artifact's files against it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Parameters = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """All inputs and settings that determine a build; equal recipes produce the same artefact."""
+    """All inputs and settings that determine a build; equal recipes produce the same artifact."""
 
     kind: str
     format_version: int
@@ -40,7 +40,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """Size and checksum of one file of an artefact."""
+    """Size and checksum of one file of an artifact."""
 
     n_bytes: int
     sha256: str
@@ -48,15 +48,15 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Description of a finished artefact.
+    """Description of a finished artifact.
 
     Attributes:
         recipe: inputs and settings of the build.
         sources: path or address of each input at build time.
-        fingerprint: fingerprint of the corpus in the artefact, or of the corpus from which it was built.
-        counts: "rows" and other counts.
-        packages: versions of the packages used.
-        files: name -> size and checksum.
+        fingerprint: fingerprint of the store that the artifact is or was built from.
+        counts: "rows" and other counts, by name.
+        packages: versions of Python and of packages at build time, by name.
+        files: size and checksum of each file, by its path in the artifact.
         created: time of creation, UTC, ISO 8601.
     """
 
@@ -69,7 +69,7 @@ class Manifest:
     created: str
 
     def to_json(self) -> bytes:
-        """Return the content of ``manifest.json``, with its own sha256 to detect corruption."""
+        """Return the content of ``manifest.json``, which includes a sha256 of all other fields."""
         data = dataclasses.asdict(self)
         return json.dumps({**data, _CHECKSUM: _checksum(data)}, indent=1).encode()
 
@@ -85,12 +85,12 @@ class Manifest:
 
     @property
     def n_bytes(self) -> int:
-        """Total size of the files."""
+        """Total size of the files in bytes."""
         return sum(record.n_bytes for record in self.files.values())
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python, as ``python``, and of the named distributions, if installed."""
+    """Return the versions of Python (under "python") and of the named packages that are installed."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -99,23 +99,23 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 
 
 def is_finished(path: Path) -> bool:
-    """Return whether ``path`` is a finished artefact, usable or not."""
+    """Return whether ``path`` has a manifest; neither the manifest nor other files are checked."""
     return (path / MANIFEST).is_file()
 
 
 def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> Manifest:
-    """Read the manifest of the artefact at ``path``, and check its kind, its version, and the presence and size of its files.
+    """Read the manifest of the artifact at ``path``; check its kind, its format version, and the size of each file.
 
     Args:
-        path: the artefact's directory.
+        path: the artifact's directory.
         kind: the required kind.
         format_version: the required format version.
-        rebuild: the command that builds the artefact, for messages.
+        rebuild: the command that builds the artifact, for error messages.
 
     Raises:
-        ArtifactMissing: ``path`` has no finished artefact.
-        ArtifactMismatch: the artefact has another kind or format version.
-        ArtifactCorrupt: the manifest is unreadable, or a file is missing or has another size.
+        ArtifactMissing: ``path`` has no finished artifact.
+        ArtifactMismatch: the artifact has another kind or format version.
+        ArtifactCorrupt: the manifest is invalid, or a file is missing or has the wrong size.
     """
     try:
         manifest = manifest_from_json((path / MANIFEST).read_bytes())
@@ -137,7 +137,7 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
 
 
 def missing_file(path: Path, manifest: Manifest) -> str | None:
-    """Return a line on the first file of an artefact that is missing or has another size; None if all files are complete."""
+    """Return a message about the first file that is missing or has the wrong size; None if there is no such file."""
     for name, record in manifest.files.items():
         n_bytes = (path / name).stat().st_size if (path / name).is_file() else None
         if n_bytes != record.n_bytes:
@@ -147,7 +147,7 @@ def missing_file(path: Path, manifest: Manifest) -> str | None:
 
 
 def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild: str) -> None:
-    """Raise ``ArtifactMismatch`` unless the artefact was built from the store with this fingerprint."""
+    """Raise ``ArtifactMismatch`` unless the artifact was built from the store with this fingerprint."""
     if manifest.fingerprint != fingerprint:
         raise ArtifactMismatch(
             f"{path} was built over other passages ({manifest.fingerprint[:12]}…) than the store now holds ({fingerprint[:12]}…): "
@@ -156,11 +156,11 @@ def check_fingerprint(path: Path, manifest: Manifest, fingerprint: str, rebuild:
 
 
 def verify_files(path: Path, manifest: Manifest, progress: Progress = silent) -> list[str]:
-    """Reread every file of an artefact, and return one line for each file that differs from the manifest.
+    """Read every file of an artifact, and return one message for each file whose checksum differs from the manifest's.
 
     Args:
-        path: the artefact's directory.
-        manifest: its manifest.
+        path: the artifact's directory.
+        manifest: the artifact's manifest.
         progress: called with (bytes read, total bytes).
     """
     done, problems = 0, list[str]()
@@ -177,7 +177,7 @@ def manifest_from_json(content: bytes) -> Manifest:
     """Parse a manifest written by ``Manifest.to_json``.
 
     Raises:
-        ValueError: it is invalid or corrupt, for the reason in the message.
+        ValueError: ``content`` is not a manifest, or its checksum is wrong.
     """
     data = parse_json(content)
     try:

@@ -1,4 +1,4 @@
-"""Files of a corpus, from the network or a local copy.
+"""The source files of a corpus, downloaded or local.
 
-download  resumable, verified    sources  local or downloaded files
+download  resumable, verified download of one file    sources  all source files of a corpus
 """

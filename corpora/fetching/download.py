@@ -1,8 +1,8 @@
-"""Download one file of a corpus over HTTP(S): resumable, verified, and published under its name only when complete.
+"""Resumable, verified download of one file over HTTP(S).
 
-An unfinished download is in ``<name>.part``; ``<name>.part.json`` records the server's version of the file. A verified
-file has a record ``<name>.json`` with its size and checksums. This module does not interpret contents and takes no locks: two processes
-must not download the same file into the same folder concurrently.
+An unfinished download is ``<name>.part``; ``<name>.part.json`` records the server's version of the file. A complete, verified file is
+``<name>``; ``<name>.json`` records its size and checksums. This module takes no locks: the caller must prevent concurrent downloads of the
+same file into the same folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def apply_mirror(url: str) -> str:
-    """Return ``url`` with scheme and host replaced by the environment variable ``IDX_MIRROR``, if set.
+    """Return ``url`` with its scheme and host replaced by the value of the environment variable ``IDX_MIRROR``, if set.
 
     Raises:
         InputError: ``IDX_MIRROR`` is not an http or https address.
@@ -65,19 +65,19 @@ class LocalFile:
 
 
 def download(source: SourceFile, folder: Path, *, progress: Progress = silent, pause_s: float = 2.0) -> LocalFile:
-    """Return the verified file ``folder / source.name``, downloading its missing part.
+    """Download the missing part of the file ``folder / source.name``, and return the verified file.
 
-    If neither md5 nor sha256 is published, the file is checked against the sha256 of its first download, in its record.
+    A file without a published md5 or sha256 is checked against the sha256 recorded at its first download.
 
     Args:
-        source: the file.
-        folder: created if missing.
-        progress: called with the bytes downloaded and the total; decreases only if the server forces a restart.
-        pause_s: wait after a failed attempt, doubled for each consecutive one without progress, up to ``MAX_PAUSE_S``.
+        source: name, address, size and checksums of the file.
+        folder: the destination, created if missing.
+        progress: called with (bytes downloaded, total bytes); the first number falls only if the server forces a restart.
+        pause_s: seconds to wait after a failed attempt, doubled after each further failure without progress, up to ``MAX_PAUSE_S``.
 
     Raises:
         DownloadError: the server refuses, does not answer, or sends a file of another size or checksum.
-        StorageError: too little space, or the folder is not writable.
+        StorageError: the disk has too little space, or the folder is not writable.
         InputError: ``IDX_MIRROR`` is invalid.
     """
     final = folder / source.name
@@ -102,7 +102,7 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
 
 
 def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
-    """Check the size and published checksums of a file of any origin, and return its sha256.
+    """Check a file against the published size and checksums, and return its sha256.
 
     Raises:
         DownloadError: the file differs from ``source``.
@@ -125,7 +125,7 @@ def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """State of a file at the time of its verification, stored next to it as JSON."""
+    """Record of a file's verification, stored next to the file as JSON; ``at`` is the time (ISO 8601)."""
 
     url: str
     bytes: int
@@ -134,14 +134,14 @@ class _Record:
     at: str
 
     def covers(self, path: Path, source: SourceFile) -> bool:
-        """Return whether ``path`` is unchanged and ``source`` requires no further check."""
+        """Return whether the record proves that ``path`` is ``source``: same address, size and published checksums."""
         pairs = ((source.n_bytes, self.bytes), (source.md5, self.md5), (source.sha256, self.sha256))
         is_checked = all(published is None or published == recorded for published, recorded in pairs)
         return is_checked and self.url == source.url and self.bytes == path.stat().st_size
 
 
 def _record_path(path: Path) -> Path:
-    """Return the metadata path of a file or of a partial file."""
+    """Return the path of the record of a complete or partial file."""
     return Path(f"{path}.json")
 
 
@@ -164,7 +164,10 @@ def _write_record(final: Path, source: SourceFile, sha256: str) -> _Record:
 
 
 def _verify_checksum(path: Path, source: SourceFile, record: _Record | None) -> str:
-    """Return a complete file's sha256, checked against the published checksums or, without any, against the first download's."""
+    """Verify a complete file and return its sha256.
+
+    Without a published checksum, the sha256 must equal that of the first download, which is in ``record``.
+    """
     final = path.with_name(source.name)
     try:
         sha256 = verify(path, source)
@@ -175,7 +178,7 @@ def _verify_checksum(path: Path, source: SourceFile, record: _Record | None) -> 
         raise DownloadError(f"{error} ({remedy})") from error
     is_published = source.md5 is not None or source.sha256 is not None
     if record is not None and not is_published and record.sha256 != sha256:
-        # A partial file is kept: if the user accepts the new file, nothing is downloaded again.
+        # The file is kept: if the user accepts it, nothing is downloaded again.
         raise DownloadError(
             f"{path} is not the {source.name} of the first download: expected sha256 {record.sha256}, got {sha256}; "
             f"delete {_record_path(final)} to accept the new file, or {path} to fetch it again from {source.url}"
@@ -184,7 +187,7 @@ def _verify_checksum(path: Path, source: SourceFile, record: _Record | None) -> 
 
 
 class _RetryableError(Exception):
-    """A failure that a retry may fix."""
+    """A failure that a retry may fix, after ``wait_s`` seconds if the server requests a wait."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -193,21 +196,21 @@ class _RetryableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Identity of a file's version as reported by its server."""
+    """ETag, modification date and size that a server reports for a file; None: not reported."""
 
     etag: str | None = None
     modified: str | None = None
     total: int | None = None
 
     def differs_from(self, actual: _Version) -> bool:
-        """Return whether a value known for both versions differs."""
+        """Return whether the versions differ in a value that both report."""
         pairs = ((self.etag, actual.etag), (self.modified, actual.modified), (self.total, actual.total))
         return any(mine is not None and other is not None and mine != other for mine, other in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class _PartialFile:
-    """A partial file, with the version to which it belongs."""
+    """A partly downloaded file, and the record of its version."""
 
     path: Path
 
@@ -217,19 +220,19 @@ class _PartialFile:
     def version(self) -> _Version | None:
         try:
             return _Version(**parse_json(_record_path(self.path).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):  # never written, or truncated by a power failure
+        except (FileNotFoundError, ValueError, TypeError):  # the record was never written, or a power failure truncated it
             return None
 
     def discard(self) -> None:
         with _disk(self.path):
-            self.path.unlink(missing_ok=True)  # first, because a version without a partial file is harmless
+            self.path.unlink(missing_ok=True)  # before its record: a record without a file is harmless
             _record_path(self.path).unlink(missing_ok=True)
 
 
 def _fetch(source: SourceFile, part: _PartialFile, progress: Progress, pause_s: float) -> None:
     """Send requests until the file is complete, or until ``ATTEMPTS`` consecutive attempts have made no progress."""
     url = apply_mirror(source.url)
-    # Only a size above the previous maximum is progress: a server that ignores Range and always disconnects is not retried forever.
+    # Only a size above the previous maximum is progress: otherwise a server that ignores Range and always disconnects is retried forever.
     furthest, failures = part.size(), 0
     is_complete = furthest > 0 and furthest == source.n_bytes
     while not is_complete:
@@ -251,11 +254,12 @@ def _attempt(url: str, source: SourceFile, part: _PartialFile, progress: Progres
     """Request the missing part once.
 
     Returns:
-        True if the file is complete; False if the partial file did not match and was discarded: the next request is for the whole file.
+        True if the file is complete. False if the response did not continue the partial file, which is then discarded: the next request
+        is for the whole file.
     """
     known, offset = part.version(), part.size()
     if known is None and source.md5 is None and source.sha256 is None:
-        offset = 0  # otherwise bytes of two versions could be mixed unnoticed
+        offset = 0  # start again, because bytes of two versions could be mixed unnoticed
     published = _Version(total=source.n_bytes)
     expected = known or published
     with contextlib.closing(_request(url, offset, expected)) as response:
@@ -278,7 +282,7 @@ def _receive(response: http.client.HTTPResponse, part: _PartialFile, version: _V
     """Write the response body after the first ``offset`` bytes of the partial file."""
     done = reported = offset
     with _disk(part.path), part.path.open("ab" if offset else "wb") as file:
-        if not offset:  # after the old bytes are removed, so that they are never attributed to this version
+        if not offset:  # opening the file has removed the old bytes, so that they are never attributed to this version
             _record_path(part.path).write_text(json.dumps(asdict(version)))
         _check_space(part, version.total)
         progress(done, version.total)
@@ -302,7 +306,7 @@ def _request(url: str, offset: int, version: _Version) -> http.client.HTTPRespon
         try:
             response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_S)
         except urllib.error.HTTPError as error:
-            response = error  # treated as a response: the caller interprets its status
+            response = error  # also a response: the caller interprets its status
     return cast(http.client.HTTPResponse, response)
 
 
@@ -313,10 +317,10 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 @contextlib.contextmanager
 def _network(url: str) -> Iterator[None]:
-    """Translate exceptions of urllib, http.client, socket and ssl; all but ``HTTPException`` are subclasses of ``OSError``."""
+    """Translate network exceptions to ``_RetryableError`` or, if no retry can help, to ``DownloadError``."""
     try:
         yield
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:  # the exceptions of urllib, socket and ssl are subclasses of OSError
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(cause, ssl.SSLCertVerificationError | http.client.InvalidURL):
             raise DownloadError(f"{url} cannot be opened ({cause}): check the address, IDX_MIRROR and the system's certificates") from error
@@ -334,9 +338,9 @@ def _disk(path: Path) -> Iterator[None]:
 
 
 def _check_response(response: http.client.HTTPResponse, url: str, published: _Version) -> None:
-    """Raise an error unless the response has the whole file in its published size."""
+    """Raise an error unless the response is the whole file in its published size."""
     if response.status in (408, 429) or response.status >= 500:
-        wait_s = response.headers.get("Retry-After", "")  # the other form, a date, is rare and ignored
+        wait_s = response.headers.get("Retry-After", "")  # seconds; the other form, a date, is rare and ignored
         raise _RetryableError(f"status {response.status} {response.reason}", float(wait_s) if wait_s.isdecimal() else None)
     if response.status != 200:
         raise DownloadError(f"{url}: status {response.status} {response.reason}: check the address, or set IDX_MIRROR to a server with it")
@@ -357,7 +361,7 @@ def _content_range(response: http.client.HTTPResponse, field: str) -> int | None
 
 
 def _check_space(part: _PartialFile, total: int | None) -> None:
-    """Raise ``StorageError`` if the missing part of a file of ``total`` bytes does not fit on the disk."""
+    """Raise ``StorageError`` if the rest of a file of ``total`` bytes does not fit on the disk."""
     with _disk(part.path):
         free = shutil.disk_usage(part.path.parent).free
         missing = (total or 0) - part.size()

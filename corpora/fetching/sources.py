@@ -17,14 +17,14 @@ from .download import LocalFile, download, verify
 
 
 def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
-    """Return the local paths of the corpus's files, in reading order; None if they must be downloaded.
+    """Return the local paths of the corpus's files, in reading order; None if idx downloads the files.
 
     Args:
         corpus: the corpus.
-        source: a local copy; for a corpus of several files, their folder.
+        source: path of a local copy; for a corpus of several files, their folder; None: no local copy.
 
     Raises:
-        InputError: a file is missing, or ``source`` does not apply.
+        InputError: a file is missing, or ``source`` is given for a corpus that ships with idx.
     """
     if corpus.path is not None:
         paths = [corpus.path]
@@ -43,7 +43,7 @@ def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
 
 
 def obtain_files(corpus: Corpus, source: Path | None, *, verified: bool = True, progress: Progress = silent) -> list[LocalFile]:
-    """Return the corpus's files, downloaded if necessary, in reading order.
+    """Return the corpus's files in reading order; download missing files.
 
     Args:
         corpus: the corpus.
@@ -53,7 +53,7 @@ def obtain_files(corpus: Corpus, source: Path | None, *, verified: bool = True, 
 
     Raises:
         InputError: see ``local_paths``.
-        DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published one.
+        DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published file.
     """
     paths = local_paths(corpus, source)
     if paths is None:
@@ -64,23 +64,23 @@ def obtain_files(corpus: Corpus, source: Path | None, *, verified: bool = True, 
 
 
 def missing_bytes(corpus: Corpus) -> int:
-    """Return the number of bytes still to be downloaded, for files of known size."""
+    """Return the number of bytes still to be downloaded; files of unknown size count as 0."""
     folder = downloads_path(corpus.name)
     return sum(max(0, (file.n_bytes or 0) - downloaded_bytes(file, folder)) for file in corpus.files)
 
 
 def downloaded_bytes(file: SourceFile, folder: Path) -> int:
-    """Return the number of downloaded bytes of a file in a folder."""
+    """Return the number of bytes of a file that are already downloaded to a folder."""
     return max((path.stat().st_size for path in (folder / file.name, folder / f"{file.name}.part") if path.is_file()), default=0)
 
 
 def download_all(files: Sequence[SourceFile], folder: Path, progress: Progress) -> list[LocalFile]:
-    """Return files in a folder, downloading missing ones; raises ``LockedError`` and the errors of ``download``."""
+    """Download the missing files to a folder, and return all of them; raises ``LockedError``, and as ``download`` does."""
     with lock(folder):
         return [download(file, folder, progress=progress) for file in files]
 
 
-_checksums: dict[tuple[Path, int, int], str] = {}  # cache: (path, size, modification time) -> sha256; reused within a build
+_checksums: dict[tuple[Path, int, int], str] = {}  # cache: (path, size, modification time) -> sha256
 
 
 def _sha256(path: Path, progress: Progress) -> str:

@@ -1,5 +1,5 @@
-"""Named corpora, each with one file here and one line in ``corpora/__init__.py``.
+"""Known corpora, each with one file here and one line in ``corpora/__init__.py``; ``custom`` reads users' own files.
 
-wiki2018  wiki2020  the Wikipedias of DPR and Atlas       sample/  784 passages that ship with idx
-custom    a user's own file
+wiki2018  the Wikipedia of DPR      sample/  784 passages that ship with idx
+wiki2020  the Wikipedia of Atlas    custom   the corpus in a user's own file
 """

@@ -1,4 +1,4 @@
-"""Corpus in a user's own file."""
+"""The corpus in a user's own file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ReadOptions:
 
     Attributes:
         file_format: a key of ``READERS``; None detects it from the content.
-        split: a key of ``SPLITTERS``, or "none"; None splits whole articles by "words" and leaves passages unchanged.
-        n_words: maximum number of words per passage.
+        split: a key of ``SPLITTERS``, or "none"; None means "words" for formats of whole articles, "none" for others.
+        n_words: maximum number of words per passage, if articles are split.
     """
 
     file_format: str | None = None
@@ -41,7 +41,7 @@ class ReadOptions:
 
 
 def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
-    """Return the corpus in a local file, under a given name.
+    """Return the corpus ``name`` in a local file.
 
     Raises:
         InputError: the name or the file cannot be used.

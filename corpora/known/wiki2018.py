@@ -1,8 +1,8 @@
 """The DPR Wikipedia: English Wikipedia of 20 December 2018 in 21,015,324 passages of 100 words (psgs_w100.tsv).
 
-Address: facebookresearch/DPR, dpr/data/download_data.py. Size, md5 and count: allenai/ir_datasets, dpr-w100 (Facebook publishes no
-checksum). Ids are "1" to "21015324". Rows are read with ``csv.reader``, as in Contriever; DPR's own reader also
-strips quotes at the edges of the text and prefixes ids with ``wiki:``. FlashRAG's and Search-R1's wiki-18 numbers the same rows from 0.
+Source of the address: facebookresearch/DPR, dpr/data/download_data.py. Source of size, md5 and count: allenai/ir_datasets, dpr-w100;
+Facebook publishes no checksum. Ids are "1" to "21015324". Rows are read with ``csv.reader``, as in Contriever. DPR's own reader also strips
+quotes at the edges of the text and prefixes ids with ``wiki:``. The corpus wiki-18 of FlashRAG and Search-R1 numbers the same rows from 0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Atlas Wikipedia of December 2020: 31.5 million text passages and 4.1 million infobox passages.
 
-Addresses and approximate counts: facebookresearch/atlas, README; sizes: the server's Content-Length. No checksum is published: the
-sha256 of the first download is recorded next to the file and in the store's manifest; later downloads are checked against it. Titles are
-``"<title>: <section>"`` as in atlas, src/index_io.py. Both files number their records from 0, so infobox ids become ``infobox:<id>``.
+Source of addresses and approximate counts: facebookresearch/atlas, README. Source of sizes: the server's Content-Length. No checksum is
+published, so that later downloads are checked against the sha256 of the first. Titles are ``"<title>: <section>"`` as in atlas,
+src/index_io.py. Both files number their records from 0, so that infobox ids become ``infobox:<id>``.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Database:
     """An open LMDB environment and its tables."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        # Readers need no lock file: a published store never changes, and a writer holds the artefact's own lock.
+        # Readers need no lock file: a published store never changes, and a writer holds the artifact's own lock.
         self.path = path
         is_new = not path.exists() or not path.stat().st_size
         error_class = StorageError if is_new else ArtifactCorrupt

@@ -32,7 +32,7 @@ _WARM_UP_CHARACTERS = 100
 
 
 def read_identity(path: Path) -> Identity:
-    """Return an identity of the artefact at a path, which its replacement will not share; None if the artefact is missing."""
+    """Return an identity of the artifact at a path, which its replacement will not share; None if the artifact is missing."""
     try:
         stat = os.stat(path / MANIFEST)
     except OSError:
@@ -54,13 +54,13 @@ class SharedIdentities:
         self._identities = RawArray("q", len(names))
 
     def check(self, name: Name, identity: Identity) -> None:
-        """Record the identity of an artefact about to be opened, or compare it with the recorded one.
+        """Record the identity of an artifact about to be opened, or compare it with the recorded one.
 
         Raises:
             ArtifactMismatch: another process has opened a different version.
         """
         if identity is None:
-            return  # opening the missing artefact raises the error
+            return  # opening the missing artifact raises the error
         slot, recorded = self._slots[name], hash(identity)
         if self._identities[slot] == 0:
             self._identities[slot] = recorded
@@ -118,7 +118,7 @@ class OpenSearchers:
             self.searchers[corpus, retriever] = searcher
 
     def describe(self, corpus: str) -> dict[str, Any]:
-        """Return the open artefacts of a corpus, with the state of their files on disk."""
+        """Return the open artifacts of a corpus, with the state of their files on disk."""
         artifacts = {name: artifact.describe() for (of, name), artifact in list(self._artifacts.items()) if of == corpus}
         store, retrievers = self.corpora.stores.get(corpus), self.corpora.retrievers
         parameters = {name: dict(retrievers[corpus, name].parameters) if (corpus, name) in retrievers else {} for name in artifacts}
@@ -143,7 +143,7 @@ class OpenSearchers:
             metrics.cache_misses.labels(*name).inc(n_misses - misses)
 
     def _record(self, corpus: str, index: str | None) -> None:
-        """Record an artefact about to be opened, so that a replacement on disk is recognised later."""
+        """Record an artifact about to be opened, so that a replacement on disk is recognised later."""
         from wikidx.indexer.catalog import index_ref
 
         path = store_path(corpus) if index is None else index_ref(corpus, index).path

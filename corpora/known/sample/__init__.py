@@ -1,6 +1,6 @@
 """The sample corpus that ships with idx, and its questions.
 
-corpus  the passages and questions in ``passages.jsonl`` and ``questions.jsonl``
+corpus  reads ``passages.jsonl`` and ``questions.jsonl``
 """
 
 from .corpus import CORPUS, SampleQuestion, passages, questions

@@ -1,7 +1,7 @@
-"""The sample corpus: stable public facts in 784 short passages, with one-hop and two-hop questions and their gold passages.
+"""The sample corpus: 784 short passages of public facts, and one-hop and two-hop questions with their gold passages.
 
 The passages are articles on elements, countries, the solar system, the states and presidents of the United States, rivers, mountains,
-laureates, books, paintings, composers and inventions. A complete retrieval experiment needs no download.
+laureates, books, paintings, composers and inventions.
 """
 
 from __future__ import annotations
