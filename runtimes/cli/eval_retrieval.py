@@ -48,7 +48,9 @@ Measures = Annotated[
     list[str] | None,
     typer.Option("--measure", help="A figure of trec_eval on gold passages, such as R@20, RR or nDCG@10; may be repeated."),
 ]
-QrelsFile = Annotated[Path | None, typer.Option("--qrels", help="TREC qrels with the gold passages, instead of those of the questions.")]
+QrelsFile = Annotated[
+    Path | None, typer.Option("--qrels", help="TREC's or BEIR's qrels with the gold passages, instead of those of the questions.")
+]
 RunOut = Annotated[Path | None, typer.Option(help="A folder for the rankings, as TREC runs, and the gold passages, as qrels.")]
 Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
 
@@ -134,6 +136,8 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
     if not any(question.golden_answers or question.id in gold or gold_pages(question) for question in questions):
         raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: name qrels that have them with --qrels")
     data_issues = question_issues(questions, gold, store) + (group_issues(questions, query_groups) if query_groups else [])
+    if not any(question.golden_answers or gold_pages(question) for question in questions):
+        questions = [question for question in questions if question.id in gold]  # BEIR's queries.jsonl has all splits, its qrels one
     return _Task(questions, store, query_groups, gold, data_issues, scoring, run_out)
 
 

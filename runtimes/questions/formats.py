@@ -14,7 +14,17 @@ from .claims import parse_fever
 from .kilt import parse_kilt
 from .long_form import parse_asqa, parse_begin, parse_halluqa
 from .multi_hop import add_aliases, parse_hotpotqa, parse_strategyqa, parse_strategyqa_bigbench, parse_twowiki
-from .open_domain import parse_dpr, parse_dpr_row, parse_list, parse_plain, parse_popqa, parse_squad, parse_topic, parse_triviaqa
+from .open_domain import (
+    parse_beir,
+    parse_dpr,
+    parse_dpr_row,
+    parse_list,
+    parse_plain,
+    parse_popqa,
+    parse_squad,
+    parse_topic,
+    parse_triviaqa,
+)
 from .records import Record
 
 
@@ -81,6 +91,10 @@ def _is_halluqa(record: Record) -> bool:
     return _has("Question")(record) and any(name.startswith("Best") for name in record.value)
 
 
+def _is_beir(record: Record) -> bool:
+    return _has("_id", "text")(record) and {"question", "title"}.isdisjoint(record.value)  # passages have a title
+
+
 def _is_kilt(record: Record) -> bool:
     if not _either(_has("input"), _has("question", "output"))(record) or "target_scores" in record.value:
         return False
@@ -140,6 +154,7 @@ _ALL = (
         "dev",
     ),
     Format("asqa-train", "the same file's training questions", _has("qa_pairs"), parse_asqa, "train"),
+    Format("beir", "BEIR's queries.jsonl: {_id, text}; its qrels by --qrels", _is_beir, parse_beir),
     Format("kilt", "KILT, WoW among it: {id, input, output: [{answer, provenance}]}", _is_kilt, parse_kilt),
     Format("halluqa", "HalluQA: [{question_id, Question, Best Answer…, Wrong_Answer…, Category}]", _is_halluqa, parse_halluqa),
     Format(

@@ -46,6 +46,11 @@ def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str,
     )
 
 
+def parse_beir(record: Record) -> Question:
+    """Parse a query of BEIR's ``queries.jsonl``, which has no answers."""
+    return Question(record_id(record), text_of(record, "text"))
+
+
 def parse_dpr(record: Record) -> Question:
     """Parse a question of DPR's training files; the gold passages are its ``positive_ctxs``."""
     positive = objects_of(record, "positive_ctxs")

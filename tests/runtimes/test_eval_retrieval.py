@@ -59,6 +59,21 @@ def test_a_run_and_qrels_of_others_are_scored_as_a_search_is(idx: Command, tmp_p
     assert [one["queries"] for one in json.loads(printed)["retrievers"]] == ["question", "run"]
 
 
+def test_queries_and_qrels_of_beir(idx: Command, tmp_path: Path) -> None:
+    """Its queries are those of all splits; those without qrels are counted, and not searched."""
+    questions = sample.questions()
+    (tmp_path / "queries.jsonl").write_text("".join(json.dumps({"_id": one.id, "text": one.question}) + "\n" for one in questions))
+    judged = [f"{one.id}\t{gold}\t1\n" for one in questions[:60] for gold in one.gold_ids]
+    (tmp_path / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged))
+    files = ("--questions", tmp_path / "queries.jsonl", "--qrels", tmp_path / "test.tsv")
+    report = json.loads(idx("eval", "retrieval", "--corpus", "sample", *files, "--json", "--run-out", tmp_path / "out"))
+    assert report["retrievers"][0]["figures"].keys() >= {"nDCG@10", "Success@5"}
+    assert report["retrievers"][0]["figures"]["nDCG@10"]["n"] == 60
+    assert report["data_issues"][0]["n"] == len(questions) - 60
+    searched = {line.split()[0] for line in (tmp_path / "out" / "bm25.run").read_text().splitlines()}
+    assert searched == {one.id for one in questions[:60]}
+
+
 def test_speed_is_that_of_the_searches_after_the_first(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     searcher, clock = open_searcher("sample"), [0.0]
 

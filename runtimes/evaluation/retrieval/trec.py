@@ -3,8 +3,9 @@
     run      question  Q0  passage  rank  score  tag        the rank is ignored: scores decide
     qrels    question  0   passage  relevance               a whole number; above 0 is relevant
 
-Columns are separated by spaces or tabs. trec_eval sorts by descending float32 score, breaks ties by descending id as text, and ignores the
-ranks in the file. ``trec_order`` returns this order.
+BEIR's qrels have no second column, and begin with a header: ``query-id corpus-id score``. Columns are separated by spaces or tabs.
+trec_eval sorts by descending float32 score, breaks ties by descending id as text, and ignores the ranks in the file. ``trec_order``
+returns this order.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
 
 _RUN_COLUMNS, _QRELS_COLUMNS = 6, 4
+_BEIR_HEADER = ["query-id", "corpus-id", "score"]
 
 
 def read_run(path: Path) -> dict[str, dict[str, float]]:
@@ -42,14 +44,14 @@ def read_run(path: Path) -> dict[str, dict[str, float]]:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Read qrels, plain or compressed.
+    """Read TREC's or BEIR's qrels, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty, a line does not have four columns, a relevance is not a whole number, or a
+        InputError: the file cannot be read or is empty, a line has another number of columns, a relevance is not a whole number, or a
             question has the same passage twice.
     """
     qrels: dict[str, dict[str, int]] = {}
-    for line, (question, _, passage, relevance) in _lines(path, _QRELS_COLUMNS):
+    for line, (question, *_, passage, relevance) in _lines(path, _QRELS_COLUMNS, _BEIR_HEADER):
         if not re.fullmatch(r"[+-]?\d{1,9}", relevance, re.ASCII):
             raise InputError(f"{line}: the relevance is '{relevance:.40}', not a whole number")
         _add(qrels, question, passage, int(relevance), line)
@@ -89,9 +91,9 @@ def trec_order(scores: Mapping[str, float]) -> list[str]:
     return sorted(by_id, key=lambda passage: -np.float32(scores[passage]))
 
 
-def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the location and columns of each non-blank line."""
-    n_lines = 0
+def _lines(path: Path, n_columns: int, header: Sequence[str] = ()) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the location and columns of each non-blank line; if the first is the header, the others have as many columns as it has."""
+    n_lines, needed = 0, f"{n_columns} are needed" + (f", or 3 after the header '{' '.join(header)}'" if header else "")
     with open_decompressed(path) as file:
         for number, line in enumerate(read_lines(file, str(path)), 1):
             location = f"{path}, line {number}"
@@ -101,8 +103,11 @@ def _lines(path: Path, n_columns: int) -> Iterator[tuple[str, Sequence[str]]]:
                 raise InputError(f"{location}: not UTF-8 ({error})") from error
             if not columns:
                 continue
+            if columns == header and not n_lines:
+                n_columns, needed, header = len(header), f"the header has {len(header)}", ()
+                continue
             if len(columns) != n_columns:
-                raise InputError(f"{location}: {len(columns)} columns, {n_columns} are needed: {' '.join(columns):.80}")
+                raise InputError(f"{location}: {len(columns)} columns, {needed}: {' '.join(columns):.80}")
             n_lines += 1
             yield location, columns
     if not n_lines:

@@ -27,6 +27,11 @@ def test_qrels_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read_qrels(tmp_path / "qrels") == QRELS
 
 
+def test_qrels_of_beir_are_read(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\tb\t0\nq1\tc\t2\nq2\tx\t-1\n")
+    assert read_qrels(tmp_path / "test.tsv") == QRELS
+
+
 def test_others_read_ours(tmp_path: Path) -> None:
     write_run(tmp_path / "run", RUN, "idx")
     write_qrels(tmp_path / "qrels", QRELS)
@@ -79,7 +84,9 @@ def test_a_bad_run_is_refused_where_it_is_bad(tmp_path: Path, lines: str | bytes
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("q a 1\n", "line 1: 3 columns, 4 are needed: q a 1"),
+        ("q a 1\n", "line 1: 3 columns, 4 are needed, or 3 after the header 'query-id corpus-id score': q a 1"),
+        ("query-id\tcorpus-id\tscore\nq 0 a 1\n", "line 2: 4 columns, the header has 3: q 0 a 1"),
+        ("query-id\tcorpus-id\tscore\n", "has no lines"),
         ("q 0 a yes\n", "line 1: the relevance is 'yes', not a whole number"),
         ("q 0 a 1\nq 0 b 0.5\n", "line 2: the relevance is '0.5', not a whole number"),
         ("q 0 a 1\nq 0 a 0\n", "line 2: the passage 'a' is listed before for the question 'q'"),

@@ -281,6 +281,12 @@ FORMAT_FILES = (
         [item("Who won the cup?", "Uruguay", "URU", "Italy", id="5", **_ASQA_GOLD)],
     ),
     FormatFile(
+        "beir",
+        "",
+        lines({"_id": "PLAIN-2", "text": "Do statins help?", "metadata": {"url": "…"}}, {"_id": "PLAIN-12", "text": "Why deep fry?"}),
+        [item("Do statins help?", id="PLAIN-2"), item("Why deep fry?", id="PLAIN-12")],
+    ),
+    FormatFile(
         "kilt",
         "",
         lines(
