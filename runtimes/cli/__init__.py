@@ -13,7 +13,7 @@ option_groups                             dataclasses as groups of options
 completion                                shell completion of names
 screen  trace                             terminal output
 
-``idx --help`` starts fast: a command's module is imported only if the command is called, and heavy packages only inside functions.
+``idx --help`` starts fast: a command's module is imported when the command is called, and a heavy package when a function needs it.
 """
 
 from .commands import main

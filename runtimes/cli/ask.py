@@ -62,7 +62,7 @@ def predict(plan: Plan, question: Question, cache: Path | None, seed: int) -> Pr
 
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
-    """Print a prediction; if the question failed, raise ``IdxError`` after printing the requested steps."""
+    """Print a prediction. For a failed question, print the requested steps and raise ``IdxError``."""
     from wikidx.corpora.errors import IdxError
     from wikidx.runtimes.execution.results import prediction_to_json
 

@@ -64,7 +64,7 @@ def _report_corruption(corpus: str, *, as_json: bool) -> None:
     from wikidx.indexer.catalog import index_folders, index_ref
 
     problems: dict[str, list[str]] = {}
-    fingerprint: str | None = None  # the store's; None if its manifest is unreadable
+    fingerprint: str | None = None  # the store's fingerprint; None if its manifest is unreadable
     with steps() as step:
         for name in ("passages", *index_folders(corpus)):
             is_store = name == "passages"

@@ -141,7 +141,7 @@ for _name in ("import", "eval"):
 
 
 def main() -> None:
-    """Run the command line; report a user's error as one line on standard error, with exit status 2."""
+    """Run the command line; write an error as one line to standard error, and exit with status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show

@@ -10,17 +10,17 @@ import typer
 
 
 def corpus_argument(help_: str) -> Any:  # noqa: ANN401 - as typer's own
-    """Return the argument ``CORPUS``, which completes to built corpora."""
+    """Return the argument ``CORPUS``, with completion of built corpora."""
     return typer.Argument(metavar="CORPUS", help=help_, autocompletion=built_corpus)
 
 
 def corpus_option(help_: str) -> Any:  # noqa: ANN401
-    """Return the option ``--corpus``, which completes to built corpora."""
+    """Return the option ``--corpus``, with completion of built corpora."""
     return typer.Option("--corpus", metavar="CORPUS", help=help_, autocompletion=built_corpus)
 
 
 def retriever_option(help_: str) -> Any:  # noqa: ANN401
-    """Return the option ``--retriever``, which completes to built indexes."""
+    """Return the option ``--retriever``, with completion of built indexes."""
     return typer.Option("--retriever", "-r", metavar="NAME", help=help_, autocompletion=retriever)
 
 
@@ -45,7 +45,7 @@ def index(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the completions of a retriever's name; after a ``+``, complete the last index, without those before it."""
+    """Return the completions of a retriever's name. After a ``+``, they add an index that the name does not yet contain."""
     from wikidx.retrievers.naming import RetrieverName
 
     joined, plus, last = incomplete.rpartition("+")

@@ -33,7 +33,7 @@ _EVERY_METRIC = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """Options of scoring. None stands for a default; for ``citations`` and ``judge``, for no such metric."""
+    """Options of scoring. If ``citations`` or ``judge`` is None, that metric is not computed; for other options, None means the default."""
 
     questions: Annotated[
         str | None,
@@ -73,7 +73,7 @@ def score_runs(paths: Sequence[Path], scoring: Scoring) -> list[ScoredRun]:
     """Read and score runs.
 
     Raises:
-        InputError: a run or its questions cannot be used, a run is named twice, or the number of data sets is not 0, 1 or that of the runs.
+        InputError: a run or its questions cannot be used, a run is named twice, or several data sets are named but not one per run.
         IdxError: a metric's name is unknown, or a model cannot be opened.
     """
     from wikidx.runtimes.evaluation.predictions import load_predictions
@@ -97,7 +97,7 @@ def select_metrics(names_text: str | None, questions: Sequence[Question]) -> lis
     """Return the metrics in a comma-separated list of names; "all" selects all metrics, None the default metrics of the questions.
 
     Raises:
-        InputError: the list is given but empty.
+        InputError: the list names no metric.
         UnknownNameError: a name is unknown.
     """
     from wikidx.corpora.registry import unknown_name_error
@@ -151,7 +151,7 @@ def finish(
 
 
 def check_output(output: Output) -> None:
-    """Raise ``InputError`` if both formats are requested, an output's folder does not exist, or an output is a folder."""
+    """Raise ``InputError`` if JSON and Markdown are both requested, an output's folder does not exist, or an output is a folder."""
     if output.as_json and output.as_markdown:
         raise InputError("--json and --markdown: use one of them")
     for file in filter(None, (output.html, output.per_question)):

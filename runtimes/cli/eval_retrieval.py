@@ -1,4 +1,4 @@
-"""``idx eval retrieval``: answer recall and trec_eval's metrics of retrievers on questions."""
+"""``idx eval retrieval``: score the rankings of one or several retrievers on questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wikidx.runtimes.questions import Question
 
 _BATCH = 512  # questions per search call
-_FIRST_BATCH = 32  # questions in the first search call; it is not timed, because it loads models and files
+_FIRST_BATCH = 32  # questions in the first search call, which is not timed, because it loads models and files
 
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
@@ -59,7 +59,7 @@ class _Task(NamedTuple):
     """Inputs of an evaluation, except the rankings.
 
     Attributes:
-        groups: question id -> the other queries of its group; None: no groups are evaluated.
+        groups: question id -> queries to search together with the question; None: only single questions are searched.
         qrels: the gold passages.
         data_issues: issues of questions, qrels and groups; ``_score_runs`` appends those of run files.
         run_out: folder for rankings and gold passages; None: they are not written.
@@ -159,7 +159,7 @@ def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) 
 def _time_search(
     searcher: Searcher, groups: list[list[str]], options: SearchOptions, progress: Progress
 ) -> tuple[list[Ranking], tuple[float, float] | None]:
-    """Return the rankings, and (groups per second, CPU seconds per group); the latter is None if no batch is timed."""
+    """Return the rankings, and (groups per second, CPU seconds per group); the pair is None if there is only the untimed first batch."""
     rankings = searcher.search_groups(groups[:_FIRST_BATCH], options)
     started, cpu_started = time.perf_counter(), time.process_time()
     for start in range(_FIRST_BATCH, len(groups), _BATCH):

@@ -79,7 +79,7 @@ class PlanOptions:
 
 
 def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
-    """Return the plan of a run, checked without opening models or indexes.
+    """Return the plan of a run, after checking it without opening models or indexes.
 
     ``base`` maps options of the method to values that replace their defaults.
 
@@ -116,7 +116,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
 
 @contextlib.contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """Exit with status 130 on Ctrl-C, after the inner context managers have closed; pending model calls are abandoned."""
+    """Exit with status 130 on Ctrl-C, after closing the enclosed contexts, without waiting for pending model calls."""
     try:
         yield
     except KeyboardInterrupt:

@@ -18,8 +18,8 @@ def flatten(**annotations: Any) -> Callable[[Callable[..., None]], Callable[...,
     ``--max-k`` for ``max_k`` and ``-k`` for ``k``. The option's help is the first sentence of the field's description.
 
     Args:
-        annotations: field name -> annotation that replaces the field's. It may hold, after the typer option, a function that converts the
-            option's value to the field's value.
+        annotations: field name -> annotation that replaces the field's own. After the typer option, the annotation may hold a function that
+            converts the option's value to the field's value.
     """
     return lambda command: _flatten(command, annotations)
 

@@ -37,7 +37,7 @@ class QuestionOptions:
     sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Random seed of the sample.")] = 0
 
     def selection(self) -> Selection:
-        """Return the options as a ``Selection``."""
+        """Return protocol and sample as a ``Selection``."""
         from wikidx.runtimes.questions import Selection
 
         return Selection(self.protocol, self.sample, self.sample_seed)

@@ -25,7 +25,7 @@ EncoderCpus = Annotated[
 
 
 class RayCommand(TyperCommand):
-    """A command that accepts ``--ray`` without an address, at the end or before another option; typer has no optional values."""
+    """A command that accepts ``--ray`` without an address, at the end or before another option; typer itself requires a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's context, or typer's copy of it
         """Insert the address ``LOCAL`` after ``--ray`` if none is given, and parse the arguments."""

@@ -82,7 +82,7 @@ def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
 
 
 def _left_without_vectors(corpus: str, removed: set[str]) -> list[str]:
-    """Return the remaining vector indexes whose vectors are among the removed."""
+    """Return the indexes that remain although the vectors they were built from are removed."""
     from wikidx.indexer.catalog import built_indexes
     from wikidx.indexer.naming import parse_index_name
 

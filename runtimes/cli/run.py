@@ -73,7 +73,7 @@ def run(
 
 
 def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the requests of a dry run's first question; JSON output also has the fields ``extra_settings``."""
+    """Print the requests of a dry run's first question; ``extra_settings`` are added to JSON output."""
     from wikidx.runtimes.execution.results import prediction_to_json
 
     from .trace import print_trace

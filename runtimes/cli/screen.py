@@ -61,7 +61,7 @@ def fail(message: str) -> NoReturn:
 
 
 def coverage(counts: Mapping[str, int]) -> str:
-    """Return the number of rows as text, with the number of rows without a vector; ``counts`` are a manifest's."""
+    """Return a manifest's counts as text: the number of rows and, if there are any, the number of rows without a vector."""
     return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
 
 

@@ -27,7 +27,7 @@ Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto,
 
 
 def _factors(weights: list[str] | None) -> dict[str, float] | None:
-    """Parse texts ``RETRIEVER=FACTOR``; None without ``--weight``."""
+    """Parse texts ``RETRIEVER=FACTOR``; return None if there are none."""
     factors = {}
     for text in weights or ():
         name, _, factor = text.partition("=")

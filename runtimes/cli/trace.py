@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step
 
 _SHOWN_RESULTS = 10
-_WIDTH = 120  # without a terminal
+_WIDTH = 120  # columns, if standard output is not a terminal
 _SHOWN_CHARACTERS = 300
 
 
 def print_trace(prediction: Prediction, *, with_prompts: bool) -> None:
-    """Write a prediction's steps to standard output as a tree, whose branches are the paths of the requests.
+    """Write a prediction's steps to standard output as a tree; the path of a step's request determines the branch.
 
     Args:
         prediction: the prediction, with its steps.

@@ -1,8 +1,8 @@
 """Evaluation of answers and rankings. A metric is named after its official evaluator and computes the evaluator's values.
 
-answers/    metrics of one answer, one file per evaluator
+answers/    metrics of one answer
 by_models/  metrics computed by a model: ALCE's citations (NLI), LLM judges
-retrieval/  metrics of rankings: DPR's has_answer, trec_eval's, KILT's; TREC files
+retrieval/  metrics of rankings, as in DPR, trec_eval and KILT
 reports/    reports as text, Markdown, JSON and HTML with plots
 
 prediction_files  reader of prediction files             predictions    the predictions of a run

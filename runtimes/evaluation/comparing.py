@@ -83,7 +83,7 @@ def compare_pairs(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair
 
 
 def question_positions(run: ScoredRun) -> dict[tuple[str, str], int]:
-    """Return (id, normalised text) -> position, for each question; ids alone, such as 1, 2, 3, occur in several data sets."""
+    """Return (id, normalised text) -> position of the question; an id alone, such as 1, 2 or 3, may occur in several data sets."""
     return {(question.id, normalizing.squad(question.text)): position for position, question in enumerate(run.questions)}
 
 

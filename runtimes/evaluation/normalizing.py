@@ -1,8 +1,9 @@
 """Normalisations of answers before comparison, each named after its origin.
 
 Each normalisation has four steps, in this order: lower-case; remove punctuation; replace the articles "a", "an" and "the" by a space;
-collapse white space. Punctuation is removed before articles, so that "A. Milne" loses its "A". Only ASCII punctuation and, in
-``triviaqa``, some typographic quotes are removed; dashes and accents remain.
+collapse white space. Punctuation is removed before articles, so that "A. Milne" loses its "A". Only ASCII punctuation is removed;
+typographic quotes, dashes and accents remain. As an exception, ``triviaqa`` replaces punctuation by spaces, and some typographic quotes
+too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Metrics of one answer to a question.
 
-metric                                         the type of a metric
-metrics                                        the table of all metrics
-squad  dpr  triviaqa  popqa  selfrag  flashrag   metrics of short answers
-hotpotqa  twowiki                              metrics of answers to multi-hop questions
-strategyqa  fever                              metrics of yes/no answers and of labels
-asqa  kilt                                     metrics of long answers
-token_overlap  rouge  alce_text                computations that several of these share
+metric                                          the type of a metric
+metrics                                         the table of all metrics
+squad  dpr  triviaqa  popqa  selfrag  flashrag  metrics of short answers
+hotpotqa  twowiki                               metrics of answers to multi-hop questions
+strategyqa  fever                               metrics of yes/no answers and of labels
+asqa  kilt                                      metrics of long answers
+token_overlap  rouge  alce_text                 computations shared by several metrics
 """

@@ -25,7 +25,7 @@ def strip_citations(output: str) -> str:
 
 
 def answered_readings(text: str, groups: Sequence[Sequence[str]]) -> list[bool]:
-    """Return for each group of short answers whether the text contains one of them; both are normalised as in SQuAD.
+    """Return for each group of short answers whether the text contains an answer of the group, both normalised as in SQuAD.
 
     A short answer that normalises to the empty string is contained in every text. A group without short answers yields False.
     """
@@ -44,7 +44,7 @@ def str_hit(text: str, groups: Sequence[Sequence[str]]) -> float | None:
 
 
 def rouge_lsum_f(text: str, references: Sequence[str]) -> float | None:
-    """Return the larger ROUGE-Lsum F1 with one of the first two references; None if there are no references."""
+    """Return the best ROUGE-Lsum F1 of the text with one of the first two references; None if there are no references."""
     return max((rouge_lsum(text, reference).f for reference in references[:_REFERENCES]), default=None)
 
 

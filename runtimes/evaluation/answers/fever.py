@@ -20,8 +20,8 @@ _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 def genread_correct(answer: str, golds: Sequence[str]) -> float:
     """Return 1.0 if the answer contains a gold by DPR's ``has_answer``, else 0.0.
 
-    If the only gold is "supports", "yes" and "true" also match; if it is "refutes", "no" and "false" do. Golds must be lower-case. The
-    context of a match is ignored: "It is not true" matches "supports".
+    If the only gold is "supports", "yes" and "true" also match. If the only gold is "refutes", "no" and "false" also match. Golds must be
+    lower-case. The context of a match is ignored: "It is not true" matches "supports".
     """
     from wikidx.runtimes.evaluation.retrieval.has_answer import has_answer  # needs the extra "eval"
 

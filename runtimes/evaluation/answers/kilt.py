@@ -17,7 +17,7 @@ from wikidx.runtimes.questions import Question
 
 
 def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float | None]:
-    """Return a metric's ``score``: the best of an answer's scores over the non-empty golds; None if there are none."""
+    """Return a metric's scorer: the best ``score`` of the answer over the non-empty golds, or None without such golds."""
 
     def best_score(answer: str, question: Question) -> float | None:
         ours, golds = answer.strip(), [gold.strip() for gold in references(question) if gold.strip()]

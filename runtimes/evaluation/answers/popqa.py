@@ -12,7 +12,7 @@ from wikidx.runtimes.evaluation.answers.metric import Metric
 
 
 def first_line(generation: str) -> str:
-    """Return the first line of an output, after removing two leading line breaks; after a single one, the first line is empty."""
+    """Return the first line of an output without two leading line breaks; with one leading line break, the first line is empty."""
     return generation.removeprefix("\n\n").split("\n")[0]
 
 

@@ -20,7 +20,7 @@ def boolean(text: str) -> bool | None:
 
 
 def is_yes_or_no(question: Question) -> bool:
-    """Return whether the question has exactly one golden answer, and it is yes, true, no or false."""
+    """Return whether the question has exactly one golden answer and this answer is yes, true, no or false."""
     return len(question.golden_answers) == 1 and boolean(question.golden_answers[0]) is not None
 
 

@@ -22,7 +22,7 @@ NO_OVERLAP = Overlap(0.0, 0.0, 0.0)
 
 
 def overlap(predicted: Sequence[str], gold: Sequence[str]) -> Overlap:
-    """Return the overlap of an answer's tokens with a gold's tokens; repeated tokens count repeatedly.
+    """Return the overlap of an answer's tokens with a gold's tokens, counted with multiplicity.
 
     If there is no common token, all values are 0, even for two empty sequences.
     """

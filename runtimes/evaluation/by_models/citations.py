@@ -11,10 +11,10 @@ The rules of the evaluator are kept:
 - ``[1, 2]`` cites passage 1 only, ``[0]`` cites the last passage, and ``[3`` is a mark.
 - If any mark of a sentence is out of range, the sentence has no citations. A sentence without citations is not entailed.
 - After this check, citations beyond the third are dropped.
-- If a sentence cites a passage twice, the other cited passages of either citation include this passage.
+- If a sentence cites a passage twice, each of the two citations counts the passage among the other cited passages.
 - An answer without sentences has no values (NaN). An answer without citations has precision 0.
 
-One rule differs: if there are no passages, ``[0]`` is out of range; the evaluator fails.
+One rule differs: if there are no passages, ``[0]`` is out of range here, whereas the evaluator fails.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AlceCitations:
         nli: the entailment model.
         splitter: the sentence splitter; the evaluator uses "punkt".
         max_citations: maximum number of citations per sentence; further citations are ignored.
-        progress: called with (pairs judged, all pairs), from 0 again in each of three rounds.
+        progress: called with (pairs judged, pairs of the round) in each of three rounds.
     """
 
     def __init__(self, nli: NLI, splitter: Splitter, *, max_citations: int = 3, progress: Progress = silent) -> None:
@@ -188,7 +188,6 @@ def _ratio(part: int, whole: int, default: float) -> float:
 
 
 def _counts(claims: Sequence[Sequence[Claim]], n_useful: Sequence[Sequence[_Useful]]) -> dict[str, int]:
-    """Return counts of answers, sentences and citations; they include those from which the evaluator computes its printed shares."""
     all_claims = list(zip(itertools.chain(*claims), itertools.chain(*n_useful), strict=True))
     multiple = [useful for claim, useful in all_claims if (len(claim.cited) or claim.n_marks) > 1]
     return {

@@ -35,7 +35,7 @@ from wikidx.runtimes.questions import Question
 
 ROLE = "judge"
 
-_MAX_ATTEMPTS = 5  # as in HalluQA, and so are the decoding parameters
+_MAX_ATTEMPTS = 5  # HalluQA's, like the decoding parameters
 _DECODING = Decoding(max_tokens=10, temperature=0.0, top_p=0.5)
 _BATCH_CALLS = 256  # number of calls between progress reports
 _LABEL = re.compile(r"^(?:answer|verdict|judge?ment|回答|判断|结论)\W*[:：]\W*")
@@ -101,7 +101,7 @@ class Judge:
         llm: the model of the judge; the caller closes the model.
         votes: number of votes per answer, at least one; HalluQA uses 5. Votes are separate calls with different seeds, because endpoints
             vary from call to call even at temperature 0. One vote suffices for a deterministic model.
-        progress: called with (votes received, all votes), from 0 again in each attempt.
+        progress: called with (votes received, votes of the attempt) in each attempt.
     """
 
     def __init__(self, llm: LLM, *, votes: int = 5, progress: Progress = silent) -> None:

@@ -55,7 +55,7 @@ class Comparison(NamedTuple):
 
 
 def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False, every_paper: bool = False) -> Comparison:
-    """Compare runs; see ``every_pair`` of ``compare_pairs``, and ``include_all`` of ``match_published`` for ``every_paper``."""
+    """Compare runs; ``every_pair`` is passed to ``compare_pairs``, and ``every_paper`` to ``match_published`` as ``include_all``."""
     differing = list(compare_pairs(runs, bootstrap, every_pair=every_pair))
     return Comparison(runs, differing, match_published(runs, bootstrap, include_all=every_paper), bootstrap)
 
@@ -107,7 +107,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each question of a data set, with the answers and values of the runs that have the question."""
+    """Yield a JSON object for each data set and question, with the answers and values of the runs that have the question."""
     for dataset, group in group_by_dataset(runs).items():
         positions = [question_positions(run) for run in group]
         questions = {key: run.questions[position] for run, places in zip(group, positions, strict=True) for key, position in places.items()}
