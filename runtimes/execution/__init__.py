@@ -1,8 +1,8 @@
-"""Execution of methods: opens models and searchers by name, serves requests in waves, and writes runs to disk.
+"""Execution of methods: models and searchers by name, requests in waves, and runs on disk.
 
-executor     many concurrent questions, in waves          wave       service of all questions' pending requests
-results      the outcome of a question (answer, steps, cost) and its JSON
-runs         a run on disk: settings, predictions         resumable  answers in a folder, resumed after interruption
-opening      opens models and a searcher by name          identity   checksums and versions of models and indexes
-assignments  NAME=VALUE -> options                        rehearsal  runs of a method without a model
+executor     a method over many concurrent questions      wave       batched service of the pending requests
+results      outcome of a question (answer, steps, cost) and its JSON
+runs         a run on disk: settings, predictions         resumable  runs that resume after an interruption
+opening      plan of a run: check, models, searcher       identity   checksums and versions of models and indexes
+assignments  NAME=VALUE -> options                        rehearsal  execution without a model
 """

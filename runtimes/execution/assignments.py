@@ -1,7 +1,7 @@
 """Parsing of ``NAME=VALUE`` into the options of a method or a search.
 
-The syntax of a value depends on its field's type: ``true`` or ``false``, a number, plain text, ``none`` if the field allows it, or JSON
-for lists and objects.
+The syntax of a value depends on the type of its field: ``true`` or ``false``, a number, plain text, or JSON for lists and objects. ``none``
+stands for None if the field allows it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ T = TypeVar("T")
 def parse_assignments(
     type_: type[T], assignments: Sequence[str], *, noun: str, base: Mapping[str, Any] | None = None, excluded: Collection[str] = ()
 ) -> T:
-    """Return options with some fields set.
+    """Create options from assignments.
 
     Args:
-        type_: a dataclass that validates its values.
+        type_: the dataclass of the options, which validates its values.
         assignments: texts ``NAME=VALUE``.
         noun: word for a field in messages, such as "option".
         base: values of fields that no assignment sets.
-        excluded: fields that cannot be set.
+        excluded: fields that assignments may not set.
 
     Raises:
-        InputError: an assignment is not ``NAME=VALUE``, a value has the wrong type or is refused, or a field is set twice.
-        UnknownNameError: the field is unknown.
+        InputError: an assignment is not ``NAME=VALUE``, a value is invalid, or a field is set twice.
+        UnknownNameError: an assignment names an unknown or excluded field.
     """
     names = [field.name for field in dataclasses.fields(cast("Any", type_)) if field.name not in excluded]
     hints = get_type_hints(type_)
@@ -53,7 +53,6 @@ def parse_assignments(
 
 
 def _value(hint: Any, text: str, noun: str) -> Any:  # noqa: ANN401 - as the field's type is
-    """Parse a value of a type."""
     types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if NoneType in types and text.lower() == "none":
         return None
@@ -69,7 +68,7 @@ def _value(hint: Any, text: str, noun: str) -> Any:  # noqa: ANN401 - as the fie
 
 
 def _json(text: str, noun: str, *, is_list: bool) -> Any:  # noqa: ANN401 - JSON
-    """Parse JSON; plain text is a list of one text."""
+    """Parse a JSON object or list; for a list, plain text stands for a list of one text."""
     if is_list and not text.lstrip().startswith("["):
         return (text,) if text else ()
     try:

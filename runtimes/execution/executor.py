@@ -1,7 +1,7 @@
 """Concurrent execution of a method over many questions.
 
-Every open question is a generator that waits for the results of its requests. Each wave serves the pending requests of all open
-questions; an answered question makes room for the next. A question's outcome does not depend on the number or order of open questions.
+Each open question runs a generator of the method, which yields requests and waits for their results. A wave serves the pending requests of
+all open questions. A finished question makes room for the next. The outcome of a question does not depend on the other open questions.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ Ask = Callable[[str], Run[Answer]]
 
 @dataclass(slots=True)
 class _OpenQuestion:
-    """An open question.
+    """The state of an open question.
 
     Attributes:
-        question: the question.
         run: the method's generator.
-        pending: its unanswered requests.
-        steps: its requests so far, with results.
-        answer, error: its outcome.
-        waves, n_reused, n_sampled: numbers of waves, of reused results, and of derived seeds.
-        started: time on the clock of ``time.monotonic``.
+        pending: requests without results.
+        steps: earlier requests with their results.
+        answer: the answer; None: no answer yet, or an error.
+        error: the error that ended the question; None: no error.
+        waves: number of waves so far.
+        n_reused: number of results that were reused from equal requests.
+        n_sampled: number of sampling calls that got a derived seed.
+        started: start of the question, by ``time.monotonic``.
     """
 
     question: Question
@@ -57,19 +59,20 @@ class _OpenQuestion:
 
 
 def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0) -> Iterator[Prediction]:
-    """Yield a prediction for each question as it finishes; questions that finish in the same wave keep their order.
+    """Yield a prediction for each question as it finishes. Questions that finish in the same wave keep their order.
 
-    A question that its method refuses, or whose request fails, yields a prediction with ``error``; the other questions continue.
+    If the method refuses a question, or one of its requests fails, the prediction has an ``error``. The other questions continue.
 
     Args:
-        ask: returns the generator for a question's text.
-        questions: consumed as room becomes available.
+        ask: the method with fixed options: text of a question -> generator.
+        questions: the questions; each is taken when there is room for it.
         services: models and searcher.
         in_flight: maximum number of concurrent questions.
-        seed: derives the seeds of sampling calls that have none.
+        seed: the run's seed, from which sampling calls without a seed get one.
 
     Raises:
         UnknownNameError: the method calls a role that has no model.
+        ValueError: ``in_flight`` is less than 1.
     """
     if in_flight < 1:
         raise ValueError(f"in_flight is {in_flight}: at least one question must be open")
@@ -95,7 +98,7 @@ def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_f
 
 
 def _serve(open_questions: list[_OpenQuestion], waves: Waves, seed: int) -> None:
-    """Serve a wave, and advance every question with its results."""
+    """Serve a wave, and pass the results to the questions; an error ends its question."""
     outcomes = iter(waves.serve([request for state in open_questions for request in state.pending]))
     for state in open_questions:
         own = [next(outcomes) for _ in state.pending]
@@ -110,7 +113,7 @@ def _serve(open_questions: list[_OpenQuestion], waves: Waves, seed: int) -> None
 
 
 def _advance(state: _OpenQuestion, results: Any, waves: Waves, seed: int) -> None:  # noqa: ANN401 - a tuple of results, None at first
-    """Advance a question to its next requests that need a wave, or to its end."""
+    """Run a question's generator until its requests need a wave, or until it ends."""
     try:
         while True:
             requests = state.run.send(results)
@@ -125,17 +128,20 @@ def _advance(state: _OpenQuestion, results: Any, waves: Waves, seed: int) -> Non
 
 
 def _set_seed(request: Request, state: _OpenQuestion, seed: int) -> Request:
-    """Seed a sampling call that has no seed from the run's seed, the question's id and the call's number in the question."""
+    """Return the request, with a seed if it is a sampling call without one.
+
+    The seed is derived from the run's seed, the question's id and the number of the sampling call.
+    """
     if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
         return request
     material = f"{seed}\n{state.question.id}\n{state.n_sampled}"
     state.n_sampled += 1
-    own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # every endpoint accepts 31 bits
+    own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
     return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
 
 def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
-    """Append the pending requests with their outcomes to a question's steps, and return their results."""
+    """Append a step for each pending request to the question, and return the results."""
     state.steps += [
         Step(
             wave=state.waves,

@@ -1,4 +1,4 @@
-"""Checksums, fingerprints and versions of models, indexes and packages for the record of a run."""
+"""Identities of models, indexes and packages for the record of a run: checksums, fingerprints, versions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PACKAGES = (
     "faiss-gpu",
     "pyserini",
 )
-_READ_WHOLE = 32 << 20  # bytes; larger files (weights) are identified by their size, beginning and end
+_READ_WHOLE = 32 << 20  # bytes; of a larger file (weights), only the first and last ``_END`` bytes are read
 _END = 1 << 20
 
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
@@ -44,7 +44,10 @@ _HIDDEN = "…"
 
 
 def model_identity(spec: ModelSpec, device: str) -> dict[str, str | None]:
-    """Return the identity of a model: its name, with its URL, the checksum of its files, or the hub's commit."""
+    """Return backend, name and version of a model, and the device of a checkpoint.
+
+    The version is the URL of an endpoint, the checksum of a script or of a checkpoint's folder, or the commit of a hub repository.
+    """
     identity: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
     kind = BACKENDS[spec.backend].kind
     if kind == "endpoint":
@@ -59,7 +62,7 @@ def model_identity(spec: ModelSpec, device: str) -> dict[str, str | None]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Return a SHA-256 over a checkpoint's files; a file over 32 MiB contributes only its size and its first and last MiB."""
+    """Return a SHA-256 over the files in a folder. Of a file over 32 MiB, only name, size, first MiB and last MiB are hashed."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.iterdir() if path.is_file()):
         size = file.stat().st_size
@@ -75,7 +78,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def _hub_commit(repository: str) -> str | None:
-    """Return the commit of a repository's main branch in Hugging Face's cache; None if it is not cached."""
+    """Return the commit of a repository's main branch in Hugging Face's cache; None if the repository is not cached."""
     hub = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser() / "hub"
     cache = Path(os.environ.get("HF_HUB_CACHE") or hub)
     ref = cache / f"models--{repository.replace('/', '--')}" / "refs" / "main"
@@ -83,7 +86,7 @@ def _hub_commit(repository: str) -> str | None:
 
 
 def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
-    """Return the fingerprint of a built corpus, and a SHA-256 of each index's manifest.
+    """Return the fingerprint of a built corpus as "passages", and a digest of each index's manifest under the index's name.
 
     Raises:
         ArtifactError: the corpus or an index is missing or unusable.
@@ -103,7 +106,7 @@ def _manifest_digest(manifest: Manifest) -> str:
 
 
 def describe_served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
-    """Return a server's corpus and retriever, by default its first ones, and their fingerprints.
+    """Return a corpus and a retriever of a server with their fingerprints; None stands for the server's first.
 
     Raises:
         ServiceError: the server does not answer, is not an idx server, or is still opening the retriever.
@@ -124,7 +127,7 @@ def describe_served(client: ServerClient, corpus: str | None, retriever: str | N
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of installed relevant packages."""
+    """Return the versions of Python, of idx and of its main dependencies that are installed."""
     return package_versions(_PACKAGES)
 
 
@@ -134,7 +137,7 @@ def strip_credentials(text: str) -> str:
 
 
 def session() -> dict[str, Any]:
-    """Return the record of this start of a command: facts that do not affect the results."""
+    """Return the start time, arguments and package versions of the running command."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": ["idx", *redact_command(sys.argv[1:])],

@@ -1,4 +1,4 @@
-"""Opening of a plan's models and searcher, and the plan's description for the record of a run."""
+"""Plan of a run: its check, its description for ``run.json``, and the opening of its models and searcher."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SearchTarget:
         url: URL of a server; None: search in this process.
         api_key: the server's API key.
         reranker: a cross-encoder for local searches with ``rerank="cross-encoder"``; None: SimLM.
-        options: options of all searches, except ``k``, which each request of the method sets.
+        options: options of all searches, except ``k``, which each request of the method sets itself.
     """
 
     corpus: str | None
@@ -55,12 +55,11 @@ class Plan:
     """A method with its options, models and search.
 
     Attributes:
-        method, options: the method and its options.
-        llms: the user's names of models.
+        llms: models as named by the user, ``[ROLE=]BACKEND:MODEL[@URL]``.
         target: the search target; None: no search.
-        connection: options of endpoints; the timeout also applies to searches at a URL.
+        connection: options of endpoints; the timeout also applies to searches on a server.
         device: device of local models, encoders and indexes.
-        is_dry: stand-ins replace all models except scripted ones, and the corpus if none is named.
+        is_dry: whether stand-ins replace all models except scripted ones, and the searcher if there is no target.
     """
 
     method: Method
@@ -72,7 +71,7 @@ class Plan:
     is_dry: bool = False
 
     def check(self) -> None:
-        """Check that the plan can work, before anything is opened.
+        """Check models, options and search target without opening them.
 
         Raises:
             InputError, UnknownNameError: a model, an option or the search target does not suit the method.
@@ -92,16 +91,17 @@ class Plan:
 
 
 def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
-    """Return the search target: the user's values, completed from the preset; None: no search.
+    """Return the user's search target, completed from a preset; None if there is neither a corpus nor a URL.
 
     Args:
-        method: the method, which has the presets.
+        method: the method that has the preset.
         preset: name of a preset; None: no preset.
-        named: the user's values; its options are ignored.
+        named: the user's search target; its options are ignored.
         assignments: search options as ``NAME=VALUE``.
 
     Raises:
-        UnknownNameError, InputError: a preset or option is unknown, or a value is invalid.
+        UnknownNameError: the preset or a search option is unknown.
+        InputError: a value is invalid, search settings are given without a corpus, or a reranker is given with a URL.
     """
     if preset is not None and preset not in method.presets:
         raise unknown_name_error(f"preset of '{method.name}'", preset, method.presets)
@@ -119,7 +119,7 @@ def resolve_target(method: Method, preset: str | None, named: SearchTarget, assi
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """Return everything in a plan that decides the results, as JSON values, without opening models.
+    """Return the parts of a plan that affect the results, as JSON values. No model is opened.
 
     Raises:
         IdxError: a corpus, an index, a script or a server is missing.
@@ -160,14 +160,14 @@ def _local_names(target: SearchTarget) -> tuple[str, str, str | None]:
 
 @contextlib.contextmanager
 def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services]:
-    """Open a plan's models and searcher, and close them at the end.
+    """Open a plan's models and searcher, and close them when the context ends.
 
     Args:
-        plan: a plan that ``Plan.check`` accepted.
-        cache: a file that caches replies of endpoints, created only if there are endpoints; None: no cache.
+        plan: a plan that ``Plan.check`` accepts.
+        cache: file for replies of endpoints, created only if the plan has an endpoint; None: replies are not cached.
 
     Raises:
-        IdxError: something cannot be opened.
+        IdxError: a model, the corpus or the retriever cannot be opened.
     """
     specs = plan.specs()
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
-"""Runs of a method without a model: stand-ins that answer with made-up texts, and a rehearsal that finds errors before a run.
+"""Execution of a method without a model: stand-ins with made-up answers and passages, and a rehearsal before a run.
 
-A dry run shows only one possible sequence of requests, because a method's next requests depend on the answers.
+A dry run shows only one possible sequence of requests, because the next requests of a method depend on the answers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,14 @@ from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
-_REHEARSAL_ANSWERS = (
-    "",
-    "yes",
-    "no",
-    "Follow up: who?",
-    "Search[who]",
-)  # answers that lead to different branches of methods, the last two to searches
+# Different answers lead methods to different branches. The last two lead to searches.
+_REHEARSAL_ANSWERS = ("", "yes", "no", "Follow up: who?", "Search[who]")
 
 
 def stand_in_llm(text: str | None = None) -> ScriptedLLM:
-    """Return a model that answers each call with a text, by default its role and a number in angle brackets.
+    """Return a model that generates ``text``, by default the role and number of the call in angle brackets.
 
-    It takes the first of several choices; P(yes) is 1 for the text "yes", 0 for "no", and 0.5 for all others.
+    If the text must be one of several choices, the model returns the first. P(yes) is 1 for the text "yes", 0 for "no", and otherwise 0.5.
     """
     n_calls = Counter[str]()
     p_yes = {"yes": 1.0, "no": 0.0}.get(text or "", 0.5)
@@ -52,7 +47,7 @@ def stand_in_llm(text: str | None = None) -> ScriptedLLM:
 
 
 class StandInSearcher(Searcher):
-    """A searcher that finds the requested number of passages for any query; their titles and texts state their ranks."""
+    """A searcher that returns ``k`` made-up passages for any query. Their titles and texts state their ranks."""
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group."""
@@ -60,7 +55,7 @@ class StandInSearcher(Searcher):
 
 
 def stand_in_passages(title: str) -> list[Passage]:
-    """Return the stand-in corpus's passages with this title."""
+    """Return one made-up passage with a title."""
     return [Passage("1", title, "<text of passage 1>")]
 
 
@@ -70,11 +65,11 @@ def _stand_in_passage(rank: int, query: str) -> ScoredPassage:
 
 
 def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
-    """Run a method with stand-ins on a made-up question, to find errors that would fail every question.
+    """Run a method with stand-ins on a made-up question, to find errors that would occur for every question.
 
     Args:
         method: the method.
-        options: its options.
+        options: options of the method.
         can_search: whether a searcher is available.
         can_look_up: whether titles can be looked up.
 

@@ -1,4 +1,4 @@
-"""Outcome of a question (answer, steps, cost and time) and its JSON, a line of ``predictions.jsonl``."""
+"""Outcome of a question (answer, steps, cost and time), and its JSON for a line of ``predictions.jsonl``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Step:
     """A request and its result.
 
     Attributes:
-        wave: number of the question's wave, from 0; requests of one wave are served together.
-        request: the request; ``request.path`` locates it in the method.
+        wave: number of the wave within the question, from 0; requests of one wave are served together.
+        request: the request; ``request.path`` holds its labels in the method's trace.
         result: the result; None for a note or after an error.
         error: class and message of the error; None: no error.
-        prompt_tokens, completion_tokens: the cost, counted even if an equal request's result was reused.
+        prompt_tokens, completion_tokens: the cost, also counted if the result of an equal request was reused.
     """
 
     wave: int
@@ -33,13 +33,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Cost of a single question; requests shared with other questions count in full.
+    """Cost of a question. Requests shared with other questions count in full.
 
     Attributes:
-        calls: calls of language models.
-        prompt_tokens, completion_tokens: tokens read and generated.
-        searches, queries: query groups searched for, and queries in them.
-        waves: successive rounds of requests.
+        calls: number of calls of language models.
+        prompt_tokens, completion_tokens: numbers of tokens read and generated.
+        searches: number of groups of queries.
+        queries: number of queries in all groups.
+        waves: number of waves.
     """
 
     calls: int = 0
@@ -61,8 +62,8 @@ class Timing:
     """Timing of a question in its run.
 
     Attributes:
-        seconds: from its first request to its answer.
-        reused: number of requests answered with an equal request's result.
+        seconds: time from its first request to its answer.
+        reused: number of requests that reused the result of an equal request.
     """
 
     seconds: float = 0.0
@@ -75,12 +76,13 @@ class Prediction:
 
     Attributes:
         id: the question's id.
-        question: its text.
+        question: the question's text.
         answer: the answer; empty after an error.
         passages: the evidence of the answer.
-        detail: further findings of the method.
+        detail: further results of the method, as JSON values.
         steps: all requests with their results, in order.
-        cost, timing: only ``timing`` depends on other questions of the run.
+        cost: the cost, which does not depend on other questions of the run.
+        timing: the timing, which depends on other questions of the run.
         degraded: fallbacks used for capabilities that a model lacks.
         error: class and message of the error; None: there is an answer.
     """
@@ -102,7 +104,7 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
 
     Args:
         prediction: the outcome of a question.
-        with_steps: whether to include every request and result; retrieved passages have only id, title and score.
+        with_steps: whether to include the steps; passages in their results have no text.
     """
     record: dict[str, Any] = {
         "id": prediction.id,

@@ -1,4 +1,4 @@
-"""Resumable runs in a folder: the common part of ``idx run`` and ``idx train-data``."""
+"""Resumable runs in a folder, the common part of ``idx run`` and ``idx train-data``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RunOptions:
     """Options of a run.
 
     Attributes:
-        seed: seed of all random draws.
+        seed: seed of the run, from which the seeds of sampling calls are derived.
         in_flight: maximum number of concurrent questions.
         with_steps: whether every request and result is recorded.
         retry_failed: whether failed questions are asked again.
@@ -44,14 +44,14 @@ class RunOptions:
 
 
 class RunSummary(NamedTuple):
-    """The outcome of a run after one more start.
+    """The outcome of starting or resuming a run.
 
     Attributes:
-        settings: everything that decides the results.
-        errors: errors of all failed questions, from this start and earlier ones.
-        cost: cost of the questions of this start.
-        degraded: fallbacks for capabilities that models lack, each once per question of this start.
-        seconds: from the first request to the last answer.
+        settings: all settings that affect the results.
+        errors: errors of all failed questions, including those of earlier starts.
+        cost: total cost of the questions asked in this start.
+        degraded: fallbacks for capabilities that models lack, once per question asked in this start.
+        seconds: duration of this start, without the opening of the models.
     """
 
     settings: Mapping[str, Any]
@@ -62,12 +62,12 @@ class RunSummary(NamedTuple):
 
 
 class ResumableRun(NamedTuple):
-    """Questions, and the methods and models that answer them.
+    """A run that answers batches of questions, and resumes after an interruption.
 
     Attributes:
         plan: models, search, and the options of the methods.
         batches: methods, each with its questions; question ids are unique over all batches.
-        extra_settings: further JSON values that decide the results, such as the checksum of the questions.
+        extra_settings: further settings that affect the results, as JSON values, such as the checksum of the questions.
         options: seed, concurrency and recording.
     """
 
@@ -82,7 +82,7 @@ class ResumableRun(NamedTuple):
         return [question for _, questions in self.batches for question in questions]
 
     def settings(self) -> dict[str, Any]:
-        """Return everything that decides the results, as JSON values; raises as ``describe`` does."""
+        """Return all settings that affect the results, as JSON values; raises as ``describe`` does."""
         context = self.plan.connection.context
         return {
             **self.extra_settings,
@@ -95,11 +95,11 @@ class ResumableRun(NamedTuple):
     def run(
         self, folder: Path, *, cache: Path | None = None, source: Mapping[str, str | None] | None = None, progress: Progress = silent
     ) -> RunSummary:
-        """Ask the questions that are still open, and write each answer immediately.
+        """Ask the remaining questions, and write each prediction immediately.
 
         Args:
-            folder: folder of the run, which is started or resumed.
-            cache: a file that caches replies of endpoints; None: ``REPLIES`` in the folder.
+            folder: folder of a new run, or of the run to resume.
+            cache: file for replies of endpoints; None: ``REPLIES`` in the folder.
             source: source of the questions, for the record of this start.
             progress: called with the numbers of finished and of all questions.
 
@@ -108,7 +108,7 @@ class ResumableRun(NamedTuple):
             IdxError: a model or the search cannot be opened.
         """
         settings = self.settings()
-        check_settings(folder, settings)  # before the models are opened, which may take long
+        check_settings(folder, settings)  # first, because opening the models may take long
         session_record = {**session(), "in_flight": self.options.in_flight, "questions": len(self.questions), "source": source}
         with open_services(self.plan, cache=cache or folder / REPLIES) as services, open_run(folder, settings, session_record) as log:
             return self._ask(settings, services, log, progress)
@@ -137,7 +137,7 @@ class ResumableRun(NamedTuple):
         return RunSummary(settings, errors, Cost.total(costs), degraded, time.monotonic() - started)
 
     def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
-        """Yield the outcome of each question after writing it."""
+        """Yield each prediction after writing it."""
         options, golden = self.options, {question.id: question.golden_answers for question in questions}
 
         def ask(text: str) -> Run[Answer]:

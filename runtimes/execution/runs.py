@@ -1,8 +1,8 @@
 """A run on disk: its settings in ``run.json``, and the outcome of each question in ``predictions.jsonl``.
 
-Each prediction is appended as one line as soon as it is available. After any interruption, all lines but the last are complete; resuming
-cuts off an incomplete last line and repeats its question. A run resumes only with its original settings. A repeated question has several
-lines, of which the last counts.
+Each prediction is appended as one line as soon as it is available. An interruption leaves at most the last line incomplete. Resuming cuts
+off an incomplete line and repeats its question. A run resumes only with its original settings. If a question has several lines, the last
+one counts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RunLog:
     """The open predictions file of a run; created by ``open_run``.
 
     Attributes:
-        done: errors of the finished questions, by id; None if a question is answered.
-        n_cut: number of bytes cut off as an incomplete line.
+        done: id of a finished question -> its error; None if the question was answered.
+        n_cut: size in bytes of the incomplete last line that was cut off.
     """
 
     def __init__(self, file: int, done: dict[str, str | None], n_cut: int) -> None:
@@ -41,11 +41,11 @@ class RunLog:
         self.done, self.n_cut = done, n_cut
 
     def is_open(self, question: str, *, retry_failed: bool) -> bool:
-        """Return whether the question with this id must be asked: it has no line yet, or it failed and is retried."""
+        """Return whether a question must be asked: it is not finished, or it failed and failed questions are retried."""
         return question not in self.done or (retry_failed and self.done[question] is not None)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append the outcome of a question: JSON values with ``id`` and ``error``; non-finite numbers become null."""
+        """Append a prediction, given as JSON values with ``id`` and ``error``. Non-finite numbers become null."""
         line = memoryview(_line(record))
         while line:
             line = line[os.write(self._file, line) :]
@@ -61,7 +61,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
 
     Args:
         folder: created if missing.
-        settings: everything that decides the results, as JSON values.
+        settings: all settings that affect the results, as JSON values.
         session: the record of this start of the run.
 
     Raises:
@@ -95,7 +95,12 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
 
 
 class PredictionLines(NamedTuple):
-    """The last complete line of each question, in order of first occurrence, and the ids of repeated lines."""
+    """The complete lines of a predictions file.
+
+    Attributes:
+        records: id of a question -> its last line, in the order of the questions' first lines.
+        repeated_ids: the question's id, for each line that replaces an earlier one.
+    """
 
     records: dict[str, dict[str, Any]]
     repeated_ids: list[str]
@@ -120,7 +125,12 @@ def read_predictions(folder: Path) -> PredictionLines:
 
 
 def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Check the settings of a folder's run, if any, and return its earlier sessions; raises as ``open_run`` does."""
+    """Check that the run in a folder has these settings, and return its sessions; an empty list if the folder has no run.
+
+    Raises:
+        InputError: the folder holds a run with other settings or format, or predictions without ``run.json``.
+        ArtifactCorrupt: ``run.json`` cannot be read.
+    """
     try:
         record = parse_json((folder / RUN).read_bytes())
         recorded, sessions, version = record["settings"], list(record["sessions"]), record["format"]
@@ -132,7 +142,7 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, 
         raise ArtifactCorrupt(f"{folder / RUN} cannot be read ({error!r:.120}): take another folder for --out") from error
     if version != FORMAT:
         raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: take another folder for --out")
-    if differing := differences(recorded, json.loads(json.dumps(settings))):  # as they will be read back
+    if differing := differences(recorded, json.loads(json.dumps(settings))):  # as JSON reads them back
         raise InputError(
             f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, or take another folder for --out"
         )
@@ -140,7 +150,7 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, 
 
 
 def differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    """Return a line for each setting that differs between two runs."""
+    """Return a description of each setting that differs between two runs."""
     old, new = _flatten(recorded), _flatten(current)
     return [
         f"{name} was {_abbreviate(old.get(name))} and is {_abbreviate(new.get(name))}"
@@ -162,7 +172,7 @@ def _abbreviate(value: object) -> str:
 
 
 def _complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each complete line with its end offset, without an incomplete last line."""
+    """Yield the record and the end offset of each complete line."""
     end = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):

@@ -1,8 +1,8 @@
 """Waves: the pending requests of all open questions, served together.
 
-Every model gets one batch for all of its roles, in the order of the questions; the searcher gets one ``search_groups`` call for each
-distinct set of options, usually only one. Models and searcher run concurrently. A repeated request reuses the earlier result if a new
-result would be the same.
+Each model gets one batch with the calls of all its roles, in the order of the questions. The searcher gets one ``search_groups`` call for
+each distinct set of search options. Models and searcher run concurrently. A request reuses the result of an earlier equal request, unless
+the request samples without a seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wikidx.runtimes.llms.base import LLM, Call, Reply
 from wikidx.runtimes.llms.cache import is_repeatable
 from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
-_MAX_RECENT = 20_000  # results of the last few thousand questions of a run, some 100 MB
+_MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
 
 TitleLookup = Callable[[str], Sequence[Passage]]
 """Returns the passages with a title, in the order of the corpus."""
@@ -36,9 +36,9 @@ class Services:
 
     Attributes:
         llms: models by role; one model may have several roles.
-        searcher: for ``Retrieve``; None: these requests fail.
-        look_up_title: for ``LookUpTitle``; None: these requests fail.
-        search: default search options, which a request's own options override.
+        searcher: searcher for ``Retrieve``; None: these requests fail.
+        look_up_title: lookup for ``LookUpTitle``; None: these requests fail.
+        search: default search options; a request's own options override them.
     """
 
     llms: Mapping[str, LLM]
@@ -52,9 +52,9 @@ class Outcome(NamedTuple):
 
     Attributes:
         result: the result for the method.
-        error: the reason for a missing result.
-        prompt_tokens, completion_tokens: the cost, even if the result is reused.
-        is_reused: whether an equal request's result was used.
+        error: the error of a failed request; None: no error.
+        prompt_tokens, completion_tokens: the cost, also if the result is reused.
+        is_reused: whether the result is that of an earlier equal request.
     """
 
     result: Result = None
@@ -65,13 +65,18 @@ class Outcome(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Distinct requests, by cache key, that one call serves."""
+    """Requests that are served together by one call.
+
+    Attributes:
+        serve: the call: requests -> outcomes.
+        requests: cache key -> request.
+    """
 
     serve: Callable[[list[Any]], list[Outcome]]
     requests: dict[Hashable, Request]
 
     def run(self) -> list[Outcome]:
-        """Serve the requests; an error of the call becomes the error of each request."""
+        """Serve the requests. An error of the call becomes the error of each request."""
         try:
             return self.serve(list(self.requests.values()))
         except IdxError as error:
@@ -79,7 +84,7 @@ class _Job(NamedTuple):
 
 
 class Waves:
-    """Serves waves of requests; must be closed.
+    """A service of requests in waves; must be closed.
 
     Args:
         services: models and searcher.
@@ -91,7 +96,7 @@ class Waves:
         self._recent: OrderedDict[Hashable, Outcome] = OrderedDict()
 
     def serve(self, requests: Sequence[Request]) -> list[Outcome]:
-        """Serve the requests of a wave; return a result or an error for each.
+        """Serve the requests of a wave, and return their outcomes in order.
 
         Raises:
             UnknownNameError: a role has no model.
@@ -115,13 +120,13 @@ class Waves:
         return Outcome(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
 
     def close(self) -> None:
-        """End each thread after its pending call, which may take long after an interruption."""
+        """Stop the threads after their current calls; return immediately."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _outcome(self, key: Hashable, fresh: dict[Hashable, Outcome], known: dict[Hashable, Outcome]) -> Outcome:
         is_reused = key in known
         if not is_reused:
-            known[key] = fresh[key]  # for the next equal request of this wave
+            known[key] = fresh[key]  # an equal request later in this wave counts as reused
         return known[key]._replace(is_reused=is_reused)
 
     def _remember(self, fresh: Mapping[Hashable, Outcome], known: Mapping[Hashable, Outcome]) -> None:
@@ -134,7 +139,7 @@ class Waves:
             self._recent.popitem(last=False)
 
     def _key(self, number: int, request: Request) -> Hashable:
-        """Return a request's cache key; this is its number in the wave if its result must not be reused."""
+        """Return the cache key of a request. If its result must not be reused, the key is its number in the wave."""
         if isinstance(request, Call):
             return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else number
         return number if isinstance(request, IMMEDIATE) else request
@@ -145,7 +150,7 @@ class Waves:
         return self._services.llms[role]
 
     def _call_for(self, request: Request) -> tuple[Hashable, Callable[[list[Any]], list[Outcome]]]:
-        """Return a key, and the call that serves all requests with this key."""
+        """Return the function that serves a request, after a key. Requests with equal keys are served together."""
         match request:
             case Retrieve():
                 run = self._services.search
@@ -178,7 +183,7 @@ def _ask(llm: LLM, calls: list[Call]) -> list[Outcome]:
 
 
 def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Outcome]:
-    """Search for all groups; if the search is refused, search for each group alone, so that only invalid groups fail."""
+    """Search for all groups. If the search is refused, search for each group alone, so that only invalid groups fail."""
     try:
         rankings: list[Ranking] = searcher.search_groups(groups, options)
         return [Outcome(ranking) for ranking in rankings]

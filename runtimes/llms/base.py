@@ -1,14 +1,14 @@
 """Calls to language models, their results, and the contract of every backend.
 
-A *call* is plain data: a prompt and an operation, ``Generate``, ``AskYesNo`` or ``MeanNll``. A backend takes a batch of calls of any kinds
-and returns one *reply* per call, in the same order. Fixed fallbacks replace missing capabilities; all but ``YesNo.missing`` are
-listed in the result's ``degraded``:
+A *call* is a prompt with an operation: ``Generate``, ``AskYesNo`` or ``MeanNll``. A backend takes a batch of calls and returns one *reply*
+per call, in the same order. If a backend lacks a capability, it uses a fixed fallback, which ``degraded`` of the result lists:
 
-- without structured output, the text is unconstrained, and the method parses it leniently
-- without logprobs, ``Gen.logprobs`` is None, and a yes/no question is answered by one generated word, scored 1.0 or 0.0
-- with neither word among the likeliest tokens, ``YesNo.missing`` is true and there is no score
-- without prompt logprobs, the NLL of a given text is unknown (``Nll.mean`` is None)
-- in a prompt that exceeds the context, passages are cut from the end of the last one (``fitting``)
+- Without structured output, the text is unconstrained.
+- Without logprobs, ``Gen.logprobs`` is None. A yes/no question is answered by one generated word, with probability 1 or 0.
+- Without prompt logprobs, the NLL of a given text is unknown (``Nll.mean`` is None).
+- If a prompt exceeds the context, its passages are cut, from the end of the last passage (``fitting``).
+
+If neither answer is among the likeliest tokens, ``YesNo.missing`` is true and there is no score. ``degraded`` does not list this.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Message(NamedTuple):
     """A turn of a conversation.
 
     Attributes:
-        role: the speaker. The model continues the last turn if it is the "assistant"'s.
+        role: the speaker. If the speaker of the last turn is "assistant", the model continues this turn.
         content: the text.
-        passages: ascending spans ``(start, end)`` of ``content`` that may be cut to fit the context: the retrieved passages.
+        passages: spans ``(start, end)`` of the retrieved passages in ``content``, ascending; these may be cut to fit the context.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 
 class TokenIds(NamedTuple):
-    """A prompt as the model's own token ids, special tokens included."""
+    """A prompt as token ids of the model, including special tokens."""
 
     ids: tuple[int, ...]
 
@@ -50,7 +50,7 @@ Prompt = str | Chat | TokenIds
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """Return a prompt as one text, with the turns of a conversation separated by blank lines."""
+    """Return a prompt as one text. Blank lines separate the turns of a conversation; spaces separate token ids."""
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, TokenIds):
@@ -59,29 +59,29 @@ def prompt_text(prompt: Prompt) -> str:
 
 
 class Choice(NamedTuple):
-    """Constrain the text to one of these."""
+    """Constraint: the text is one of ``texts``."""
 
     texts: tuple[str, ...]
 
 
 class JsonSchema(NamedTuple):
-    """Constrain the text to JSON that matches this schema, itself given as JSON."""
+    """Constraint: the text is JSON that matches a schema. ``text`` is the schema as JSON."""
 
     text: str
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> JsonSchema:
-        """Create an instance from a schema as Python data; the model generates fields in the order of ``properties``."""
+        """Create a constraint from a schema as Python data. The model generates fields in the order of ``properties``."""
         return cls(json.dumps(schema, ensure_ascii=False))
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> JsonSchema:
-        """Create the schema of an object with exactly these fields, name -> schema."""
+        """Create the constraint to an object with exactly these fields, given as name -> schema."""
         return cls.of({"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False})
 
 
 class Regex(NamedTuple):
-    """Constrain the whole text to this regular expression."""
+    """Constraint: the whole text matches a regular expression."""
 
     pattern: str
 
@@ -96,10 +96,9 @@ class Decoding:
     Attributes:
         max_tokens: maximum number of generated tokens.
         temperature: 0 is greedy decoding.
-        top_p: nucleus sampling, with a temperature, from the fewest tokens whose total probability reaches this value.
+        top_p: nucleus sampling: tokens are sampled from the smallest set whose total probability reaches this value.
         stop: texts that end the generation; the result excludes them.
-        seed: sampling seed; equal calls with equal seeds have equal results. None: the executor derives a seed from the run's seed, the
-            question and the number of its sampling call.
+        seed: sampling seed; equal calls with equal seeds have equal results. None: the executor of a method derives a seed.
     """
 
     max_tokens: int = 256
@@ -137,12 +136,11 @@ class Generate:
     """Generate text after a prompt; the result is a tuple of ``n`` ``Gen``.
 
     Attributes:
-        prompt: the prompt.
-        role: the method's role whose model is called; backends ignore it.
+        role: the role of a method whose model is called; backends ignore it.
         decoding: decoding parameters.
-        n: number of texts; more than one needs a temperature.
-        schema: constraint on the text.
-        logprobs: whether to return the tokens' log-probabilities.
+        n: number of texts; several texts need a temperature above 0.
+        schema: constraint on the text; None: no constraint.
+        logprobs: whether to return the log-probabilities of the tokens.
         path: labels of the call in the method's trace; ignored in comparisons.
     """
 
@@ -170,8 +168,8 @@ class Generate:
 class AskYesNo:
     """Score the answer to a yes/no prompt by next-token probabilities; the result is a ``YesNo``.
 
-    A side's probability is the sum over the single-token variants of its words: as given, capitalised and in capitals, with and without
-    a leading space.
+    Each word of ``positive`` and ``negative`` has variants: as given, capitalised and in capitals, each with and without a leading space.
+    The probability of an answer is the sum over the variants of its words that are single tokens.
     """
 
     prompt: Prompt
@@ -200,11 +198,11 @@ class Gen:
 
     Attributes:
         text: the text before any stop text, without thinking.
-        finish: "stop" if the model or a stop text ended it, "length" if it was cut at ``max_tokens``.
-        logprobs: natural log-probability, before temperature, of each generated token, and of the end-of-text token if the backend returns
-            it; None: not requested or not available.
+        finish: "stop" if the model or a stop text ended the text, "length" if it was cut at ``max_tokens``.
+        logprobs: natural log-probability of each generated token, before temperature; includes the end-of-text token if the backend
+            returns it. None: not requested or not available.
         token_ids: the generated tokens; None: not available.
-        degraded: fallbacks used for missing capabilities of the backend.
+        degraded: fallbacks used for capabilities that the backend lacks.
     """
 
     text: str
@@ -224,8 +222,8 @@ class YesNo:
     """Probabilities of the two answers to a yes/no question as the next token.
 
     Attributes:
-        p_positive, p_negative: sums over the variants of each answer's words.
-        degraded: fallbacks used for missing capabilities of the backend.
+        p_positive, p_negative: probabilities of the positive and the negative answer, as ``AskYesNo`` defines them.
+        degraded: fallbacks used for capabilities that the backend lacks.
     """
 
     p_positive: float
@@ -244,7 +242,7 @@ class YesNo:
 
     @property
     def score(self) -> float | None:
-        """The positive answer's fraction of the mass; None if the mass is 0."""
+        """Probability of the positive answer divided by ``mass``; None if ``mass`` is 0."""
         return None if self.missing else self.p_positive / self.mass
 
 
@@ -255,7 +253,7 @@ class Nll:
     Attributes:
         total: sum over the text's tokens; None: unknown.
         n_tokens: number of tokens.
-        degraded: fallbacks used for missing capabilities of the backend.
+        degraded: fallbacks used for capabilities that the backend lacks.
     """
 
     total: float | None
@@ -264,12 +262,12 @@ class Nll:
 
     @property
     def mean(self) -> float | None:
-        """The mean over the tokens; None if unknown."""
+        """Mean over the tokens; None: unknown, or no tokens."""
         return None if self.total is None or self.n_tokens == 0 else self.total / self.n_tokens
 
 
 class Reply(NamedTuple):
-    """The result of a call and its cost: prompt tokens, and tokens generated in all ``n`` texts."""
+    """The result of a call, and its cost: the tokens of the prompt, and those generated in all ``n`` texts."""
 
     result: tuple[Gen, ...] | YesNo | Nll
     prompt_tokens: int = 0
@@ -278,17 +276,17 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Known capabilities of a backend; those of an endpoint are learned from its answers.
+    """Known capabilities of a model. Those of an endpoint are learned from its answers.
 
     Attributes:
-        chat: has a chat template.
-        logprobs: returns log-probabilities of generated tokens.
-        top_logprobs: maximum number of alternatives per token; None: the whole vocabulary, so that yes/no is exact.
-        prompt_logprobs: can score a given text.
-        structured: kinds of schemas that it enforces: "choice", "json", "regex".
-        n: generates several texts in one call.
-        seed: samples reproducibly with a seed.
-        token_ids: accepts and returns token ids.
+        chat: the model has a chat template.
+        logprobs: the backend returns log-probabilities of generated tokens.
+        top_logprobs: maximum number of alternatives per token; None: the whole vocabulary, so that yes/no scores are exact.
+        prompt_logprobs: the backend can score a given text.
+        structured: enforced kinds of constraints: "choice", "json", "regex".
+        n: the backend generates several texts in one call.
+        seed: sampling with a seed is reproducible.
+        token_ids: the backend accepts prompts as token ids.
         context: maximum number of tokens of prompt and generated text together; None: unknown.
     """
 
@@ -317,7 +315,7 @@ class LLM(Protocol):
         ...
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls; a failed call has its error in place of a reply.
+        """Answer a batch of calls. A failed call has an error in place of a reply.
 
         Raises:
             IdxError: no call can be answered, for instance because the device runs out of memory.

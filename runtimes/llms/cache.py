@@ -1,7 +1,7 @@
-"""An on-disk cache of replies, keyed by model, prompt and parameters, so that no call is paid for twice.
+"""An on-disk cache of replies, keyed by model, prompt and parameters.
 
-Sampling calls without a seed and failed calls are never cached. Several processes may share the file. A corrupt reply is deleted, and its
-call repeated.
+Sampling calls without a seed and failed calls are never cached. Several processes may share the file. A corrupt reply is deleted, and the
+call is repeated.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 def is_repeatable(call: Call) -> bool:
-    """Return True if equal calls have equal results."""
+    """Return True unless the call samples without a seed."""
     return not isinstance(call, Generate) or call.decoding.is_greedy or call.decoding.seed is not None
 
 
 def cache_key(model: str, call: Call) -> bytes:
-    """Return the cache key of a call to a model, 32 bytes, which excludes the role and the place in the trace."""
+    """Return the cache key of a call to a model: 32 bytes, independent of the call's role and path."""
     fields = {name: value for name, value in asdict(call).items() if name not in {"role", "path"}}
     schema = type(call.schema).__name__ if isinstance(call, Generate) else None
     identity = [model, type(call).__name__, type(call.prompt).__name__, schema, fields]
@@ -66,7 +66,7 @@ class ReplyCache:
             raise
 
     def get(self, model: str, call: Call) -> Reply | None:
-        """Return the cached reply to a call, or None; ``model`` is the model's name with its address."""
+        """Return the cached reply to a call, or None. ``model`` is the name of the model with its URL."""
         if not is_repeatable(call):
             return None
         key = cache_key(model, call)

@@ -1,6 +1,6 @@
-"""Base class of engines that run a checkpoint in this process, with prompts as token ids.
+"""Base class of engines that run a checkpoint in this process.
 
-Chat templates are applied here, so that the engine adds no second beginning-of-text token.
+The engines get prompts as token ids. The chat template is applied here, so the engine does not add a second beginning-of-text token.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class PreparedCall(NamedTuple):
 
     Attributes:
         call: the call.
-        ids: its prompt, cut to fit the context.
+        ids: the prompt, cut to fit the context.
         continuation: the text that a ``MeanNll`` scores; empty for other calls.
-        degraded: fallbacks used for missing capabilities of the model.
+        degraded: fallbacks used so far.
     """
 
     call: Any
@@ -34,7 +34,7 @@ class CheckpointLLM:
     """A model with a local tokenizer.
 
     Args:
-        name: the model's name as given by the user.
+        name: backend and model, as named by the user.
         tokenizer: a tokenizer of transformers.
         top_logprobs, structured, context: see ``Capabilities``.
     """
@@ -88,7 +88,7 @@ class CheckpointLLM:
         return tuple(ids)
 
     def _prepare(self, call: Call) -> PreparedCall | PromptTooLong:
-        """Return a call with its prompt cut to fit the context, or the error if it cannot fit."""
+        """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
         has_template = self.capabilities.chat or isinstance(call.prompt, str | TokenIds)
         degraded = () if has_template else (NO_TEMPLATE,)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
@@ -102,5 +102,5 @@ class CheckpointLLM:
 
 
 def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types
-    """Return the padding token's id, or else the end-of-text token's, or 0."""
+    """Return the id of the padding token, else of the end-of-text token, else 0."""
     return int((tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id) or 0)

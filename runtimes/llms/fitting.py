@@ -1,7 +1,7 @@
 """Prompts cut to a model's context.
 
-The last passage is cut from its end, at a word boundary. If fewer than 40 characters would remain, it is dropped and the preceding passage
-is cut. Instructions, demonstrations and the question are never cut: a prompt that does not fit without its passages is refused.
+The last passage is cut from its end, at a word boundary. If fewer than 40 characters would remain, the passage is dropped and the preceding
+passage is cut. Only passages are cut: a prompt that does not fit without its passages is refused.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ from wikidx.runtimes.errors import PromptTooLong
 
 from .base import Message, Prompt, TokenIds
 
-_MIN_CHARACTERS = 40  # of a passage; a shorter remainder carries too little information
+_MIN_CHARACTERS = 40  # minimum length of a cut passage; a shorter remainder is dropped
 
 
 class Fitted(NamedTuple):
-    """A prompt that fits, the number of characters cut from its passages, and the passages' length before the cut."""
+    """A prompt that fits the context.
+
+    Attributes:
+        prompt: the prompt.
+        cut: number of characters cut from its passages.
+        characters: number of characters of the passages before the cut.
+    """
 
     prompt: Prompt
     cut: int
@@ -26,20 +32,20 @@ class Fitted(NamedTuple):
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """A description of the cut, for the result's ``degraded``; empty without a cut."""
+        """A description of the cut for ``degraded`` of the result; empty without a cut."""
         return (f"prompt cut: {self.cut} of the passages' {self.characters} characters left out",) if self.cut else ()
 
 
 def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> Fitted:
-    """Cut a prompt's passages as little as possible to reach at most ``budget`` tokens.
+    """Cut the passages of a prompt as little as possible, so that the prompt has at most ``budget`` tokens.
 
     Args:
         prompt: the prompt.
         budget: maximum number of tokens; None: unlimited.
-        count: prompt -> tokens.
+        count: prompt -> number of tokens.
 
     Raises:
-        PromptTooLong: the prompt has more tokens even without its passages.
+        PromptTooLong: the prompt has more than ``budget`` tokens even without its passages.
     """
     n_cuttable = _characters(prompt)
     if budget is None or (n_tokens := count(prompt)) <= budget:
@@ -57,7 +63,7 @@ def fit(prompt: Prompt, budget: int | None, count: Callable[[Prompt], int]) -> F
 
 
 def cut(prompt: Prompt, characters: int) -> Prompt:
-    """Cut at least this many characters from the end of a prompt's passages."""
+    """Cut at least ``characters`` characters from a prompt's passages, last passage first."""
     if isinstance(prompt, str | TokenIds):
         return prompt
     messages: list[Message] = []
@@ -68,7 +74,7 @@ def cut(prompt: Prompt, characters: int) -> Prompt:
 
 
 def _cut_message(message: Message, characters: int) -> tuple[Message, int]:
-    """Return the shortened message, and the number of characters still to be cut from earlier messages."""
+    """Return the shortened message, and the number of characters that remain to be cut from earlier messages."""
     content, spans = message.content, list(message.passages)
     tail = ""
     while spans and characters > 0:
@@ -84,7 +90,7 @@ def _cut_message(message: Message, characters: int) -> tuple[Message, int]:
 
 
 def _length_after_cut(passage: str, characters: int) -> int:
-    """Return the remaining length of a passage after cutting at least this many characters from its end."""
+    """Return the length of a passage after a cut of at least ``characters`` characters; 0 if the passage is dropped."""
     end = len(passage) - characters
     while end > 0 and not passage[end].isspace() and not passage[end - 1].isspace():
         end -= 1

@@ -9,13 +9,13 @@ EACH = "*"
 
 
 def find_mismatch(value: Any, shape: Any, name: str) -> str | None:  # noqa: ANN401 - JSON and its shape
-    """Describe the first part of a value that does not match a shape; return None if all parts match.
+    """Return a description of the first part of a value that does not match a shape; None if all parts match.
 
     Args:
-        value: JSON.
-        shape: a type or union of types, a list with the shape of its items, or a dict of the fields' shapes; the shape under ``EACH``
-            is every field's. Without ``EACH``, a missing or null field matches.
-        name: the value's name in the description.
+        value: a JSON value.
+        shape: a type or a union of types, a list that holds the shape of all items, or a dict from field to shape. The key ``EACH`` stands
+            for all fields. A missing or null field matches, unless ``EACH`` is used.
+        name: the name of the value in the description.
     """
     kind = shape if isinstance(shape, type | UnionType) else type(shape)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):

@@ -23,7 +23,12 @@ _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?
 
 
 class ModelSpec(NamedTuple):
-    """A model as named by the user; ``role`` None: all remaining roles; ``url`` None: the backend's default."""
+    """A model as named by the user.
+
+    Attributes:
+        role: the role that the model serves; None: all roles without a model of their own.
+        url: the URL of an endpoint; None: the backend's default.
+    """
 
     role: str | None
     backend: str
@@ -35,8 +40,8 @@ class Backend(NamedTuple):
     """A backend of language models.
 
     Attributes:
-        open: function that opens the model of a specification.
-        kind: "endpoint": models at a URL, with cached replies; "checkpoint": models in this process; "script": files of answers.
+        open: function that opens a model.
+        kind: "endpoint": models at a URL, whose replies can be cached; "checkpoint": models in this process; "script": files of answers.
     """
 
     open: Callable[[ModelSpec, Settings], LLM]
@@ -61,7 +66,7 @@ def parse_spec(text: str) -> ModelSpec:
     """Parse ``[ROLE=]BACKEND:MODEL[@URL]``.
 
     Raises:
-        InputError: the text does not have this form, or has a URL that the backend does not take.
+        InputError: the text does not have this form, or has a URL although the backend is not an endpoint.
         UnknownNameError: the backend is unknown.
     """
     form = _FORM.fullmatch(text)
@@ -76,7 +81,7 @@ def parse_spec(text: str) -> ModelSpec:
 
 
 def open_llms(chosen: Mapping[str, ModelSpec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - immutable
-    """Open the model of each role; a model shared by several roles is opened once.
+    """Open the model of each role. A model shared by several roles is opened once.
 
     Raises:
         InputError, LLMError, MissingExtraError: a model cannot be opened.
@@ -98,16 +103,16 @@ def close_llms(llms: Iterable[LLM]) -> None:
 
 
 def assign_models(specs: Sequence[str], roles: Iterable[str], default: ModelSpec | None = None) -> dict[str, ModelSpec]:
-    """Return the specification of each role's model, without the role; equal specifications share one model.
+    """Return role -> specification of its model. The role is removed from the specification, so that roles may share a model.
 
     Args:
         specs: models as named by the user.
         roles: all roles of the method.
-        default: the model of the remaining roles; None: every role must have a model.
+        default: the model of the roles to which ``specs`` assign no model; None: every role must have a model.
 
     Raises:
         InputError: a specification is malformed, or a role has two models or none.
-        UnknownNameError: the role or the backend is unknown.
+        UnknownNameError: a role or a backend is unknown.
     """
     known = list(roles)
     by_role: dict[str | None, ModelSpec] = {}

@@ -1,7 +1,4 @@
-"""Request bodies for OpenAI-compatible endpoints, and parsing of their answers. Nothing here opens a connection.
-
-``build_body`` builds the body of a call, ``drop_refused`` removes refused fields, ``describe_dropped`` describes the effects.
-"""
+"""Request bodies for OpenAI-compatible endpoints, and parsing of their answers. Nothing here opens a connection."""
 
 from __future__ import annotations
 
@@ -40,7 +37,14 @@ _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt 
 
 
 class Refusal(NamedTuple):
-    """An endpoint's refusal of a body."""
+    """An endpoint's refusal of a request.
+
+    Attributes:
+        status: the HTTP status.
+        message: the message, on one line.
+        code: OpenAI's error code; empty: none.
+        param: name of the refused field; empty: none.
+    """
 
     status: int
     message: str
@@ -58,7 +62,7 @@ class Refusal(NamedTuple):
         return self.code == "model_not_found" or bool(re.search(r"model\b.*\b(does not exist|not found)", self.message, re.IGNORECASE))
 
     def refused_parameter(self, body: Container[str]) -> str | None:
-        """Return the optional field of a body that the refusal names; None if it names none."""
+        """Return the optional field of ``body`` that the refusal names; None if it names no such field."""
         for name in [name for name in OPTIONAL if name in body]:
             is_unquoted = "_" in name and name in self.message
             if self.param.split(".")[-1] == name or is_unquoted or re.search(rf"""['"`]{name}['"`]""", self.message):
@@ -81,7 +85,7 @@ def _one_line(message: object) -> str:
 
 
 def build_body(call: Generate | AskYesNo, model: str) -> Body:
-    """Return the full request body of a call."""
+    """Return the request body of a call, before refused fields are dropped."""
     body: Body = {"model": model}
     is_chat = not isinstance(call.prompt, str | TokenIds)
     if isinstance(call.prompt, str | TokenIds):
@@ -91,7 +95,7 @@ def build_body(call: Generate | AskYesNo, model: str) -> Body:
         if call.prompt[-1].role == "assistant":
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         body["chat_template_kwargs"] = {"enable_thinking": False}
-    body |= {"top_k": -1, "repetition_penalty": 1.0}  # otherwise vLLM reads them from generation_config.json
+    body |= {"top_k": -1, "repetition_penalty": 1.0}  # otherwise vLLM takes both from generation_config.json
     if isinstance(call, Generate):
         return body | _generation(call, is_chat=is_chat)
     top = TOP_LOGPROBS[0]
@@ -103,7 +107,7 @@ def build_body(call: Generate | AskYesNo, model: str) -> Body:
 
 
 def build_echo_body(call: MeanNll, prompt: str, model: str) -> Body:
-    """Return a body that makes the endpoint score a prompt and its continuation; the one generated token is ignored."""
+    """Return a body that makes the endpoint score a prompt and its continuation. One token is generated as well, and ignored."""
     return {"model": model, "prompt": prompt + call.continuation, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0}
 
 
@@ -137,10 +141,10 @@ def _structure(schema: Schema | None, *, is_chat: bool) -> Body:
 
 
 def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
-    """Return a body without the fields that the endpoint refuses, with at most ``top`` alternatives."""
+    """Return a body without refused fields, with at most ``top`` alternatives per token."""
     remaining = {name: value for name, value in body.items() if name not in refused}
     if "max_tokens" in refused:
-        remaining["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name
+        remaining["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name of the field
     if "logprobs" not in remaining:
         remaining.pop("top_logprobs", None)
     name = "logprobs" if "prompt" in remaining else "top_logprobs"
@@ -150,7 +154,7 @@ def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
 
 
 def describe_dropped(body: Body, sent: Body) -> tuple[str, ...]:
-    """Describe the effect of each omitted field of a body."""
+    """Return a description of the effect of each field of ``body`` that ``sent`` lacks."""
     return tuple(dict.fromkeys(_FALLBACKS[name] for name in body if name in _FALLBACKS and name not in sent))
 
 
@@ -172,7 +176,7 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
 
 
 def has_text(choice: Mapping[str, Any]) -> bool:
-    """Return True if a choice holds a non-empty text."""
+    """Return True if a choice of an answer has a text that is not empty."""
     return bool(_choice_text(choice))
 
 
@@ -192,18 +196,18 @@ def _own_logprobs(logprobs: Mapping[str, Any] | None) -> tuple[float, ...] | Non
 
 
 def _logprob(value: float) -> float:
-    """Return an endpoint's log-probability clipped to [-10,000, 0]; NaN, which JSON does not have, becomes 0."""
+    """Clip a log-probability of an endpoint to [-10,000, 0]."""
     return float(max(_LEAST_LOGPROB, min(0.0, value)))
 
 
 def parse_yes_no(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
-    """Parse the probabilities of the two answers; None if the choice has no log-probabilities."""
+    """Parse the probabilities of the two answers; return None if the choice has no log-probabilities."""
     likeliest = _likeliest_tokens(choice.get("logprobs") or {})
     return yes_no_from_tokens(likeliest, call.positive, call.negative, degraded) if likeliest else None
 
 
 def _likeliest_tokens(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the likeliest alternatives of the first token with their log-probabilities."""
+    """Return the likeliest first tokens with their log-probabilities."""
     content, tops = logprobs.get("content"), logprobs.get("top_logprobs")
     if content:
         alternatives = content[0].get("top_logprobs") or content[:1]
@@ -214,7 +218,7 @@ def _likeliest_tokens(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def parse_echo_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:
-    """Return the total NLL of the continuation's tokens in an echoed prompt, and their number; None without such tokens."""
+    """Return the total NLL and the number of the continuation's tokens; None if the answer lacks their log-probabilities."""
     logprobs = choice.get("logprobs") or {}
     fields = [logprobs.get(name) or [] for name in ("tokens", "token_logprobs", "text_offset")]
     start, end = len(prompt), len(prompt) + len(call.continuation)

@@ -1,8 +1,10 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
-A request is retried after a refused or broken connection, a time-out, a status 408, 409, 425, 429 or 5xx except 501, and an answer that is
-truncated, not JSON, without choices or larger than 64 MB. The pause is ``Retry-After``, at most five minutes; without this header it is
-``first_pause``, doubled each time up to 30 seconds, less a random part of up to half. An exhausted quota and other refusals are final.
+A request is retried after a connection error, a time-out, a status 408, 409, 425, 429 or 5xx except 501, and an unusable answer: truncated,
+not JSON, without choices, or larger than 64 MB. An exhausted quota and all other refusals are final.
+
+The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each retry
+up to 30 seconds, and shortened at random by up to half.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Refused(LLMError):
-    """The endpoint refuses a request, which is not retried; ``refusal`` is its answer."""
+    """The endpoint refuses a request, which is not retried. ``refusal`` is the endpoint's answer."""
 
     def __init__(self, message: str, refusal: Refusal) -> None:
         super().__init__(message)
@@ -54,7 +56,7 @@ class Refused(LLMError):
 
 
 class Overloaded(LLMError):
-    """The endpoint cannot answer now; ``retry_after_s`` is the pause that it requests, in seconds, or None."""
+    """The endpoint cannot answer now. ``retry_after_s`` is the pause that the endpoint requests, in seconds, or None."""
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
@@ -97,12 +99,12 @@ class Connection:
         self._closed, self._random = threading.Event(), random.Random()
 
     def post(self, path: str, body: Body) -> dict[str, Any]:
-        """Send a body and return the answer, which has at least one choice.
+        """Send a body, and return the answer; it has at least one choice.
 
         Raises:
             Refused: the endpoint refuses the request.
             Unreachable: the endpoint accepts no connection.
-            LLMError: no attempt got a usable answer.
+            LLMError: all attempts failed.
         """
         content = json.dumps(body).encode()
         for attempt in range(self._options.retries + 1):
@@ -120,7 +122,7 @@ class Connection:
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
 
     def models(self) -> list[dict[str, Any]]:
-        """Return the endpoint's descriptions of its models; empty if they are unavailable."""
+        """Return the endpoint's list of its models; empty if the list is unavailable."""
         try:
             answer = parse_json(self._request("GET", "/models", _PROBE_S)[1])
         except (HTTPError, ValueError):
@@ -137,8 +139,8 @@ class Connection:
         """Return an answer and its content.
 
         Raises:
-            HTTPError: there is no answer, or it is incomplete at the time-out.
-            ValueError: the answer is too long.
+            HTTPError: the connection fails, or the answer is incomplete after ``timeout_s``.
+            ValueError: the answer is larger than 64 MB.
         """
         timeout, content = urllib3.Timeout(total=timeout_s), bytearray()
         with closing(
@@ -167,7 +169,7 @@ class Connection:
         raise self._failure(response, answer)
 
     def _failure(self, response: urllib3.BaseHTTPResponse, answer: bytes) -> LLMError:
-        """Return (not raise) the error for an answer with a status of 300 or more."""
+        """Return the error for an answer with a status of 300 or more."""
         try:
             refusal = parse_refusal(response.status, parse_json(answer))
         except ValueError:
@@ -218,7 +220,7 @@ def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
-    """Return the pause that the endpoint requests, in seconds, at most five minutes; None if it requests none."""
+    """Return the pause that the header ``Retry-After`` requests, in seconds, at most five minutes; None without the header."""
     value = response.headers.get("Retry-After")
     if value is None:
         return None

@@ -1,8 +1,9 @@
-"""Any OpenAI-compatible endpoint: vLLM's server, llama.cpp, Ollama, a cloud.
+"""Models at OpenAI-compatible endpoints: vLLM's server, llama.cpp, Ollama, a cloud.
 
-The capabilities of an endpoint are learned from its answers. A field that it refuses by name is omitted from then on, and ``degraded`` of
-the results lists the effect. A model without a chat template receives the turns as one text; a chat-only endpoint receives a plain text as
-a user's turn. A prompt refused as too long is cut by a quarter and sent again, until it fits or has no passages left.
+The capabilities of an endpoint are learned from its answers. If the endpoint refuses a field by name, later requests omit the field, and
+``degraded`` of the results lists the effect. A model without a chat template receives the turns as one text. An endpoint without plain
+completions receives a plain text as a user's turn. If the endpoint refuses a prompt as too long, its passages are cut, so that the prompt
+has a quarter fewer tokens, and the prompt is sent again.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from .text import BY_WORD, NO_TEMPLATE, yes_no_from_word
 CLOUD = "https://api.openai.com/v1"
 
 _LEFT_BY_A_CUT = 0.75
-_WORD_TOKENS = 8  # a word, and a quote or line break before it
+_WORD_TOKENS = 8  # enough for a word after a quote or line break
 _ONLY_CHAT = "no plain completions: the text is a user's turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 
 
 class _Answer(NamedTuple):
-    """An endpoint's answer, and the fallbacks for capabilities that the endpoint lacks."""
+    """An endpoint's answer, and the fallbacks used for the request."""
 
     data: dict[str, Any]
     degraded: tuple[str, ...]
@@ -57,10 +58,10 @@ class OpenAIHttp:
         model: the model's name at the endpoint.
         url: the endpoint; None: the environment's OPENAI_BASE_URL, or else OpenAI's cloud.
         options: connection options.
-        cache: cache that stores each reply as soon as it arrives; None: replies are not cached.
+        cache: cache of replies; each reply is stored as soon as it arrives. None: replies are not cached.
 
     Raises:
-        InputError: the URL is invalid.
+        InputError: the URL or the API key is invalid.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class OpenAIHttp:
         options = options or ConnectionOptions()
         self.name = f"openai:{model}@{url}"
         self._model, self._options, self._cache = model, options, cache
-        self._cache_name = f"{self.name} context {options.context}" if options.context else self.name  # prompts are cut to it
+        # Prompts are cut to the context, so replies depend on it.
+        self._cache_name = f"{self.name} context {options.context}" if options.context else self.name
         self._connection = Connection(self.name, url, options)
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="llm")
         self._probe_lock = threading.Lock()
@@ -78,11 +80,11 @@ class OpenAIHttp:
         self._refused: set[str] = set(bodies.VLLM_ONLY)
         self._top = bodies.TOP_LOGPROBS[0]
         self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
-        self._has_returned_logprobs = False  # once true, a reply without logprobs proves nothing
+        self._has_returned_logprobs = False  # if true, an answer without logprobs does not prove that the endpoint lacks them
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of the endpoint; all except vLLM's own are assumed until answers disprove them."""
+        """Capabilities of the endpoint. Except for vLLM's own, each is assumed until an answer disproves it."""
         self._probe_models()
         structures = {"structured_outputs": ("choice", "regex"), "response_format": ("json",)}
         return Capabilities(
@@ -98,7 +100,7 @@ class OpenAIHttp:
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls concurrently; a failed call has its error in place of a reply.
+        """Answer a batch of calls concurrently. A failed call has an error in place of a reply.
 
         If the endpoint accepts no connection, all waiting calls fail immediately.
 
@@ -111,22 +113,22 @@ class OpenAIHttp:
             return [job.result() for job in jobs]
         finally:
             for job in jobs:
-                job.cancel()  # calls not yet started after an error or Ctrl-C
+                job.cancel()  # after an error or Ctrl-C, cancel calls that have not started
 
     def count_tokens(self, text: str) -> int:
-        """Return an estimate: one token per four ASCII characters, and one per other character."""
+        """Return an estimate: one token per four ASCII characters, and one token per other character."""
         n_ascii = sum(map(str.isascii, text))
         return -(-n_ascii // 4) + len(text) - n_ascii
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
-        """Return the first or last words of a text, up to an estimate of ``max_tokens`` tokens."""
+        """Return the first or last words of a text, by estimate at most ``max_tokens`` tokens."""
         words = text.split()
         while words and self.count_tokens(" ".join(words)) > max_tokens:
             words.pop(-1 if keep == "start" else 0)
         return " ".join(words)
 
     def close(self) -> None:
-        """Close the connections; pending retries end with their last error, other calls when they are answered."""
+        """Close the connections. Pending retries end with their last error; other calls end with their answers."""
         self._connection.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -147,7 +149,7 @@ class OpenAIHttp:
         return reply
 
     def _probe_models(self) -> None:
-        """Ask the endpoint once whether it runs vLLM, and for its context length."""
+        """Ask the endpoint, once, for the model's context length, and whether the server is vLLM."""
         with self._probe_lock:
             if self._is_probed:
                 return
@@ -190,9 +192,7 @@ class OpenAIHttp:
             if yes_no := bodies.parse_yes_no(answer.choices[0], call, answer.degraded):
                 self._has_returned_logprobs = True
                 return Reply(yes_no, n_read, n_written)
-            if not self._has_returned_logprobs and bodies.has_text(
-                answer.choices[0]
-            ):  # a withheld answer has no logprobs either, which proves nothing
+            if not self._has_returned_logprobs and bodies.has_text(answer.choices[0]):  # an answer without text has no logprobs either
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
         answer = self._send(word)
@@ -206,7 +206,7 @@ class OpenAIHttp:
             prompt, degraded = prompt_text(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
         if not isinstance(prompt, str) or not self._has_completions or not self._has_echo:
-            return unknown  # only the endpoint knows its chat template
+            return unknown  # a chat cannot be scored: only the endpoint knows the chat template
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         try:
@@ -223,7 +223,7 @@ class OpenAIHttp:
         return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=degraded), answer.tokens[0], 0)
 
     def _send(self, call: Generate | AskYesNo) -> _Answer:
-        """Send a call in the best form that the endpoint supports."""
+        """Send a call, and adapt it after each refusal until the endpoint accepts it."""
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else 1
         budget = None if self._context is None else self._context - n_generated
         last_refusal: Refused | None = None
@@ -256,7 +256,7 @@ class OpenAIHttp:
         return prompt, ()
 
     def _adapt(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:
-        """Adapt to a refusal; return the token budget of the next attempt.
+        """Adapt to a refusal, and return the token budget of the next attempt.
 
         Raises:
             Refused: the refusal is final.
@@ -295,6 +295,6 @@ class OpenAIHttp:
 
 
 def _single(call: Generate, number: int) -> Generate:
-    """Return a call for one of several texts, with its own seed."""
+    """Return a call for a single text, number ``number``, with a seed of its own."""
     seed = call.decoding.seed
     return dataclasses.replace(call, n=1, decoding=dataclasses.replace(call.decoding, seed=None if seed is None else seed + number))

@@ -1,4 +1,4 @@
-"""Options of backends, apart from the model's name."""
+"""Options of backends of language models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class ConnectionOptions:
 
     Attributes:
         concurrency: maximum number of concurrent requests.
-        timeout: maximum seconds until an answer is complete, for each attempt.
+        timeout: maximum time until an answer is complete, in seconds, for each attempt.
         retries: maximum number of retries of a request.
-        first_pause: maximum seconds before the first retry; doubled for each further one.
-        api_key: the endpoint's key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
-        context: maximum tokens of prompt and answer together; None: as reported by the endpoint (vLLM reports it), else unknown.
+        first_pause: maximum pause before the first retry, in seconds; doubled for each further retry.
+        api_key: the API key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
+        context: maximum number of tokens of prompt and answer together; None: as the endpoint reports (vLLM does), else unknown.
     """
 
     concurrency: int = 16
@@ -28,13 +28,13 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options of running a checkpoint.
+    """Options of a checkpoint in this process.
 
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1".
-        dtype: "auto" (the checkpoint's on a GPU, float32 on the CPU), "float32", "float16", "bfloat16".
+        dtype: "auto" (float32 on the CPU, the checkpoint's dtype on a GPU), "float32", "float16", "bfloat16".
         revision: revision of a repository on the Hugging Face hub.
-        batch_tokens: maximum tokens per batch, including padding and generated tokens; None: a default for the device.
+        batch_tokens: maximum number of tokens per batch, including padding and generated tokens; None: a default for the device.
     """
 
     device: str = "auto"

@@ -1,7 +1,7 @@
 """Models with prepared answers, for tests and for tracing a method without a model.
 
-A file of answers is JSON Lines. A line with ``match`` answers every call whose prompt contains that text, a line with ``role`` every call
-of that role; a line without both answers the next other call::
+A script is a file of JSON Lines, with one answer per line. A line with ``role``, ``match`` or both answers every call of this role whose
+prompt contains this text. The other lines answer the remaining calls in order::
 
     {"text": "Paris"}   {"texts": ["a", "b"]}   {"yes": 0.9}   {"nll": 1.5}   {"role": "know", "match": "Who", "text": "no"}
 """
@@ -28,10 +28,10 @@ _EXPECTED = {Generate: "a text", AskYesNo: "a probability", MeanNll: "a mean NLL
 
 
 class ScriptedLLM:
-    """A model that answers from a list, in the order of the calls, or by a function of the call. Tokens are words.
+    """A model with prepared answers. Tokens are words.
 
     Args:
-        script: the answers.
+        script: the answers in the order of the calls, or a function from a call to its answer.
         name: the model's name.
     """
 
@@ -50,7 +50,7 @@ class ScriptedLLM:
         self._script = script if callable(script) else _answer_in_order(script)
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer the calls in order; a call fails if the script has no answer of the right kind."""
+        """Answer the calls in order. A call fails if the script has no answer of the right kind."""
         self.calls += calls
         replies: list[Reply | LLMError] = []
         for call in calls:
@@ -70,7 +70,7 @@ class ScriptedLLM:
         return " ".join(words[:max_tokens] if keep == "start" else words[-max_tokens:])
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing; the model holds no resources."""
 
 
 def _answer_in_order(answers: Iterable[Scripted]) -> Script:
@@ -114,7 +114,7 @@ def _reply(call: Call, answer: Scripted) -> Reply:
 
 
 def read_script(file: Path) -> Script:
-    """Return the answers of a file.
+    """Read a script.
 
     Raises:
         InputError: the file does not exist, or a line is not an answer.

@@ -1,4 +1,4 @@
-"""Clean-up of texts sent to and received from models, and the words of yes/no questions."""
+"""Clean-up of texts for and from models, and probabilities of yes/no answers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def replace_surrogates(text: str) -> str:
 
 
 def cut_at_stop(text: str, stop: Iterable[str]) -> tuple[str, bool]:
-    """Return the text before the first stop text, and whether it contains one."""
+    """Return the part of a text before the first stop text, and whether there is a stop text."""
     ends = [end for mark in stop if (end := text.find(mark)) >= 0]
     return (text[: min(ends)], True) if ends else (text, False)
 
 
 def strip_thinking(text: str) -> tuple[str, bool]:
-    """Return a text without a leading ``<think>…</think>``, and whether it had one; the opening tag may be in the prompt."""
+    """Return a text without a leading ``<think>…</think>``, and whether there was one. The opening tag may be missing."""
     before, end, after = text.partition("</think>")
     is_thought = before.lstrip().startswith("<think>") or (end and "<think>" not in before)
     return (after.lstrip(), True) if is_thought else (text, False)
 
 
 def word_variants(words: Iterable[str]) -> frozenset[str]:
-    """Return each word as given, capitalised and in capitals, each with and without a leading space."""
+    """Return the variants of each word: as given, capitalised and in capitals, with and without a leading space."""
     written = {form for word in words for form in (word, word.capitalize(), word.upper())}
     return frozenset(written | {f" {form}" for form in written})
 
@@ -41,14 +41,14 @@ def word_variants(words: Iterable[str]) -> frozenset[str]:
 def yes_no_from_tokens(
     likeliest: Sequence[tuple[str, float]], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
 ) -> YesNo:
-    """Sum the probabilities of each side's words over the likeliest tokens, given as (token, log-probability)."""
+    """Sum each answer's probability over those tokens of ``likeliest``, (token, log-probability), that are variants of its words."""
     sides = (word_variants(positive), word_variants(negative))
     p_positive, p_negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
     return YesNo(p_positive=p_positive, p_negative=p_negative, degraded=degraded)
 
 
 def yes_no_from_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:
-    """Give probability 1 to the side that has the text's first word, and 0 to the other or both."""
+    """Give each answer probability 1 if the first word of the text is one of the answer's words, else 0."""
     match = re.search(r"\w+", text)
     word = match[0].casefold() if match else ""
     sides = (float(word in {w.casefold() for w in side}) for side in (positive, negative))

@@ -1,8 +1,8 @@
-"""Forward passes over left-padded batches of token ids: generate, score the next token, score a continuation.
+"""Forward passes over left-padded batches of token ids: generation, scores of the next token, scores of a continuation.
 
-Log-probabilities are float32 and come from the model's own distribution, before temperature and constraints. Each row samples with its own
-random generator, independently of the other rows. Only rounding depends on the batch: scores in different batches agree within about 1e-5,
-and a text may differ where two tokens are that close.
+Log-probabilities are float32, before temperature and constraints. Each row samples with its own random generator, independently of the
+other rows. Only rounding depends on the batch: scores of a row in different batches agree within about 1e-5. A generated text may differ if
+two tokens have scores that close.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class Row:
     Attributes:
         prompt: ids of the prompt.
         decoding: decoding parameters; sampling without a seed is not reproducible.
-        choices: the only permitted texts, as ids; empty: unconstrained.
-        ends: function that returns whether the generated ids contain a stop text.
-        generated, logprobs: ids generated so far and their log-probabilities.
+        choices: the permitted texts, as ids; empty: any text.
+        ends: generated ids -> whether they contain a stop text.
+        generated: ids generated so far.
+        logprobs: log-probabilities of the generated ids.
         finish: as in ``Gen``; None: not finished.
     """
 
@@ -52,8 +53,8 @@ class Model(NamedTuple):
     """A causal language model with the settings for its batches.
 
     Attributes:
-        forward: the model of transformers.
-        accepts: names of the arguments that it supports.
+        forward: the model, as transformers loads it.
+        accepts: names of the arguments that ``forward`` supports.
         end: token ids that end a text.
         padding: id of the padding token.
         device: the model's device.
@@ -72,9 +73,9 @@ class Model(NamedTuple):
         return _Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
 
     def _logits(self, batch: _Batch, last: int, past: Any = None, *, use_cache: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
-        """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and with ``use_cache`` the key-value cache.
+        """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and the key-value cache if ``use_cache``.
 
-        The batch's mask also covers the cached positions.
+        If ``past`` is a key-value cache, the mask of the batch also covers the cached positions.
         """
         n_new = batch.ids.shape[1]
         positions = (batch.mask.cumsum(1) - 1).clamp(min=0)[:, -n_new:]
@@ -99,7 +100,7 @@ class Model(NamedTuple):
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Row]) -> None:
-        """Generate until every row is finished."""
+        """Generate tokens until every row is finished; the rows are changed in place."""
         seeds = {id(row): row.decoding.seed for row in rows if row.decoding.temperature}
         generators = {row: torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed) for row, seed in seeds.items()}
         batch, past, open_rows = self._pad([row.prompt for row in rows]), None, list(rows)
@@ -124,7 +125,7 @@ class Model(NamedTuple):
 
 
 def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int, torch.Generator], end: frozenset[int]) -> list[int]:
-    """Return the next token of each row from logits (rows, vocabulary); rows that sample or have choices are processed one by one."""
+    """Return the next token of each row from logits (rows, vocabulary)."""
     tokens: list[int] = logits.argmax(-1).tolist()
     for number, row in enumerate(rows):
         if row.finish is None and (row.choices or row.decoding.temperature):
@@ -140,18 +141,18 @@ def _choose_token(row: Row, logits: torch.Tensor, generator: torch.Generator | N
     if generator is None:
         return int(logits.argmax())
     probabilities, order = (logits / row.decoding.temperature).softmax(-1).sort(descending=True)
-    is_outside = probabilities.cumsum(-1) - probabilities >= row.decoding.top_p  # the token that reaches top_p is inside
+    is_outside = probabilities.cumsum(-1) - probabilities >= row.decoding.top_p  # the token that reaches top_p is kept
     return int(order[torch.multinomial(probabilities.masked_fill(is_outside, 0.0), 1, generator=generator)])
 
 
 def _continuations(row: Row) -> set[int]:
-    """Return the tokens that may follow in one of the choices."""
+    """Return the next tokens of the choices that begin with the generated ids."""
     prefix = tuple(row.generated)
     return {choice[len(prefix)] for choice in row.choices if choice[: len(prefix)] == prefix and len(choice) > len(prefix)}
 
 
 def _append_token(row: Row, token: int, logprob: float, end: frozenset[int]) -> None:
-    """Append a token to a row, and set ``finish`` if the row is finished."""
+    """Append a token to a row, and set ``finish`` if the token ends the text."""
     row.generated.append(token)
     row.logprobs.append(logprob)
     is_complete = tuple(row.generated) in row.choices and not _continuations(row)

@@ -1,6 +1,6 @@
-"""Local checkpoints of causal language models, run by transformers with exact yes/no scores and NLL.
+"""Local checkpoints of causal language models in transformers, with exact yes/no scores and NLL.
 
-Needs the extra ``hf``. Choices are enforced; JSON schemas and regular expressions are not.
+This backend needs the extra ``hf``. It enforces choices, but neither JSON schemas nor regular expressions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _CPU_BATCH_TOKENS = 8_192
 _GPU_BATCH_TOKENS = 65_536
-_STOP_MARGIN = 8  # tokens decoded in addition to a stop text's length in characters: a character may be several tokens
+_STOP_MARGIN = 8  # tokens added to the window that is searched for a stop text; a character may be several tokens
 
 _NO_SINGLE_TOKEN = "a side has no word that is one token: its probability is 0"
 
@@ -56,7 +56,7 @@ class TransformersEngine(CheckpointLLM):
         super().__init__(f"hf:{model}", tokenizer, top_logprobs=None, structured=frozenset({"choice"}), context=context)
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls; a prompt that does not fit has its error in place of a reply.
+        """Answer a batch of calls. A call whose prompt does not fit has an error in place of a reply.
 
         Raises:
             IdxError: the device runs out of memory or fails.
@@ -80,7 +80,7 @@ class TransformersEngine(CheckpointLLM):
         del self._model
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Yield the positions of each batch, longest first, so that an oversized batch fails early."""
+        """Yield the positions of each batch. The longest texts come first, so that an oversized batch fails early."""
         return (batch.tolist() for batch in batches(np.array(lengths, dtype=np.int64), self._batch_tokens))
 
     def _generate(self, calls: list[PreparedCall]) -> list[Reply]:
@@ -152,7 +152,7 @@ class TransformersEngine(CheckpointLLM):
 
 
 def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
-    """Return a checkpoint's tokenizer and its model."""
+    """Load a checkpoint; return its tokenizer and its model."""
     try:
         import transformers
 

@@ -1,7 +1,7 @@
-"""vLLM in this process: one engine call per batch of token-id prompts, with prefix caching and structured outputs.
+"""vLLM in this process: one engine call per batch, with prefix caching and structured outputs.
 
-Needs the extra ``vllm`` and a GPU. Written from vLLM's documentation; this project's tests use a fake of vLLM. Yes/no scores use the 20
-likeliest tokens.
+This backend needs the extra ``vllm`` and a GPU. It is written from vLLM's documentation, and tested with a fake of vLLM. Yes/no scores use
+the 20 likeliest tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nl
 from .checkpoint import CheckpointLLM, PreparedCall
 from .text import NO_THINKING, strip_thinking, yes_no_from_tokens
 
-_TOP = 20  # tokens with log-probabilities, at most vLLM's default ``max_logprobs``
+_TOP = 20  # number of likeliest tokens to request; vLLM's default maximum (``max_logprobs``)
 
 
 class VllmEngine(CheckpointLLM):
@@ -53,9 +53,9 @@ class VllmEngine(CheckpointLLM):
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch in one engine call.
+        """Answer a batch of calls in one engine call.
 
-        A prompt that does not fit into the context gets an error instead of a reply; if the engine fails, all prompts do.
+        A call whose prompt does not fit the context has an error in place of a reply. If the engine fails, every call has an error.
         """
         prepared_calls = list(map(self._prepare, calls))
         fitting = [prepared for prepared in prepared_calls if isinstance(prepared, PreparedCall)]
