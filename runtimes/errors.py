@@ -2,7 +2,7 @@
 
 IdxError
 └── LLMError            a model gave no answer: the question fails, the run goes on
-    └── PromptTooLong   the prompt exceeds the model's context even without its passages
+    └── PromptTooLong   the prompt exceeds the model's context and cannot be cut further
 """
 
 from __future__ import annotations
@@ -15,4 +15,7 @@ class LLMError(IdxError):
 
 
 class PromptTooLong(LLMError):
-    """A prompt exceeds the model's context even without its passages; only passages may be cut."""
+    """A prompt exceeds the model's context and cannot be cut further.
+
+    Only passages are cut; prompts of likelihood requests (``MeanNll``) are never cut.
+    """

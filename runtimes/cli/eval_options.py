@@ -163,7 +163,7 @@ def check_output(output: Output) -> None:
 
 @contextlib.contextmanager
 def _row_metrics(scoring: Scoring) -> Iterator[list[RowMetric]]:
-    """Yield the requested metrics that use a model; close the judge's model at the end."""
+    """Yield the list of requested metrics that use a model; close the judge's model at the end."""
     row_metrics: list[RowMetric] = []
     with contextlib.ExitStack() as stack:
         step = stack.enter_context(steps())
