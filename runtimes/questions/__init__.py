@@ -1,14 +1,18 @@
 """Questions and question files.
 
-base             Question: the text that a method sees, and the gold data
-reading          read_questions: a file in any format -> its questions; find_questions: the same, or the sample's
-formats          the table of formats
-open_domain      NQ, TriviaQA, PopQA, FlashRAG, FiD          multi_hop    HotpotQA, 2WikiMultihopQA, StrategyQA
-claims           FEVER                                       long_form    ASQA, ALCE, HalluQA, BEGIN
-kilt             KILT's tasks, Wizard of Wikipedia
-records, json_text, fields    files -> records -> typed fields
-sampling         select: a paper's protocol, a random sample
-protocols        the table of the papers' protocols
+base         Question: the text that a method sees, and the gold data
+reading      read_questions: questions of a file; find_questions: questions of a file or of the sample corpus
+formats      table of the file formats
+open_domain  parsers for NQ, TriviaQA, PopQA, SQuAD, DPR, FlashRAG, FiD
+multi_hop    parsers for HotpotQA, 2WikiMultihopQA, StrategyQA
+claims       parser for FEVER
+long_form    parsers for ASQA, ALCE, HalluQA, BEGIN
+kilt         parser for KILT's tasks, such as Wizard of Wikipedia
+records      reading of a file's records
+json_text    incremental parsing of JSON
+fields       typed access to a record's fields
+sampling     select: questions of a paper's protocol, or a random sample
+protocols    table of the papers' protocols
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions, independent of their data set."""
+"""Questions of any data set."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NO_GOLD: Mapping[str, Any] = MappingProxyType({})
 
 
 class Question(NamedTuple):
-    """A question of a set.
+    """A question.
 
     Attributes:
-        id: the data set's.
+        id: the id in the data set.
         text: the only part that a method sees.
-        golden_answers: the right answers, each sufficient; empty: unknown, or the question is unanswerable.
-        gold: further gold data as JSON values, under these names where available:
+        golden_answers: the right answers, each of which suffices; empty: no answer is known, or the question is unanswerable.
+        gold: further gold data as JSON values, with these names if available:
             ``label``            the label of a claim, one of ``FEVER_LABELS``
             ``aliases``          alternative answer strings (2WikiMultihopQA)
             ``answer_id``        the answer's Wikidata id (2WikiMultihopQA)

@@ -1,4 +1,4 @@
-"""Claims to verify: FEVER, with three classes."""
+"""Claims of FEVER."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ESCAPES = (("-LRB-", "("), ("-RRB-", ")"), ("-LSB-", "["), ("-RSB-", "]"), ("-C
 
 
 def parse_fever(record: Record) -> Question:
-    """Parse a FEVER claim; the shared task's test set has no labels.
+    """Parse a FEVER claim. The label is the golden answer; the shared task's test set has no labels.
 
-    The golden answer is the label. ``titles`` are the titles of the evidence pages, spelt as in Wikipedia.
+    The gold ``titles`` are the titles of the evidence pages, spelled as in Wikipedia.
     """
     label = record.value.get("label")
     if label is not None and label not in FEVER_LABELS:
@@ -33,7 +33,7 @@ def page_title(page: str) -> str:
 
 
 def _pages(record: Record) -> Iterator[str]:
-    """Yield the page of each piece of evidence; ``evidence`` is a list of sets of [annotation, evidence, page, sentence]."""
+    """Yield the page names of the evidence, which is a list of lists of [annotation, evidence, page, sentence]."""
     evidence = record.value.get("evidence")
     if evidence is None:
         return

@@ -1,4 +1,4 @@
-"""Typed access to a record's fields; a value of the wrong type raises an error that names line, field and value."""
+"""Typed access to a record's fields. The error for a value of the wrong type states the value and its position in the file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from wikidx.runtimes.llms.text import replace_surrogates
 
 from .records import Record
 
-_MAX_FIELD_CHARACTERS = 200  # length of the list of fields in a message
+_MAX_FIELD_CHARACTERS = 200  # maximum length of the field list in an error message
 ID_FIELDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")
 
 
 def text_of(record: Record, *names: str) -> str:
-    """Return the text in the first of these fields that is present.
+    """Return the text of the first field that is present.
 
     Raises:
         InputError: the value is not a string, or is blank.
@@ -25,14 +25,18 @@ def text_of(record: Record, *names: str) -> str:
 
 
 def text_from(record: Record, value: object, name: str) -> str:
-    """Return a field's value if it is a non-blank string; raises as ``text_of``."""
+    """Return a value after checking that it is a non-blank string.
+
+    Raises:
+        InputError: the value is not a string, or is blank; the message states ``name`` as the field.
+    """
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a text; it has {_list_fields(record.value)}")
     return replace_surrogates(value)
 
 
 def texts_of(record: Record, *names: str) -> tuple[str, ...]:
-    """Return the list of strings in the first of these fields that is present; empty if none is.
+    """Return the list of strings of the first field that is present; empty if no field is present.
 
     Raises:
         InputError: the value is not a list of strings.
@@ -42,7 +46,11 @@ def texts_of(record: Record, *names: str) -> tuple[str, ...]:
 
 
 def texts_from(record: Record, value: object, name: str) -> tuple[str, ...]:
-    """Return a field's value if it is a list of strings; raises as ``texts_of``."""
+    """Return a value after checking that it is a list of strings.
+
+    Raises:
+        InputError: the value is not a list of strings; the message states ``name`` as the field.
+    """
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list of texts")
     return tuple(map(replace_surrogates, value))
@@ -58,14 +66,18 @@ def record_id(record: Record) -> str:
 
 
 def id_from(record: Record, value: object) -> str:
-    """Convert a value to an id; raises as ``record_id``."""
+    """Convert a value to an id.
+
+    Raises:
+        InputError: the value is neither a non-empty string nor an integer.
+    """
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise InputError(f"{record.location}: the id is {value!r:.40}, neither a text nor a whole number")
     return replace_surrogates(str(value))
 
 
 def objects_of(record: Record, name: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects in a field; empty if it is absent or null.
+    """Return the list of objects in a field; empty if the field is absent or null.
 
     Raises:
         InputError: the value is not a list of objects.
@@ -74,7 +86,11 @@ def objects_of(record: Record, name: str) -> list[Mapping[str, Any]]:
 
 
 def objects_from(record: Record, value: object, name: str) -> list[Mapping[str, Any]]:
-    """Return a field's value if it is a list of objects, an empty list for None; raises as ``objects_of``."""
+    """Return a value after checking that it is a list of objects; an empty list for None.
+
+    Raises:
+        InputError: the value is not a list of objects; the message states ``name`` as the field.
+    """
     value = [] if value is None else value
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list of objects")
@@ -87,7 +103,7 @@ def unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _first_present(record: Record, names: Iterable[str]) -> str:
-    """Return the name of the first field that is present, else the first name.
+    """Return the name of the first field that is present; the first name if no field is present.
 
     Raises:
         InputError: the record is not an object.

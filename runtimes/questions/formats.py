@@ -1,6 +1,6 @@
-"""The table of question formats, with an example record and a parser for each.
+"""Table of question formats, each with a predicate that detects it and a parser.
 
-A file has the first format in the table that its first record matches.
+A file's format is the first one in the table whose predicate accepts the file's first record.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Format(NamedTuple):
 
     Attributes:
         name: value of ``--format``.
-        record: an example record, on one line.
-        matches: the predicate applied to a file's first record.
+        record: a one-line description of the records, for display.
+        matches: predicate for a file's first record.
         read: record -> question; raises ``InputError`` for an invalid record.
-        split: the split to read from a file with several; "": all records are read.
-        complete: (path, questions) -> questions with data from other files; None: no such data.
+        split: the split to read from a file of several splits; "": all records are read.
+        complete: (path, questions) -> questions with data from other files; None: other files have no data.
     """
 
     name: str

@@ -13,7 +13,7 @@ from wikidx.corpora.errors import InputError
 MAX_VALUE_CHARACTERS = 1 << 26  # maximum length of one value
 
 _CHUNK_BYTES = 1 << 20
-_TAIL = 2  # a truncated number such as "1e+" parses as 1 and leaves up to two characters unread
+_TAIL = 2  # characters that a parsed number may leave unread if the text is cut off: "1e+" parses as 1
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -23,7 +23,7 @@ class JsonText:
 
     Args:
         read: the file's read method, which returns at most the given number of bytes.
-        name: the file's name, for messages.
+        name: the file's name, for error messages.
         start: bytes already read from the file.
 
     Attributes:
@@ -46,7 +46,11 @@ class JsonText:
             self._read_more(_CHUNK_BYTES)
 
     def expect(self, expected: str) -> None:
-        """Consume the next non-blank character; raise ``InputError`` if it is not the expected one."""
+        """Consume the next non-blank character, which must be ``expected``.
+
+        Raises:
+            InputError: another character follows, or the text ends.
+        """
         character = self.peek()
         if character != expected:
             raise InputError(

@@ -1,4 +1,4 @@
-"""KILT's common format for all its tasks: Wizard of Wikipedia, HotpotQA, NQ, TriviaQA, FEVER and the others."""
+"""KILT's format, which its tasks share: Wizard of Wikipedia, HotpotQA, NQ, TriviaQA, FEVER and others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _PAGE_FIELDS = ("wikipedia_id", "title", "start_paragraph_id", "end_paragraph_id
 def parse_kilt(record: Record) -> Question:
     """Parse a KILT question, claim or dialogue; KILT's test sets have no output.
 
-    The golden answers are the distinct answers of all outputs. As in KILT's evaluator, ``provenance`` has a list for every output, even one
-    without an answer. A record does not name its task, so the answers are also ``long_answers``, unless the only one is a FEVER label.
+    The golden answers are the distinct answers of all outputs. As in KILT's evaluator, ``provenance`` has a list for every output, even if
+    the output has no answer. A single answer that is a FEVER label becomes the gold ``label``. All other answers are also
+    ``long_answers``, because a record does not name its task.
     """
     outputs = objects_of(record, "output")
     answers = unique(text_from(record, output["answer"], "answer") for output in outputs if output.get("answer") not in (None, ""))

@@ -1,4 +1,4 @@
-"""Questions with long answers: ASQA, ALCE's version of it, HalluQA, and BEGIN's dialogue turns from Wizard of Wikipedia."""
+"""Questions with long answers: ASQA, ALCE's version of ASQA, HalluQA, and BEGIN's dialogue turns from Wizard of Wikipedia."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .records import Record
 
 
 def parse_asqa(record: Record) -> Question:
-    """Parse an ambiguous ASQA question; in ASQA's own file, its id is the record's key.
+    """Parse an ASQA question. In ASQA's own file, the record's key is the question's id.
 
-    The golden answers are all short answers; ``answer_groups`` groups them by interpretation of the question.
+    The golden answers are all short answers; ``answer_groups`` groups the short answers by interpretation of the question.
     """
     pairs = objects_of(record, "qa_pairs")
     groups = [list(texts_from(record, pair.get("short_answers"), "short_answers")) for pair in pairs]
@@ -32,7 +32,7 @@ def parse_asqa(record: Record) -> Question:
 
 
 def parse_halluqa(record: Record) -> Question:
-    """Parse a HalluQA question; knowledge questions have one right and one wrong answer, misleading ones up to four of each."""
+    """Parse a HalluQA question. A knowledge question has one right and one wrong answer; a misleading question has up to four of each."""
     answers, wrong = (tuple(_numbered_texts(record, names)) for names in (("Best Answer", "Best_Answer"), ("Wrong_Answer", "Wrong Answer")))
     if not answers:
         raise InputError(f"{record.location}: no field 'Best Answer' or 'Best Answer1': not a question of HalluQA")
@@ -41,14 +41,14 @@ def parse_halluqa(record: Record) -> Question:
 
 
 def _numbered_texts(record: Record, names: tuple[str, ...]) -> Iterator[str]:
-    """Yield the non-empty texts of the fields with these names, with or without a number suffix."""
+    """Yield the non-empty texts of the fields that have one of these names, with or without a number at the end."""
     for name, value in record.value.items():
         if name.rstrip("0123456789") in names and value not in (None, ""):
             yield text_from(record, value, name)
 
 
 def parse_begin(record: Record) -> Question:
-    """Parse a dialogue turn from BEGIN's table; models generated its responses, so there is no golden answer."""
+    """Parse a dialogue turn of BEGIN's table. Models generated the table's responses, so there is no golden answer."""
     row: Any = record.value
     kind = row.get("data_source") if isinstance(row, dict) else None
     return Question(str(record.number), text_of(record, "message"), (), gold(type=kind or None))

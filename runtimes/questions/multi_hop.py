@@ -13,7 +13,7 @@ from .base import Question, gold
 from .fields import id_from, record_id, text_from, text_of, texts_of, unique
 from .records import Record, read_records
 
-ALIASES_FILE = "id_aliases.json"  # next to the questions in the authors' zip file; JSON Lines despite its name
+ALIASES_FILE = "id_aliases.json"  # part of the authors' zip file; JSON Lines despite its name
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _YES_NO = {True: "yes", False: "no"}
 
 
 def parse_twowiki(record: Record) -> Question:
-    """Parse a 2WikiMultihopQA question, in HotpotQA's format; ``add_aliases`` adds the aliases of its answer."""
+    """Parse a 2WikiMultihopQA question, which has HotpotQA's format and the Wikidata id of the answer."""
     answer_id = record.value.get("answer_id")
     return parse_hotpotqa(record, None if answer_id in (None, "") else text_from(record, answer_id, "answer_id"))
 
@@ -41,10 +41,14 @@ def parse_hotpotqa(record: Record, answer_id: str | None = None) -> Question:
 
 
 def supporting_facts(record: Record, value: object) -> list[list[Any]]:
-    """Return [title, sentence number] pairs, given as pairs or, in the Hugging Face hub's form, as two lists.
+    """Return supporting facts as [title, sentence number] pairs.
+
+    Args:
+        record: the record, for error messages.
+        value: a list of such pairs, or an object of two lists (the Hugging Face hub's form); None: no facts.
 
     Raises:
-        InputError: the value has neither form.
+        InputError: the value has another form.
     """
     if value is None:
         return []
@@ -67,7 +71,8 @@ def _is_fact(pair: object) -> bool:
 def add_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
     """Add answer aliases to the questions of a file, if the alias table is in the same folder.
 
-    As in the official evaluator, these are the aliases and demonyms of the answer's Wikidata id; of duplicate rows, the last counts.
+    As in the official evaluator, the aliases are those of the answer's Wikidata id, and its demonyms. If several rows of the table have the
+    same id, the last row counts.
 
     Raises:
         InputError: the alias table cannot be read.
@@ -101,7 +106,7 @@ def _extend_answers(question: Question, aliases: Sequence[str]) -> Question:
 
 
 def parse_strategyqa(record: Record) -> Question:
-    """Parse a StrategyQA question; the answer is yes or no, absent from the test set."""
+    """Parse a StrategyQA question. The answer is "yes" or "no"; the test set has no answers."""
     answer = record.value.get("answer")
     if answer is not None and not isinstance(answer, bool):
         raise InputError(f"{record.location}: the field 'answer' is {answer!r:.40}, neither true nor false")
@@ -109,7 +114,7 @@ def parse_strategyqa(record: Record) -> Question:
 
 
 def parse_strategyqa_bigbench(record: Record) -> Question:
-    """Parse a StrategyQA question in BIG-bench's format, which RA-ISF's authors used."""
+    """Parse a StrategyQA question in BIG-bench's format, which the authors of RA-ISF used."""
     scores = record.value.get("target_scores")
     if not isinstance(scores, dict) or {name.lower() for name in scores} != {"yes", "no"}:
         raise InputError(f"{record.location}: the field 'target_scores' is {scores!r:.40}, not scores of 'Yes' and 'No'")

@@ -19,7 +19,7 @@ _ANSWERS = ("golden_answers", "answers", "answer")
 
 
 def parse_plain(record: Record) -> Question:
-    """Parse a question with any of the usual answer fields and, if present, FlashRAG's ``metadata`` and gold passage ids."""
+    """Parse a question with one of the usual answer fields, and optionally with FlashRAG's ``metadata`` and with ``gold_ids``."""
     text = text_of(record, "question")
     answers = _answers(record)
     metadata = record.value.get("metadata")
@@ -27,7 +27,7 @@ def parse_plain(record: Record) -> Question:
 
 
 def _answers(record: Record) -> tuple[str, ...]:
-    field = next((name for name in ("answer", "answer-text") if name in record.value), "")  # "answer-text" in OTT-QA and HybridQA
+    field = next((name for name in ("answer", "answer-text") if name in record.value), "")  # OTT-QA and HybridQA have "answer-text"
     if isinstance(record.value.get(field), str) and not any(name in record.value for name in _ANSWERS[:2]):
         return (text_from(record, record.value[field], field),)
     return texts_of(record, *_ANSWERS)
@@ -52,7 +52,7 @@ def parse_beir(record: Record) -> Question:
 
 
 def parse_dpr(record: Record) -> Question:
-    """Parse a question of DPR's training files; the gold passages are its ``positive_ctxs``."""
+    """Parse a question of DPR's training files. The gold passages are the record's ``positive_ctxs``."""
     positive = objects_of(record, "positive_ctxs")
     ids = [passage[name] for passage in positive for name in ("passage_id", "psg_id") if name in passage]
     titles = unique(text_from(record, passage["title"], "title") for passage in positive if passage.get("title"))
@@ -61,7 +61,7 @@ def parse_dpr(record: Record) -> Question:
 
 
 def parse_dpr_row(record: Record) -> Question:
-    """Parse a row of DPR's ``*.qa.csv`` or Anserini's ``topics.dpr.*``: the question, a tab, a list in Python or JSON syntax."""
+    """Parse a row of DPR's ``*.qa.csv`` or Anserini's ``topics.dpr.*``: question, tab, answers as a list in Python or JSON syntax."""
     row = record.value
     question, answers = (row.get("question"), row.get("answers")) if isinstance(row, dict) else (row[0], row[-1])
     if answers is None or (isinstance(row, tuple) and len(row) != 2):
@@ -70,7 +70,7 @@ def parse_dpr_row(record: Record) -> Question:
 
 
 def parse_topic(record: Record) -> Question:
-    """Parse a row of a topics file: an id, a tab, the question."""
+    """Parse a row of a topics file: id, tab, question."""
     if not isinstance(record.value, tuple) or len(record.value) != 2:
         raise InputError(f"{record.location}: {len(record.value)} fields, not an id and a question: check its tabs and quotes")
     name, text = record.value
@@ -78,7 +78,10 @@ def parse_topic(record: Record) -> Question:
 
 
 def parse_triviaqa(record: Record) -> Question:
-    """Parse a TriviaQA question, from its own files or the hub's (lower-case names); the answer comes first, then its aliases."""
+    """Parse a TriviaQA question in the original format or the Hugging Face hub's, which has field names in lower case.
+
+    The first golden answer is the answer itself; the aliases follow.
+    """
     answer = record.value.get("Answer", record.value.get("answer"))
     if answer is not None and not isinstance(answer, dict):
         raise InputError(f"{record.location}: the field 'Answer' is {answer!r:.40}, not an object with 'Value' and 'Aliases'")
@@ -89,7 +92,7 @@ def parse_triviaqa(record: Record) -> Question:
 
 
 def split_article(record: Record) -> Iterator[Record]:
-    """Yield the questions of a SQuAD article, each with the article's title; yield any other record unchanged."""
+    """Yield the questions of a SQuAD article, each with the article's title. Any other record is yielded unchanged."""
     if not isinstance(record.value, dict) or "paragraphs" not in record.value:
         yield record
         return
@@ -99,7 +102,7 @@ def split_article(record: Record) -> Iterator[Record]:
 
 
 def parse_squad(record: Record) -> Question:
-    """Parse a SQuAD question, in the original or the hub's format; an unanswerable question has no answers."""
+    """Parse a SQuAD question in the original format or the Hugging Face hub's. An unanswerable question has no answers."""
     answer_field, title = record.value.get("answers"), record.value.get("title")
     if isinstance(answer_field, dict):
         answers = texts_of(record._replace(value=answer_field), "text")
@@ -110,7 +113,7 @@ def parse_squad(record: Record) -> Question:
 
 
 def parse_popqa(record: Record) -> Question:
-    """Parse a PopQA question; its answers are a list, or a text field that contains a JSON list."""
+    """Parse a PopQA question. The answers are a list, or a string that contains a JSON list."""
     answers = record.value.get("possible_answers")
     views, kind = record.value.get("s_pop"), record.value.get("prop")
     answer_list = parse_list(answers) if isinstance(answers, str) else answers
@@ -121,7 +124,7 @@ def parse_popqa(record: Record) -> Question:
 
 
 def parse_list(text: str) -> object:
-    """Parse a literal in JSON or Python syntax; return the text itself if it is neither."""
+    """Parse a literal in JSON or Python syntax. Any other text is returned unchanged."""
     try:
         return parse_json(text)
     except ValueError:

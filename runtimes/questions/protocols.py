@@ -1,7 +1,6 @@
-"""The papers' selections of evaluation questions, as data.
+"""The papers' selections of evaluation questions.
 
-A protocol names a file and selects questions from it. Where a paper leaves the selection open, the value here is our choice, recorded in
-``unstated``.
+If a paper leaves a detail of the selection open, the value here is our choice, and ``unstated`` names the detail.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ class Protocol(NamedTuple):
 
     Attributes:
         name: value of ``--protocol``.
-        file: the data set, its split and format.
+        file: data set, split and format of the file.
         n_in_file: permitted numbers of questions in the file; (): any number.
-        n: number of questions that must remain after the selection; None: any number.
-        type: only questions with this gold ``type``.
-        popularity_below: only questions whose gold ``popularity`` is below this value.
-        n_excluded: number of questions excluded, drawn by ``sample`` with the seed.
-        is_shuffled: whether ``random.Random(seed).shuffle`` determines their order.
-        n_first: keep only this many of the remaining questions; None: all.
-        seed: the seed for ``n_excluded`` and ``is_shuffled``.
-        unstated: details that the paper leaves open, or that the questions alone cannot provide.
+        n: number of questions that the selection must have; None: any positive number.
+        type: gold ``type`` of the selected questions; None: any.
+        popularity_below: exclusive upper limit of the gold ``popularity``; None: no limit.
+        n_excluded: number of questions to exclude; ``sample`` draws them with ``seed``.
+        is_shuffled: whether ``random.Random(seed).shuffle`` orders the remaining questions.
+        n_first: number of the remaining questions to keep, from the first; None: all.
+        seed: seed of the exclusion and the order.
+        unstated: details of the selection that the paper leaves open or that the question file does not contain.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Readers of question files in any format."""
+"""Reading of question files, with detection of their format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
 
     Args:
         path: a file, plain or compressed with gzip, bzip2 or zstd.
-        format: a name in ``FORMATS``; None: detected from the first record.
+        format: a name in ``FORMATS``; None: the format is detected from the first record.
 
     Raises:
         InputError: the file cannot be read or has no questions, a record is invalid, or two questions have the same id.
@@ -45,16 +45,21 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
 
 
 def detect_format(path: Path) -> str:
-    """Detect a file's format from its first record; raises as ``read_questions``."""
+    """Return the name of a file's format, detected from the first record.
+
+    Raises:
+        InputError: the file cannot be read, has no questions, or is in no known format.
+    """
     with contextlib.closing(read_records(path)) as records:
         return _choose_format(path, records, None)[0].name
 
 
 def find_questions(name: str, format: str | None = None) -> list[Question]:
-    """Return the questions of a file; for "sample", unless a file has that name, those of the sample corpus.
+    """Return the questions of a file, or of the sample corpus if ``name`` is "sample" and no file has this name.
 
     Raises:
-        InputError, UnknownNameError: as ``read_questions``; InputError also if a format is given for the sample.
+        InputError: the file is refused by ``read_questions``, or a format is given for the sample corpus.
+        UnknownNameError: the format is unknown.
     """
     if name != SAMPLE or Path(name).exists():
         return read_questions(Path(name), format)
@@ -64,14 +69,14 @@ def find_questions(name: str, format: str | None = None) -> list[Question]:
 
 
 def sample_questions() -> list[Question]:
-    """Return the questions of the sample corpus; their gold ``passages`` contain the evidence."""
+    """Return the questions of the sample corpus. The gold ``passages`` are the ids of the evidence."""
     from wikidx.corpora.known import sample
 
     return [Question(item.id, item.question, item.answers, gold(passages=list(item.gold_ids))) for item in sample.questions()]
 
 
 def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> tuple[Format, Iterator[Record]]:
-    """Return a file's format and its records of that format's split."""
+    """Return the format of a file, and the file's records in the format's split."""
     if name is not None and name not in FORMATS:
         raise unknown_name_error("format", name, FORMATS)
     records = itertools.chain.from_iterable(map(split_article, unsplit))

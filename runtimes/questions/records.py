@@ -1,6 +1,6 @@
-"""Files of records: JSON Lines, a JSON array, a JSON object that contains records, or a tab-separated table, detected from the content.
+"""Reading of records from JSON Lines, a JSON array, a JSON object that contains records, or a tab-separated table.
 
-Files, plain or compressed, are read incrementally, so that the skipped parts of a file take no memory.
+The form is detected from the content. Plain and compressed files are read incrementally, so skipped parts take no memory.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from wikidx.corpora.reading.compression import open_decompressed, read_lines
 
 from .json_text import JsonText
 
-_DETECTION_BYTES = 1 << 16  # bytes read to detect the kind of file
+_DETECTION_BYTES = 1 << 16  # maximum number of bytes of a line read to detect the form
 _CONTAINERS = frozenset(
     {"Data", "data", "examples", "train", "dev", "test"}
 )  # keys of the records in the JSON objects of TriviaQA, SQuAD, BIG-bench and ASQA
 _QUESTION_KEYS = frozenset({"question", "Question", "input", "claim"})  # an object with one of these keys is itself a record
 _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
-_HEADER_COLUMNS = frozenset({"question", "message", "claim"})  # a first row with one of these is a header
+_HEADER_COLUMNS = frozenset({"question", "message", "claim"})  # a first row with one of these values is a header
 
 
 class Record(NamedTuple):
     """A record from a file.
 
     Attributes:
-        value: the JSON value; for a table row, a dict by column name if the table has a header, else a tuple.
+        value: the JSON value. A table row is a dict by column name if the table has a header, else a tuple.
         file: the file's name.
         position: "line n", or the record's number and line.
         number: the line, or the record's number in its array or object; from 1.
-        path: the keys of the JSON object that contain the record, outermost first.
+        path: the keys that lead to the record in a JSON object, outermost first.
     """
 
     value: Any
@@ -48,15 +48,15 @@ class Record(NamedTuple):
 
     @property
     def location(self) -> str:
-        """File and position, for messages."""
+        """File and position, for error messages."""
         return f"{self.file}, {self.position}"
 
 
 def read_records(path: Path) -> Generator[Record]:
-    """Yield the records of a file, in file order; the file is closed with the generator.
+    """Yield the records of a file, in file order. Closing the generator closes the file.
 
     Raises:
-        InputError: the file cannot be read or is in none of these forms; the message names the line.
+        InputError: the file cannot be read, or a line or record is invalid.
     """
     with open_decompressed(path) as file:
         yield from _detect_records(file, str(path))
@@ -79,7 +79,7 @@ def _detect_records(file: IO[bytes], name: str) -> Iterator[Record]:
 
 
 def _holds_records(start: str) -> bool:
-    """Return whether a file that begins like this is one object that contains records, rather than one record per line."""
+    """Return whether a file that begins with ``start`` is one JSON object that contains records."""
     if not start.startswith("{"):
         return False
     with contextlib.suppress(ValueError):
@@ -134,7 +134,7 @@ def _read_object(text: JsonText, name: str) -> Iterator[Record]:
 
 
 def _read_keys(text: JsonText, name: str) -> Iterator[str]:
-    """Yield the keys of an object; the caller must read each value before it continues."""
+    """Yield the keys of an object. The caller must parse the value of a key before it requests the next key."""
     text.expect("{")
     is_first = True
     while text.peek() != "}":

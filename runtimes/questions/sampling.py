@@ -1,4 +1,4 @@
-"""Selection of questions: a paper's protocol, a random sample, or all."""
+"""Selection of questions by a paper's protocol and by random sampling."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .protocols import PROTOCOLS, Protocol
 
 
 class Selection(NamedTuple):
-    """A selection of questions.
+    """A selection of questions. The protocol is applied before the sample is drawn.
 
     Attributes:
-        protocol: a name in ``PROTOCOLS``, applied first.
-        n: size of a random sample of the remaining questions; None: all of them.
-        seed: the seed of the sample.
+        protocol: a name in ``PROTOCOLS``; None: no protocol.
+        n: size of a random sample; None: no sampling.
+        seed: seed of the sample.
     """
 
     protocol: str | None = None
@@ -34,11 +34,11 @@ class Selection(NamedTuple):
 
 
 def select(questions: Sequence[Question], selection: Selection) -> list[Question]:
-    """Return the selected questions, in the given order or the protocol's.
+    """Return the selected questions, in the protocol's order if there is a protocol, else in the given order.
 
     Raises:
         UnknownNameError: the protocol is unknown.
-        InputError: the numbers of questions do not fit the protocol, or there are fewer questions than the sample size.
+        InputError: the number of questions does not fit the protocol or the sample size.
     """
     chosen = list(questions)
     if selection.protocol is not None:
@@ -49,13 +49,13 @@ def select(questions: Sequence[Question], selection: Selection) -> list[Question
 
 
 def sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
-    """Return n questions sampled at random without replacement, in the given order.
+    """Return ``n`` questions sampled without replacement, in the given order.
 
-    The sample consists of the questions with the smallest SHA-256 of seed and text. It does not depend on order, ids, file format or
-    Python version, and a larger sample contains a smaller one. Only ties between equal texts are broken by id, the smaller first.
+    The sample consists of the questions with the smallest SHA-256 digests of seed and text. Questions with equal texts are ordered by id.
+    The order and format of the questions have no effect. A sample contains every smaller sample with the same seed.
 
     Raises:
-        InputError: there are fewer than n questions, or n is not positive.
+        InputError: there are fewer than ``n`` questions, or ``n`` is not positive.
     """
     if not 1 <= n <= len(questions):
         raise InputError(
@@ -66,10 +66,10 @@ def sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
 
 
 def apply_protocol(protocol: Protocol, questions: Sequence[Question]) -> list[Question]:
-    """Return the questions of a protocol, in its order.
+    """Return the questions that a protocol selects, in the protocol's order.
 
     Raises:
-        InputError: the number of questions in the file, or the number selected, is not the protocol's.
+        InputError: the protocol requires another number of questions before or after the selection.
     """
     if protocol.n_in_file and len(questions) not in protocol.n_in_file:
         sizes = " or ".join(f"{size:,}" for size in protocol.n_in_file)
