@@ -1,13 +1,14 @@
 """Training data built as in the papers, for external trainers: JSON Lines in chat format, and a manifest.
 
-base        the type of a builder          sets        sets of questions, and drawing from them
-leaks       evaluation questions among     recipes     the papers' learning rates, epochs, batches
-            training questions             pipeline    all steps, the files, the manifest
+base             the type of a builder
+sets             sets of questions, and draws from them
+leaks            evaluation questions among training questions
+recipes          the papers' learning rates, epochs and batch sizes
+pipeline         all steps, the files and the manifest
+ra_isf           builder for RA-ISF's three sub-models
+self_reasoning/  builder for Self-Reasoning's stages and ablations
 
-ra_isf           the sets of RA-ISF's three sub-models
-self_reasoning/  a teacher's trajectories, their quality control, stages and ablations
-
-RECIPE.md shows training on the files with TRL.
+RECIPE.md shows how to train on the files with TRL.
 """
 
 from typing import Any

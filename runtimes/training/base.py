@@ -1,7 +1,8 @@
-"""Builders of a method's training data, which collect model replies and then build examples from them.
+"""Builders of training data for a method.
 
-The two phases are separate: collecting is slow, and its replies are stored; building is fast and is repeated each time. Each phase has its
-own options: collect options must be unchanged for a run to be resumed; build options may differ each time.
+A builder has two phases, each with its own options. The first phase collects replies from the models and stores the replies. It is slow,
+and can be resumed only with the same collect options. The second phase builds the examples from the stored replies. It is fast and is
+repeated in every run, so its build options may change.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Example(NamedTuple):
     Attributes:
         id: unique within the file.
         messages: the conversation; the assistant's last turn is the target.
-        provenance: the example's origin, a flat object with the same names and types in all examples of a file, as the ``datasets``
-            package requires to read the file as one table.
+        provenance: the example's origin, a flat object. Its names and types are the same in all examples of a file, as the ``datasets``
+            package requires.
     """
 
     id: str
@@ -43,7 +44,13 @@ class Example(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A question and the models' replies, as in a line of ``predictions.jsonl``."""
+    """A question and the models' replies.
+
+    Attributes:
+        set: name of the question's set.
+        question: the question.
+        record: the question's line in ``predictions.jsonl``.
+    """
 
     set: str
     question: Question
@@ -67,23 +74,23 @@ class Response(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts of kept examples by kind and of dropped examples by rule."""
+    """Numbers of kept examples by kind, and of dropped examples by rule."""
 
     kept: Counter[str]
     dropped: Counter[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts as JSON values."""
+        """Return the numbers as JSON values."""
         n_kept = self.kept.total()
         return {"in": n_kept + self.dropped.total(), "kept": n_kept, "kinds": dict(self.kept), "dropped": dict(self.dropped)}
 
 
 class Dataset(NamedTuple):
-    """The training files and the counts of their examples.
+    """The training files, and the numbers of kept and dropped examples.
 
     Attributes:
-        files: name -> examples.
-        tallies: name -> counts.
+        files: file name without extension -> examples.
+        tallies: file or filter -> numbers of examples.
     """
 
     files: Mapping[str, list[Example]]
@@ -98,15 +105,15 @@ class Builder:
         name: the method's name.
         summary: a one-line description for display.
         source: the paper.
-        collect_options, build_options: the two option types, which share no names.
-        draw: (sets, collect options, seed) -> the questions to ask.
-        method: (set, seed) -> the method that asks the models about the set's questions; its options are ``collect_options``.
+        collect_options, build_options: the types of the options. No name of an option is in both.
+        draw: (sets, collect options, seed) -> the sets with the questions to ask.
+        method: (set, seed) -> the method that asks the models about the set's questions. Its options are ``collect_options``.
         build: (responses, collect options, build options, seed, citation scorer for long answers) -> dataset.
-        descriptions: file name -> one-line description.
-        check: (drawn sets, collect options, build options) -> None; raises ``InputError``, before any request, if the files cannot
-            be built.
-        citation_scorer: (drawn sets, collect options, build options, device) -> citation scorer; None if no set has long answers.
-            Raises ``IdxError`` for an unknown model, before any request; the model is loaded on first use.
+        descriptions: file name without extension -> one-line description.
+        check: (drawn sets, collect options, build options) -> None. Called before any request; raises ``InputError`` if the files cannot be
+            built.
+        citation_scorer: (drawn sets, collect options, build options, device) -> citation scorer; None if no set has long answers. Called
+            before any request; raises ``IdxError`` if the model is unknown. The model is loaded on first use.
     """
 
     name: str

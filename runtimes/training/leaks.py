@@ -1,9 +1,10 @@
 """Leaks: evaluation questions among the training questions.
 
-A training question leaks if an evaluation question has the same letters and digits in the same order, ignoring other characters, case and
-Unicode compatibility forms; "wo n 't" equals "won't" (kind "equal"). It also leaks if the Jaccard similarity of their word sets is at least
-``near`` (kind "near"). With ``near`` 0.8, two questions of nine different words each that share eight are near; with 1, near questions
-differ only in the order and repetition of words.
+A training question leaks if it is equal or near to an evaluation question. Two questions are equal if they have the same letters and digits
+in the same order. Other characters, case and Unicode compatibility forms are ignored: "wo n 't" equals "won't".
+
+Two questions are near if the Jaccard similarity of their word sets is at least ``near``. With ``near`` 0.8, two questions of nine distinct
+words each are near if they share eight words. With ``near`` 1, near questions differ only in the order and repetition of words.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _MAX_CHARACTERS = 60
 
 
 class Leak(NamedTuple):
-    """A leaked question and the most similar evaluation question, the first of equally similar ones.
+    """A leaked training question, and the most similar evaluation question (the first among equals).
 
     Attributes:
-        set, id, text: the question.
-        against, against_id, against_text: the evaluation question.
-        kind: the matched rule.
+        set, id, text: set name, id and text of the training question.
+        against, against_id, against_text: set name, id and text of the evaluation question.
+        kind: "equal" if the questions are equal, else "near".
         overlap: Jaccard similarity of the two word sets, from 0 to 1; 1 for "equal".
     """
 
@@ -49,14 +50,14 @@ def find_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], near
     Args:
         sets: training questions.
         against: evaluation questions.
-        near: minimum overlap, above 0 and at most 1.
+        near: minimum Jaccard similarity of near questions, above 0 and at most 1.
     """
     index = _Index([(item.name, other) for item in against for other in item.questions], Fraction(str(near)))
     return [leak for item in sets for question in item.questions if (leak := index.find_leak(item.name, question)) is not None]
 
 
 class _Index:
-    """An inverted index of the words of evaluation questions, each with its set's name."""
+    """An inverted index: word -> positions of the evaluation questions that contain the word."""
 
     def __init__(self, others: Sequence[tuple[str, Question]], near: Fraction) -> None:
         self._others, self._near = others, near
@@ -69,7 +70,7 @@ class _Index:
                 self._positions[word].append(position)
 
     def find_leak(self, name: str, question: Question) -> Leak | None:
-        """Return the leak of a question from the named set; None if it does not leak."""
+        """Return the leak of a training question; None if the question does not leak. ``name`` is the question's set."""
         position, overlap = self._equal.get(key_of(question.text)), Fraction(1)
         kind: Literal["equal", "near"] = "near" if position is None else "equal"
         if position is None:
@@ -82,7 +83,11 @@ class _Index:
         return Leak(name, question.id, question.text, against, other.id, other.text, kind, round(float(overlap), 4))
 
     def _near_questions(self, words: frozenset[str]) -> Iterator[tuple[Fraction, int]]:
-        """Yield overlap and position of each near question, which shares at least ``near`` of the words, hence one of the rarest."""
+        """Yield overlap and position of each near question.
+
+        A near question shares at least ``near`` of the words. It therefore contains at least one of the rarest words, and other questions
+        need not be compared.
+        """
         n_shared = math.ceil(self._near * len(words))
         rarest = sorted(words, key=lambda word: (len(self._positions.get(word, ())), word))[: len(words) - n_shared + 1]
         for position in {position for word in rarest for position in self._positions.get(word, ())}:
@@ -93,14 +98,14 @@ class _Index:
 
 
 class LeakCheck(NamedTuple):
-    """The sets after a leak check, and its results.
+    """The result of a leak check.
 
     Attributes:
-        sets: the sets, without leaked questions if ``mode`` is "drop".
-        mode: the handling of leaks.
-        near: the minimum overlap.
+        sets: the training sets, without leaked questions if ``mode`` is "drop".
+        mode: the handling of leaks, one of ``MODES``.
+        near: minimum Jaccard similarity of near questions.
         against: evaluation set -> number of questions; empty: nothing was checked.
-        leaks: all leaks.
+        leaks: the leaks, whether dropped or kept.
     """
 
     sets: list[QuestionSet]
@@ -110,7 +115,7 @@ class LeakCheck(NamedTuple):
     leaks: list[Leak]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results as JSON values."""
+        """Return settings and numbers of leaks as JSON values."""
         kinds = Counter(leak.kind for leak in self.leaks)
         counts = {kind: kinds[kind] for kind in ("equal", "near")}
         return {"mode": self.mode, "near": self.near, "against": self.against, "counts": counts}
@@ -122,12 +127,12 @@ def check_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], mod
     Args:
         sets: all candidate training questions.
         against: evaluation questions.
-        mode: "refuse" leaks, "drop" them from the sets, or "keep" them, as RA-ISF's authors report.
-        near: the minimum overlap, as in ``find_leaks``.
+        mode: "refuse" raises an error for leaks, "drop" removes leaked questions from the sets, "keep" trains on them.
+        near: minimum Jaccard similarity of near questions, above 0 and at most 1.
 
     Raises:
-        InputError: a leak is found and leaks are refused; there are no evaluation questions and leaks are not kept; or ``mode`` or
-            ``near`` is invalid.
+        InputError: a leak is found with ``mode`` "refuse", there are no evaluation questions although ``mode`` is not "keep", or ``mode``
+            or ``near`` is invalid.
     """
     if mode not in MODES or not 0 < near <= 1:
         raise InputError(

@@ -1,11 +1,11 @@
-"""The training-data pipeline: check sets, draw questions, collect replies in a resumable folder, and build files from the replies.
+"""The training-data pipeline: draw questions, collect replies in a resumable folder, and build files from the replies.
 
     data/<name>.jsonl         the examples
-    data/dataset_info.json    LLaMA-Factory's index of the examples; its ``dataset_dir`` is the folder data
+    data/dataset_info.json    LLaMA-Factory's index of the examples, for its ``dataset_dir``
     leaks.jsonl               evaluation questions among training questions
-    manifest.json             written last: counts, rules, models, prompts, seeds, checksums, the papers' recipes
+    manifest.json             counts, options, models, prompt checksums, seed, file checksums and the papers' recipes; written last
 
-Each file is replaced atomically; identical replies and options produce identical bytes.
+Each file is replaced atomically. Identical replies and options produce identical bytes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Task(NamedTuple):
         builder: the builder.
         sets: the drawn questions.
         leaks: result of the check against evaluation questions.
-        plan: models, search, and the builder's collect options.
-        build_options: the builder's build options.
+        plan: models, search and collect options.
+        build_options: the build options.
         run_options: seed, concurrency and retries of the run that asks the models.
     """
 
@@ -61,7 +61,7 @@ class Task(NamedTuple):
     run_options: RunOptions
 
     def resumable_run(self) -> ResumableRun:
-        """Return the run that asks the models; a folder is resumed only with the same questions."""
+        """Return the run that asks the models. A folder can be resumed only with the same questions."""
         batches = [
             (
                 self.builder.method(item, self.run_options.seed),
@@ -81,7 +81,7 @@ class Task(NamedTuple):
 
 
 class BuilderOptions(NamedTuple):
-    """A builder's parsed options, with the assignments from which the collect options were parsed."""
+    """The parsed options of a builder, and the ``NAME=VALUE`` assignments of the collect options."""
 
     collect_assignments: list[str]
     collect: Any
@@ -92,7 +92,8 @@ def parse_options(builder: Builder, assignments: Sequence[str]) -> BuilderOption
     """Parse assignments ``NAME=VALUE`` into collect options and build options.
 
     Raises:
-        UnknownNameError, InputError: an option is unknown, or a value is invalid.
+        UnknownNameError: an option is unknown.
+        InputError: a value is invalid.
     """
     build_names = {field.name for field in dataclasses.fields(builder.build_options)}
     names = [*(field.name for field in dataclasses.fields(builder.collect_options)), *build_names]
@@ -109,7 +110,7 @@ def draw(builder: Builder, sets: Sequence[QuestionSet], options: BuilderOptions,
     """Return the sets with the questions to ask.
 
     Raises:
-        InputError: a set has no questions, or the files cannot be built.
+        InputError: no question is drawn from a set, or the files cannot be built.
     """
     chosen = builder.draw(sets, options.collect, seed)
     empty = next((item.name for item in chosen if not item.questions), None)
@@ -131,7 +132,7 @@ def run(task: Task, out: Path, *, cache: Path | None = None, progress: Progress 
         progress: called with (finished questions, all questions).
 
     Raises:
-        IdxError: the folder has other content, a model or the search cannot be opened, or a file would have no examples.
+        IdxError: the folder belongs to another run, a model or the search cannot be opened, or a file would have no examples.
     """
     citation_scorer = task.builder.citation_scorer(task.sets, task.plan.options, task.build_options, task.plan.device)
     summary = task.resumable_run().run(out, cache=cache, progress=progress)
@@ -142,7 +143,7 @@ def _make(task: Task, out: Path, summary: RunSummary, citation_scorer: RowMetric
     """Build the files from the stored replies, and return the manifest.
 
     Raises:
-        InputError: a file would have no examples; the other files, and the manifest with the counts, are still written.
+        InputError: a file would have no examples. The other files and the manifest are written nevertheless.
     """
     builder, seed, records = task.builder, task.run_options.seed, read_predictions(out).records
     replies = [Response(item.name, question, records[_record_id(item, question)]) for item in task.sets for question in item.questions]
@@ -181,9 +182,9 @@ def _record_id(question_set: QuestionSet, question: Question) -> str:
 
 
 def _refusal(dataset: Dataset, errors: Sequence[str], n_responses: int, out: Path) -> str:
-    """Return an error message that names the files without examples and the most frequent reason."""
+    """Return an error message with the files that have no examples and the most frequent reason."""
     empty = [name for name, examples in dataset.files.items() if not examples]
-    tallies = [dataset.tallies[name] for name in empty if name in dataset.tallies] or [*dataset.tallies.values()]  # of empty files, or all
+    tallies = [dataset.tallies[name] for name in empty if name in dataset.tallies] or [*dataset.tallies.values()]
     reasons = Counter({reason: sum(tally.dropped[reason] for tally in tallies) for tally in tallies for reason in tally.dropped})
     if errors:
         reasons[f"failed: {errors[0]}"] = len(errors)
@@ -195,7 +196,7 @@ def _refusal(dataset: Dataset, errors: Sequence[str], n_responses: int, out: Pat
 
 
 def _write(folder: Path, builder: Builder, dataset: Dataset, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files and the manifest, delete other data files of an earlier run, and return the manifest."""
+    """Write the files and the manifest, delete other data files, and return the manifest."""
     data = folder / DATA
     data.mkdir(exist_ok=True)
     files: dict[str, Any] = {}
@@ -225,7 +226,7 @@ def _write(folder: Path, builder: Builder, dataset: Dataset, metadata: Mapping[s
 
 
 def _resolve_start(name: str, recipes: Mapping[str, Recipe], files: Collection[str]) -> Recipe:
-    """Return a file's recipe; if the stage from which it begins has no file, it begins where that stage would."""
+    """Return a file's recipe. If ``begins_from`` names a stage without a file, the recipe takes ``begins_from`` of that stage."""
     begins_from = recipes[name]["begins_from"]
     while begins_from.value in recipes and begins_from.value not in files:
         begins_from = recipes[begins_from.value]["begins_from"]

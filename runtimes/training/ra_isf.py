@@ -1,7 +1,7 @@
 """The training sets of RA-ISF's three sub-models (the paper's appendix A): self-knowledge, passage relevance, question decomposition.
 
-The prompts are those of the roles "know", "relevance" and "decompose" of the method ``ra_isf``, and the targets have the form that the
-method parses, so a trained sub-model can serve as the model of its role.
+The prompts are the prompts of the method ``ra_isf`` for the roles "know", "relevance" and "decompose". The targets have the form that this
+method parses. A trained sub-model can therefore serve as the model of its role.
 """
 
 from __future__ import annotations
@@ -90,7 +90,11 @@ def _method_options(collect_options: CollectOptions) -> RaIsfOptions:
 
 
 def collect(question: str, collect_options: CollectOptions) -> Run[Answer]:
-    """Ask the models, concurrently, to answer one question, to judge its passages and to decompose it, as the options select."""
+    """Ask the models about one question, and return the replies as the ``detail`` of an answer.
+
+    The options select the requests, which are concurrent: answer the question or judge self-knowledge, judge the question's passages, and
+    decompose the question.
+    """
     requests: list[Run[dict[str, Any]]] = []
     if collect_options.know == "answers":
         requests.append(label_trace("know", _ask_answer(question, collect_options)))
@@ -148,7 +152,7 @@ def build(
     seed: int,
     citation_scorer: RowMetric | None,
 ) -> Dataset:
-    """Build the files of the sub-models selected by the collect options, and count kept and dropped examples."""
+    """Build the files of the sub-models that the collect options select, and count kept and dropped examples."""
     builders: dict[str, tuple[bool, Callable[[Response, CollectOptions, BuildOptions], Iterator[Example | str]]]] = {
         "know": (collect_options.know != "off", _know_examples),
         "relevance": (collect_options.relevance, _relevance_examples),
@@ -222,7 +226,7 @@ def _provenance(response: Response) -> dict[str, str | bool | int]:
 
 
 def draw(sets: Sequence[QuestionSet], collect_options: CollectOptions, seed: int) -> list[QuestionSet]:
-    """Draw at most ``per_set`` questions from each set."""
+    """Draw at most ``per_set`` questions from each set at random."""
     return [draw_questions(question_set, collect_options.per_set, seed) for question_set in sets]
 
 
@@ -230,7 +234,7 @@ def check(sets: Sequence[QuestionSet], collect_options: CollectOptions, build_op
     """Check that every file can have examples.
 
     Raises:
-        InputError: the questions have no golden answers to compare with, or there are fewer demonstrations than requested.
+        InputError: golden answers are needed but no question has any, or there are fewer demonstrations than requested.
     """
     if collect_options.know != "off":
         _know_prompt("", build_options.prompt_shots)
@@ -243,7 +247,7 @@ def check(sets: Sequence[QuestionSet], collect_options: CollectOptions, build_op
 
 
 def make_method(question_set: QuestionSet, seed: int) -> Method:
-    """Return the method that collects the replies, the same for all sets and seeds."""
+    """Return the method that collects the replies. Set and seed have no effect."""
     return replace(
         RA_ISF,
         summary="answer, judge and decompose each question for the sub-models' training sets",

@@ -1,4 +1,4 @@
-"""The papers' training recipes, as data for a trainer: learning rates, epochs, batch sizes; ``RECIPE.md`` shows an example."""
+"""Training recipes of the papers: learning rates, epochs and batch sizes. ``RECIPE.md`` shows an example."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """A value and its origin: "paper", "code" (the paper's repository), or "proposed" where neither gives a value."""
+    """A value and its origin: "paper", "code" (the authors' repository), or "proposed" if paper and code give no value."""
 
     value: Any
     origin: str

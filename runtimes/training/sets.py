@@ -17,9 +17,9 @@ class QuestionSet(NamedTuple):
     Attributes:
         name: unique among the sets.
         questions: the questions to ask.
-        others: the texts of the whole set's questions, drawn or not; a negative example takes its passages from one of these.
+        others: texts of all questions of the set, drawn or not. A negative example takes its passages from one of these questions.
         n_read: number of questions in the file.
-        sha256: the file's checksum; empty: there is no file.
+        sha256: checksum of the file; empty: there is no file.
     """
 
     name: str
@@ -30,18 +30,18 @@ class QuestionSet(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Return a text's words, case-folded, NFKC-normalised and without punctuation; a text without words counts as one word."""
+    """Return a text's words, NFKC-normalised, case-folded and without punctuation. A text without words counts as one word."""
     normalised = unicodedata.normalize("NFKC", text).casefold()
     return re.findall(r"\w+", normalised) or [normalised.strip()]
 
 
 def key_of(text: str) -> str:
-    """Return the key shared by all spellings of a question: its normalised words joined."""
+    """Return a question's key: the normalised words, joined without spaces."""
     return "".join(words_of(text))
 
 
 def make_question_set(name: str, questions: Sequence[Question], sha256: str = "") -> QuestionSet:
-    """Create a set; of several questions with the same key, only the first is kept."""
+    """Create a set. If several questions have the same key, only the first is kept."""
     first: dict[str, Question] = {}
     for question in questions:
         first.setdefault(key_of(question.text), question)
@@ -50,18 +50,18 @@ def make_question_set(name: str, questions: Sequence[Question], sha256: str = ""
 
 
 def remove(question_set: QuestionSet, ids: frozenset[str]) -> QuestionSet:
-    """Return a set without the questions with these ids, which are also removed from ``others``."""
+    """Remove the questions with these ids from a set and from ``others``."""
     kept = tuple(question for question in question_set.questions if question.id not in ids)
     return question_set._replace(questions=kept, others=tuple(question.text for question in kept))
 
 
 def draw_questions(source: QuestionSet, n: int, seed: int) -> QuestionSet:
-    """Return a set with at most ``n`` of its questions, drawn at random and kept in file order."""
+    """Return a set with at most ``n`` of its questions, drawn at random, in file order."""
     return source._replace(questions=tuple(sample(source.questions, n, seed)) if 0 < n < len(source.questions) else source.questions[:n])
 
 
 def draw_evenly(sets: Sequence[QuestionSet], n: int, seed: int) -> list[QuestionSet]:
-    """Return the sets with at most ``n`` questions in total, drawn as evenly as possible; larger sets make up for small ones."""
+    """Draw at most ``n`` questions in total, as evenly as possible. Larger sets make up for sets with too few questions."""
     sizes: dict[str, int] = {}
     remaining = n
     for position, item in enumerate(sorted(sets, key=lambda item: len(item.questions))):

@@ -1,8 +1,12 @@
-"""Self-Reasoning's training data: a teacher's trajectories, filtered and split into stages; the ablations; the plain baseline.
+"""Self-Reasoning's training data: a teacher's trajectories after quality control, for the stages, the ablations and the baseline.
 
-options  the options          teacher  requests to the teacher                   tasks   short answers, long answers, claims
-samples  the teacher's output quality  Algorithm 1                               targets stages and prompts
-files    all files, built from the samples
+options  the options
+teacher  requests to the teacher
+samples  reading of the teacher's output
+tasks    the three tasks: short answers, long answers, claims
+quality  quality control, Algorithm 1 of the paper
+targets  prompts and targets of each stage
+files    construction of all files from the samples
 """
 
 from wikidx.runtimes.training.base import Builder

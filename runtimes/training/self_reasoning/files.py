@@ -42,7 +42,7 @@ def build(
     seed: int,
     citation_scorer: RowMetric | None,
 ) -> Dataset:
-    """Build all files: the stages with and without quality control, the single stage, and the baseline."""
+    """Build all files: stages with quality control, stages without quality control, the single stage (w/o GL), and the baseline."""
     parsed = [read_sample(response, collect_options) for response in responses]
     samples = [sample for sample in parsed if isinstance(sample, Sample)]
     rules = quality_control(samples, citation_scorer, build_options)
@@ -70,7 +70,7 @@ def _kinds(samples: Sequence[Sample]) -> Counter[str]:
 
 
 def _draw_at_most(samples: Sequence[Sample], n: int, seed: int, label: str) -> list[Sample]:
-    """Draw at most ``n`` samples at random, in the given order."""
+    """Draw at most ``n`` samples at random, and keep their order."""
     positions = sorted(random.Random(f"{seed}:{label}").sample(range(len(samples)), min(n, len(samples))))
     return [samples[position] for position in positions]
 
@@ -79,8 +79,8 @@ def check(sets: Sequence[QuestionSet], collect_options: CollectOptions, build_op
     """Check that training examples can be built.
 
     Raises:
-        InputError: a set has several tasks, no gold data, a single question although another question's documents are needed, or long
-            answers without the process that writes them (TAP); or there are fewer demonstrations than requested.
+        InputError: a set has several tasks or no gold data, a set with long answers is built without the analysis (TAP), a set has too few
+            questions for negative samples, or there are fewer demonstrations than requested.
     """
     for item in sets:
         task = task_of_set(item, collect_options.task)
@@ -98,7 +98,7 @@ def check(sets: Sequence[QuestionSet], collect_options: CollectOptions, build_op
 def find_citation_scorer(
     sets: Sequence[QuestionSet], collect_options: CollectOptions, build_options: BuildOptions, device: str
 ) -> RowMetric | None:
-    """Return the citation scorer if any set has long answers; its model is located here and loaded on first use.
+    """Return the citation scorer; None if no set has long answers. The NLI model is loaded on first use.
 
     Raises:
         IdxError: the NLI model or the sentence splitter is unknown or not available.

@@ -1,4 +1,4 @@
-"""The options of Self-Reasoning's training data."""
+"""Options of Self-Reasoning's training data."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Algorithm 1 of the paper: data quality control.
 
-The input is a set of samples D_0 and a program P (``tasks``) that decides whether an answer is correct. Correct short-form samples form
-D_s; correct long-form samples with a citation recall of at least delta_r and a citation precision of at least delta_p form D_l. The result
-is the union of D_s and D_l.
+The input is a set of samples D_0 and a program P (``tasks``) that decides whether an answer is correct. Correct short answers and claims
+form D_s. Correct long answers form D_l if citation recall is at least delta_r and citation precision is at least delta_p. The result is the
+union of D_s and D_l.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .tasks import score_of
 
 
 def quality_control(samples: Sequence[Sample], citation_scorer: RowMetric | None, build_options: BuildOptions) -> list[str | None]:
-    """Return for each sample the rule that drops it; None: the sample is kept.
+    """Return, for each sample, the rule that drops the sample; None: the sample is kept.
 
     Args:
-        samples: D_0.
-        citation_scorer: T, called once with all correct long answers.
+        samples: the samples, D_0.
+        citation_scorer: the citation scorer T, called once with all correct long answers.
         build_options: the minimum STR-EM, citation recall and citation precision of a long answer.
 
     Raises:

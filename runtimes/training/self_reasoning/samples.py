@@ -1,4 +1,4 @@
-"""Reader of the teacher's samples, which uses the method's parser."""
+"""Reading of the teacher's samples with the parser of the method ``self_reasoning``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 def read_sample(response: Response, collect_options: CollectOptions) -> Sample | str:
-    """Return the sample, or the reason why it is unusable: "cut off", "unreadable" or "incomplete"."""
+    """Return the sample in a response, or the reason why the response has none: "cut off", "unreadable" or "incomplete"."""
     task: Task = response.detail["task"]
     if response.detail["is_cut"]:
         return "cut off"
@@ -60,7 +60,7 @@ def read_sample(response: Response, collect_options: CollectOptions) -> Sample |
 
 
 def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], options: SelfReasoningOptions) -> dict[str, Any] | None:
-    """Return the fields that the prompt requests; None if one is missing or unreadable."""
+    """Return the fields that the prompt requests; None if a value is missing or unreadable. Only the list of citations may be empty."""
     values = trajectory._asdict()
     values["relevance"] = [{**item._asdict(), "document": _number(item.document, documents)} for item in trajectory.relevance]
     values["cite_list"] = [{**item._asdict(), "cite": _number(item.cite, documents)} for item in trajectory.cite_list]
@@ -74,7 +74,10 @@ def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], option
 
 
 def _number(name: str, documents: tuple[Passage, ...]) -> int | None:
-    """Return the number of a document given by title or number; an out-of-range number is returned unchanged; None: unreadable."""
+    """Return the number, from 1, of the document that a title or number names.
+
+    A number that belongs to no document is returned unchanged. Any other name gives None.
+    """
     position = find_cited(name, documents)
     if position is not None:
         return position + 1

@@ -1,7 +1,7 @@
-"""Training targets of a sample: the trajectory, in stages, in the form that the method ``self_reasoning`` writes and reads.
+"""Training targets of a sample: the trajectory's fields, in stages.
 
 A target is a JSON object on one line, with the fields in prompt order. In stage 1, the paper masks the output of the second and third
-processes, in stage 2 that of the third; masking a suffix gives the same loss as omitting it.
+processes. In stage 2, the paper masks the output of the third process. The targets omit masked output instead, which gives the same loss.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WITHOUT = {"none": (), "rap": _RAP, "eap": _EAP, "tap": ("analysis",)}
 
 
 def stages_of(build_options: BuildOptions) -> list[Stage]:
-    """Return the stages whose targets differ from those of the previous stage."""
+    """Return the stages whose targets have other fields than the previous stage's."""
     stages: list[Stage] = []
     learned: set[str] = set()
     for stage, names in STAGES.items():
@@ -51,7 +51,7 @@ def stage_example(sample: Sample, stage: Stage, collect_options: CollectOptions,
 
 
 def plain_example(sample: Sample, collect_options: CollectOptions, build_options: BuildOptions) -> Example:
-    """Return a sample's example for the LLaMA2-FT baseline: the answer alone; for long answers, analysis and answer."""
+    """Return a sample's example for the LLaMA2-FT baseline. The target is the answer; long answers have the analysis too."""
     learned = list(_TAP) if sample.task == "long" else ["answer"]
     messages = (*_prompt(sample, learned, collect_options, build_options.prompt_shots), Message("assistant", to_json_line(sample, learned)))
     return Example(sample.response.id, messages, _provenance(sample, "answer"))
@@ -63,7 +63,7 @@ def to_json_line(sample: Sample, names: list[str]) -> str:
 
 
 def _prompt(sample: Sample, names: list[str], collect_options: CollectOptions, shots: int) -> Chat:
-    """Return the method's prompt reduced to the named fields; for all fields, it equals the method's own prompt."""
+    """Return the method's prompt, reduced to the named fields."""
     described = requested_fields(method_options(collect_options, sample.task, shots))
     fields = {name: described[name] for name in names}
     return build_prompt_for(fields, sample.response.question.text, sample.documents, task=sample.task, shots=shots)

@@ -24,14 +24,10 @@ def task_of(question: Question) -> Task:
 
 
 def task_of_set(question_set: QuestionSet, task: Task | Literal["gold"]) -> Task:
-    """Return the task of a set.
-
-    Args:
-        question_set: the set.
-        task: the option's value: a task, or "gold" to detect it from the gold data.
+    """Return the task of a set: ``task`` itself or, if ``task`` is "gold", the task that the gold data imply.
 
     Raises:
-        InputError: the set's questions have several tasks.
+        InputError: the gold data imply several tasks.
     """
     if task != "gold":
         return task
@@ -46,7 +42,7 @@ def task_of_set(question_set: QuestionSet, task: Task | Literal["gold"]) -> Task
 
 
 def score_of(task: Task, text: str, question: Question) -> float | None:
-    """Return an answer's score by the task's metric; None without gold data. A long answer's text is the analysis."""
+    """Return an answer's score by the task's metric; None without gold data. For a long answer, ``text`` is the analysis."""
     if not has_gold(task, question):
         return None
     return METRICS[PROGRAM[task]].score(parse_label(text)[0] if task == "fever" else text, question)

@@ -1,4 +1,4 @@
-"""Requests to the teacher for a whole trajectory in one pass, with the question's own documents or another question's."""
+"""Requests to the teacher, each for a whole trajectory from the documents of the question or of another question."""
 
 from __future__ import annotations
 
@@ -32,13 +32,10 @@ def method_options(collect_options: CollectOptions, task: Task, shots: int) -> S
 
 
 def trajectory(question: str, collect_options: CollectOptions, question_set: QuestionSet, seed: int) -> Run[Answer]:
-    """Ask the teacher for a trajectory; seed and question determine the random draws.
+    """Ask the teacher for a trajectory.
 
-    Args:
-        question: the question.
-        collect_options: the options.
-        question_set: the question's set; a negative sample takes its documents from one of the set's ``others``.
-        seed: the seed of the draws.
+    The option ``negatives`` is the probability that the documents are retrieved for another question of the set. Seed and question
+    determine all random choices.
     """
     rng = random.Random(f"{seed}:{question}")
     is_negative = rng.random() < collect_options.negatives
@@ -58,13 +55,13 @@ def trajectory(question: str, collect_options: CollectOptions, question_set: Que
 
 
 def other_question(question: str, others: Sequence[str], rng: random.Random) -> str:
-    """Draw a question with a different key.
+    """Draw a question whose key differs from the given question's.
 
     Raises:
-        InputError: no such question was drawn.
+        InputError: no such question is drawn.
     """
     own = key_of(question)
-    for _ in range(len(others) + 20):  # the set has each question once, so a few draws suffice
+    for _ in range(len(others) + 20):  # ``others`` has each question once, so a few draws suffice
         other = rng.choice(others)
         if key_of(other) != own:
             return other
@@ -74,7 +71,7 @@ def other_question(question: str, others: Sequence[str], rng: random.Random) -> 
 
 
 def draw(sets: Sequence[QuestionSet], collect_options: CollectOptions, seed: int) -> list[QuestionSet]:
-    """Draw the requested total number of questions evenly from the sets."""
+    """Draw at most ``samples`` questions in total, as evenly as possible from the sets."""
     return draw_evenly(sets, collect_options.samples, seed)
 
 
