@@ -17,5 +17,5 @@ class LLMError(IdxError):
 class PromptTooLong(LLMError):
     """A prompt exceeds the model's context and cannot be cut further.
 
-    Only passages are cut; prompts of likelihood requests (``MeanNll``) are never cut.
+    Only passages are cut. For a ``MeanNll`` at an endpoint, passages are not cut either.
     """
