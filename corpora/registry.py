@@ -1,4 +1,4 @@
-"""Registries of ``name -> "module:attribute"``, imported on first use; errors for unknown names suggest similar names."""
+"""Registries of ``name -> "module:attribute"``, whose entries are imported on first use, and errors for unknown names."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _LONGEST = 80  # characters of a name that are compared and shown
 
 
 def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """Return (not raise) the error for an unknown name, with similar known names and the complete list."""
+    """Return (not raise) the error for an unknown name; the message lists similar names and all known names."""
     names, name = sorted(known), name[:_LONGEST]
     return UnknownNameError(f"unknown {kind} {name!r}: {suggest(name, names)}known: {', '.join(names) or 'none'}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a question with similar known names, followed by a space; empty if no name is similar."""
+    """Return a question with similar known names, such as "did you mean 'bm25'? "; an empty string if no name is similar."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
 
 
-def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates what its table holds
+def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates the entry
     """Import and return an entry of ``table``.
 
     Args:
-        kind: kind of entry, for the message ("corpus", "encoder").
+        kind: kind of entry for the error message, such as "corpus".
         name: the key.
         table: lazy references ``"package.module:attribute"``.
 

@@ -23,8 +23,8 @@ class ResolvedCorpus(NamedTuple):
 
     Attributes:
         corpus: the corpus.
-        options: options of its store.
-        keep_store: use the store unchanged, because the user named a corpus built from a file, not the file.
+        options: options for building its store.
+        keep_store: use the existing store without comparing it with its source file: the user named the built corpus, not the file.
     """
 
     corpus: Corpus
@@ -38,28 +38,34 @@ class ResolvedCorpus(NamedTuple):
 
 
 def known_corpora() -> list[Corpus]:
-    """Return the corpora that idx knows by name."""
+    """Return the known corpora, which are those of ``CORPORA``."""
     return [known_corpus(name) for name in CORPORA]
 
 
 def known_corpus(name: str) -> Corpus:
-    """Return the known corpus of that name."""
+    """Return the known corpus ``name``; raises ``UnknownNameError``."""
     corpus: Corpus = load("corpus", name, CORPORA)
     return corpus
 
 
 def is_known(name: str) -> bool:
-    """Return whether idx knows the corpus, or the complete corpus of a subset such as ``sample@100``."""
+    """Return whether ``name`` is a known corpus, or a subset of one such as ``sample@100``."""
     return name.partition("@")[0] in CORPORA
 
 
 def built_names() -> list[str]:
-    """Return the names of all built corpora, usable or not."""
+    """Return the names of all corpora whose store is built, without checking the store."""
     return [name for name in corpus_names() if is_finished(store_path(name))]
 
 
 def require_built(name: str) -> None:
-    """Raise an error that suggests a remedy unless a corpus of this name is built, usable or not."""
+    """Check that a corpus of this name is built.
+
+    Raises:
+        ArtifactMissing: the corpus is known, but not built.
+        UnknownNameError: no corpus of this name is known or built.
+        InputError: the name is invalid.
+    """
     if name in built_names():
         return
     split_name(name)
@@ -69,7 +75,7 @@ def require_built(name: str) -> None:
 
 
 def require_built_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the given names of built corpora without duplicates; without names, return all built corpora.
+    """Return the given names without duplicates, or the names of all built corpora if none is given.
 
     Raises:
         IdxError: a named corpus is not built (see ``require_built``), or no corpus is built.
@@ -83,7 +89,7 @@ def require_built_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_name(corpus: str) -> bool:
-    """Return whether ``corpus`` is the name of a known or built corpus rather than a file."""
+    """Return whether ``corpus`` is the name of a known or built corpus; otherwise it may be the path of a file."""
     return is_known(corpus) or corpus in built_names()
 
 
@@ -94,12 +100,12 @@ def resolve(
     options: StoreOptions = StoreOptions(),  # noqa: B008 - immutable
     reading: ReadOptions = ReadOptions(),  # noqa: B008
 ) -> ResolvedCorpus:
-    """Resolve a corpus and the options of its store.
+    """Return the corpus that a name or path means, and the options for building its store.
 
     Args:
         corpus: the name of a known or built corpus, or the path of a file.
-        name: name of a corpus from a file; default: derived from the file's name.
-        options: options of the store.
+        name: name for the corpus in a file; None: derived from the file's name.
+        options: options for building the store.
         reading: format and splitting of a file.
 
     Raises:
@@ -123,7 +129,7 @@ def _resolve_known(corpus: str, options: StoreOptions) -> ResolvedCorpus:
 
 
 def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
-    """Return a corpus built from a file, as described by its manifest."""
+    """Return a corpus built from a file, with the options in its manifest."""
     base, limit = split_name(name)
     if options.source or options.limit not in (None, limit):
         raise InputError(f"'{name}' is built from a file of yours: name the file again to build it with --source or --limit")
@@ -173,7 +179,7 @@ def _reject_file_options(corpus: str, name: str | None, reading: ReadOptions) ->
 
 
 def _unknown_corpus(name: str) -> IdxError:
-    """Return (not raise) the error for a name that is neither known, nor built, nor a file."""
+    """Return (not raise) the error for an unknown corpus or a missing file."""
     if "/" in name or "." in name:
         return InputError(f"there is no file {name}")
     return unknown_name_error("corpus (and no file of that name is here)", name, {*CORPORA, *built_names()})

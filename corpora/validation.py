@@ -45,7 +45,7 @@ def explain(error: ValidationError, known: Collection[str] = (), *, whole: str =
     Args:
         error: pydantic's exception.
         known: names of all fields, for suggestions if a field is unknown.
-        whole: name of the validated value, for an error that belongs to no field.
+        whole: name of the validated value, for an error that concerns no single field.
     """
     first = error.errors(include_url=False)[0]
     where = ".".join(f"{part!s:.{_SHOWN}}" for part in first["loc"]) or whole

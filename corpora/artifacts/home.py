@@ -75,7 +75,7 @@ def corpus_names() -> list[str]:
 
 
 def free_disk_bytes() -> int:
-    """Return the free bytes of the data home's disk."""
+    """Return the free space, in bytes, on the disk of the data home."""
     folder = home()
     while not folder.exists():
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""Open plain, gzip, bzip2 and zstd files, detected by their first bytes, never by their names."""
+"""Reading of plain, gzip, bzip2 and zstd files; the first bytes of a file determine its format, not its name."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 MAX_LINE_BYTES = 64 << 20
 
 _READ_BYTES = 1 << 20
-_ZSTD_BYTES = 512  # compressed bytes per step; they expand to at most 16 MiB, since 4 bytes can expand to 128 KiB
+_ZSTD_BYTES = 512  # compressed bytes per step, which expand to at most 16 MiB: 4 bytes can expand to 128 KiB
 _MEASURED_BYTES = 32 << 20
-_MAX_WHOLE_BYTES = 256 << 20  # a file that is read whole may always expand to this size
-_MAX_WHOLE_TIMES = 100  # or to this multiple of its compressed size
+_MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this size
+_MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
@@ -34,7 +34,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes.
 
     Raises:
-        InputError: it does not exist, is a directory, pipe or device, is empty, cannot be read, or is a zip, 7z, xz or rar file.
+        InputError: the file is missing, empty or unreadable, is a directory, pipe or device, or is a zip, 7z, xz or rar archive.
     """
     try:
         if path.is_dir():
@@ -59,7 +59,7 @@ def open_decompressed(path: Path) -> Iterator[IO[bytes]]:
     """Open a file as ``open_bytes`` does, and close it at the end of the ``with`` block.
 
     Raises:
-        InputError: see ``open_bytes``; also if the content is corrupt.
+        InputError: the content is corrupt; see also ``open_bytes``.
     """
     with open_bytes(path) as file:
         try:
@@ -69,13 +69,13 @@ def open_decompressed(path: Path) -> Iterator[IO[bytes]]:
 
 
 def estimate_sizes(path: Path, n_lines: int) -> tuple[int, float]:
-    """Return the decompressed size in bytes of a file's first ``n_lines`` lines, and an estimate for the whole file.
+    """Return two decompressed sizes in bytes: of a file's first ``n_lines`` lines and, estimated, of the whole file.
 
-    The estimate assumes that the whole file compresses as well as its beginning, of which at least 32 MiB are decompressed.
+    The estimate assumes that the whole file compresses as well as its first 32 MiB (or more, if the lines are longer).
     """
     n_bytes = n_line_bytes = n_found_lines = 0
     with open_bytes(path) as file:
-        with contextlib.suppress(*BROKEN_FILE):  # the reader of the records reports where the file is corrupt
+        with contextlib.suppress(*BROKEN_FILE):  # the reader of the records reports a corrupt file
             while (n_bytes < _MEASURED_BYTES or n_found_lines < n_lines) and (chunk := file.read(_READ_BYTES)):
                 n_bytes += len(chunk)
                 if n_found_lines < n_lines:
@@ -87,10 +87,10 @@ def estimate_sizes(path: Path, n_lines: int) -> tuple[int, float]:
 
 
 def read_lines(file: IO[bytes], name: str, prefix: bytes = b"") -> Iterator[bytes]:
-    """Yield the lines of an open file; ``prefix`` is the part of the first line that has already been read.
+    """Yield the lines of an open file; ``prefix`` is the part of the first line that the caller has already read.
 
     Raises:
-        InputError: a line is longer than ``MAX_LINE_BYTES``. Without a limit, even a small compressed file could fill the memory.
+        InputError: a line is longer than ``MAX_LINE_BYTES``. Without this limit, a small compressed file could fill the memory.
     """
     number = 0
     while line := prefix + (b"" if prefix.endswith(b"\n") else file.readline(MAX_LINE_BYTES + 1 - len(prefix))):
@@ -104,7 +104,7 @@ def read_bytes(path: Path) -> bytes:
     """Return the decompressed bytes of a whole file.
 
     Raises:
-        InputError: see ``open_decompressed``; also if the file expands so much that it could fill the memory.
+        InputError: the content exceeds 256 MiB and 100 times the size of the file; see also ``open_decompressed``.
     """
     limit = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
     with open_decompressed(path) as file:
@@ -127,7 +127,7 @@ def _open(path: Path, magic: bytes) -> IO[bytes]:
 class _UnbufferedReader(io.RawIOBase):
     """Decompressed bytes of a gzip or bzip2 file, returned as soon as they are available.
 
-    The libraries' ``readinto`` continues until the buffer is full, and loses the buffer's content if the file ends too early.
+    The ``readinto`` of gzip and bz2 fills the whole buffer first, and loses the buffer's content if the file is truncated.
     """
 
     def __init__(self, file: gzip.GzipFile | bz2.BZ2File) -> None:
@@ -150,13 +150,13 @@ class _UnbufferedReader(io.RawIOBase):
 class _ZstdFrames(io.RawIOBase):
     """Decompressed bytes of one or more zstd frames.
 
-    At a truncated frame, this reader raises ``EOFError``, as gzip's does; zstandard's own stream reader ends silently.
+    At a truncated frame this reader raises ``EOFError``, as gzip does; zstandard's stream reader ends silently.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
         self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._is_inside = False  # between the first and the last byte of a frame
+        self._is_inside = False  # whether the current frame is incomplete
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:

@@ -1,7 +1,7 @@
-"""Streaming readers of dump files, one per format, and detection of the format from the content.
+"""Streaming readers of dump files, one for each format, and detection of the format from the content.
 
-A reader yields every valid record with its file and line, and passes every bad record to ``on_bad``, which may raise an error. Memory is
-bounded by the largest record; lines are limited to ``MAX_RECORD_BYTES``.
+A reader yields every valid record with its file and line, and passes every bad record to ``on_bad``, which may raise an error. A reader
+keeps one record in memory. A line longer than ``MAX_RECORD_BYTES`` is a bad record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located
     """Yield the records of a file in a named format.
 
     Raises:
-        InputError: the file cannot be opened, or ``on_bad`` raised it.
+        InputError: the file cannot be read, or ``on_bad`` raised it.
         UnknownNameError: the format is unknown.
     """
     if file_format not in READERS:
@@ -47,7 +47,7 @@ def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located
 
 
 def _read_lines(path: Path, on_bad: OnBad) -> Iterator[tuple[int, str]]:
-    """Yield (line number, line with its newline) of a UTF-8 file, without a byte order mark."""
+    """Yield (line number from 1, line with its newline) of a UTF-8 file; a byte order mark is removed."""
     with open_bytes(path) as file:
         for number in itertools.count(1):
             line = _read_line(file, path, number)
@@ -68,8 +68,7 @@ def _read_line(file: IO[bytes], path: Path, number: int) -> bytes:
     """Return the next line, truncated to ``MAX_RECORD_BYTES + 1`` bytes.
 
     Raises:
-        InputError: the file is truncated, corrupt or unreadable here; unlike a bad record, this cannot be skipped, since the number of
-            missing records is unknown.
+        InputError: the file is truncated, corrupt or unreadable. Reading cannot continue, because the number of lost records is unknown.
     """
     try:
         line = rest = file.readline(MAX_RECORD_BYTES + 1)
@@ -83,10 +82,10 @@ def _read_line(file: IO[bytes], path: Path, number: int) -> bytes:
 
 
 def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
-    """Yield rows in DPR's format.
+    """Yield the rows of a file in DPR's format.
 
-    They are read exactly as Contriever (src/data.py) reads them: with ``csv.reader`` and tab as the delimiter. The header defines the
-    column order; without a header, it is DPR's: id, text, title. Blank lines are skipped.
+    Rows are parsed as in Contriever (src/data.py), by ``csv.reader`` with a tab as the delimiter. The header defines the column order.
+    Without a header, the order is DPR's: id, text, title. Blank lines are skipped.
     """
     file = str(path)
     order: tuple[int, int, int] | None = None
@@ -100,13 +99,16 @@ def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
 
 
 class _RowLines:
-    """The lines of one row, handed to ``csv.reader``; all but the first can be put back, to be read again as rows of their own."""
+    """Iterator over lines for ``csv.reader``; it remembers the numbered lines of the current row.
+
+    ``reread`` puts back all lines of the current row but the first, to be parsed as further rows.
+    """
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
         self._again: deque[tuple[int, str]] = deque()
-        self.row: list[tuple[int, str]] = []  # the numbered lines of the current row
-        self.is_cut = False  # the file ends inside the current row
+        self.row: list[tuple[int, str]] = []  # line numbers and lines of the current row
+        self.is_cut = False  # whether the file ends inside the current row
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -132,10 +134,10 @@ class _RowLines:
 def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of the first line, three columns) of every valid row.
 
-    Only the first line of a bad row is lost, even if an unclosed quote took in further lines. A valid row is skipped if
-    it spans a line that ``_read_lines`` has already reported as bad.
+    If an unclosed quote joins lines to a bad row, only its first line is lost: the others are parsed again. A row that spans a line which
+    ``_read_lines`` has reported as bad is skipped.
     """
-    csv.field_size_limit(MAX_RECORD_BYTES)  # applies to all csv readers of this process; the default is 131,072 characters
+    csv.field_size_limit(MAX_RECORD_BYTES)  # for all csv readers of this process; the default is 131,072 characters
     lines = _RowLines(_read_lines(path, on_bad))
     rows = csv.reader(lines, delimiter="\t")
     while True:
@@ -188,7 +190,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def _parse(line: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Parse a line of JSON without the two regular expressions of ``json.loads``, which take a third of its time on short records."""
+    """Parse a line of JSON, without the two regular expressions that take a third of the time of ``json.loads`` on short records."""
     text = line.strip()
     with suppress(json.JSONDecodeError):
         value, end = _decode(text)
@@ -225,13 +227,13 @@ def _string(record: dict[str, Any], name: str) -> str:
 
 
 def _id(record: dict[str, Any], name: str) -> str:
-    """Return the id unchanged; an integer becomes its decimal digits."""
+    """Return a string id unchanged, an integer id as decimal digits."""
     value = record[name]
     return str(value) if type(value) is int else _string(record, name)
 
 
 def _title(record: dict[str, Any]) -> str:
-    """Return the title, or an empty string without one."""
+    """Return the title; an empty string if it is missing or null."""
     return "" if record.get("title") is None else _string(record, "title")
 
 
@@ -242,7 +244,7 @@ def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON val
 
 
 def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """Return a passage from ``id``, ``title`` and ``text``; a ``section`` is added to the title as in Atlas (atlas, src/index_io.py)."""
+    """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
     record = _check_object(record)
     title = _title(record)
     if record.get("section"):
@@ -256,7 +258,10 @@ def _beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 
 
 def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """Return a passage in the format of FlashRAG, Search-R1 and Pyserini: ``contents`` begins with a line for the title, often quoted."""
+    """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
+
+    The first line of several is the title, which may be in quotes.
+    """
     record = _check_object(record)
     title, newline, text = _string(record, "contents").partition("\n")
     if not newline:
@@ -269,7 +274,7 @@ _ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
 
 
 def _unescape(text: str) -> str:
-    """Unescape ``& < > " '``: WikiExtractor keeps the XML dump's escapes in titles, and escapes texts itself (extract.py)."""
+    """Unescape ``& < > " '``. WikiExtractor keeps the XML dump's escapes in titles, and escapes texts itself (extract.py)."""
     return _ESCAPED.sub(lambda entity: html.unescape(entity[0]), text)
 
 
@@ -283,16 +288,16 @@ _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')
 
 
 def read_wikiextractor(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
-    """Yield articles from WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are skipped.
+    """Yield the articles in WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are skipped.
 
-    The text retains its first line, the title, as in DPR's passages.
+    The first line of a text is the article's title, as in DPR's passages.
     """
     header: tuple[int, dict[str, str]] | None = None
     body: list[str] = []
-    is_left_out = False  # inside an article already reported as bad
+    is_left_out = False  # whether the current article has been reported as bad
     last = 0
     for number, line in _read_lines(path, on_bad):
-        if number > last + 1:  # a bad line was skipped here, and its whole article is skipped
+        if number > last + 1:  # a bad line was skipped: skip its whole article
             header, is_left_out = None, True
         last = number
         if line.startswith("<doc "):
@@ -336,14 +341,14 @@ READERS: dict[str, Reader] = {
     "wikiextractor": read_wikiextractor,
     "wikiextractor-json": _json_reader(_wikiextractor_fields),
 }
-ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # whole articles, to be split
+ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # formats of whole articles
 
 
 def detect_format(path: Path) -> str:
     """Return the name of a file's format, detected from its first non-blank line.
 
     Raises:
-        InputError: the file cannot be opened, or matches none of ``READERS``.
+        InputError: the file cannot be read, or its format is none of ``READERS``.
     """
     number, first = next(((number, line.strip()) for number, line in _read_lines(path, _fail_detection) if line.strip()), (0, ""))
     if not first:

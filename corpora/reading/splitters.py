@@ -1,7 +1,7 @@
 """Split articles into passages of at most a given number of words, by named rules.
 
-Words are defined by ``str.split()``. An article's passages have ids ``<article id>#<n>``, with n from 0. The code that split
-the DPR Wikipedia was never released (DPR issues 111, 138, 222): ``dpr`` reproduces its known properties, not its bytes.
+Words are defined by ``str.split()``. An article's passages have ids ``<article id>#<n>``, with n from 0. The code that split the DPR
+Wikipedia was never released (DPR issues 111, 138, 222). ``dpr`` reproduces the known properties of that split, not its exact passages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def split_words(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
     """Yield blocks of exactly ``n_words`` words; the last block is padded from the beginning of the article.
 
-    In psgs_w100, every row therefore has 100 words (Pyserini, docs/experiments-wiki-corpora.md). Here, an article shorter than one block
-    is an exception and stays unpadded: repeating a stub would only inflate its term counts.
+    Every row of psgs_w100 has 100 words (Pyserini, docs/experiments-wiki-corpora.md). An article shorter than one block stays unpadded,
+    because repeated text would only inflate its term counts.
     """
     words = article.text.split()
     if len(words) < n_words:
@@ -42,7 +42,7 @@ def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 
 
 def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:
-    """Split each section by itself into passages of nearly equal length, at most ``n_words`` words.
+    """Split each section separately into passages of nearly equal length, at most ``n_words`` words.
 
     A passage's title is ``"<title>: <heading>"``, as in Atlas (atlas, src/index_io.py). A heading is a line
     ``== Heading ==`` or, in WikiExtractor's output, a short line that ends in a full stop.
@@ -58,8 +58,8 @@ def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield (heading, body) in order; the heading of the lead is ''.
 
-    The first line belongs to the lead and is never a heading. An apparent heading directly before another one or the end of the
-    text has no body of its own: it stays in the body of the preceding section, so that no text is lost.
+    The first line belongs to the lead and is never a heading. A heading directly before another heading or the end of the text has no body:
+    its line stays in the body of the preceding section, so that no text is lost.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     heading, body = "", lines[:1]
@@ -74,7 +74,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _heading(line: str) -> str | None:
-    """Return the heading in a stripped line, or None for body text."""
+    """Return the heading in a stripped line; None for body text."""
     marked = _MARKED_HEADING.fullmatch(line)
     if marked and marked["heading"].strip():
         return marked["heading"].strip()

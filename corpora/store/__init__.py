@@ -1,8 +1,8 @@
 """The passage store.
 
-layout   files and tables             writer  records -> store
-batches  frames within a batch        reader  store -> passages
-names    rows by id and by title      checks  checksums of everything but frames
+layout   files and tables of a store                     writer  records -> store
+batches  many compressed passages in one LMDB value      reader  store -> passages
+names    rows by id and by title                         checks  checksums of arrays and of LMDB's own pages
 """
 
 from .layout import FORMAT_VERSION, KIND

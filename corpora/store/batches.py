@@ -1,7 +1,7 @@
-"""Batches of passages. A batch is one LMDB value: offsets (u32, little-endian), then the frames, each one compressed passage.
+"""Batches of passages: many frames, each one compressed passage, in one LMDB value.
 
-There is an offset for the start of each frame, and one for the end of the last. Batching keeps LMDB's tree small. The tree is walked once,
-to locate the batches; after that, the offsets in a batch locate its frames.
+A batch begins with offsets (u32, little-endian) from its own start: the start of each frame, and the end of the last. The frames follow.
+Batching keeps LMDB's tree small. Opening a store reads the tree once to locate the batches; the offsets then locate the frames.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .layout import DICTIONARY, ROW, Database, Decompress, Frames, corruption_er
 
 _OFFSET = struct.Struct("<I")
 _FRAME = struct.Struct("<II")
-_LARGEST = 1 << 40  # sizes are capped here, as the size that a corrupt frame states may not fit into int64
+_LARGEST = 1 << 40  # upper limit of returned sizes, because the size in a corrupt frame may not fit into int64
 
 
 def join(frames: Sequence[bytes]) -> bytes:
@@ -30,14 +30,13 @@ def join(frames: Sequence[bytes]) -> bytes:
 
 
 class Batches:
-    """Read-only batches of a database, located on construction."""
+    """The batches of a database, for reading.
+
+    Raises:
+        ArtifactCorrupt: the database is corrupt.
+    """
 
     def __init__(self, database: Database) -> None:
-        """Locate the batches.
-
-        Raises:
-            ArtifactCorrupt: the database is corrupt.
-        """
         self.database = database
         self._dictionary = database.read_about(DICTIONARY) or b""
         with corruption_errors(database.path):
@@ -57,12 +56,12 @@ class Batches:
         return decompressor(self._dictionary)
 
     def passages(self, rows: NDArray[np.int64], decompress: Decompress) -> list[Passage]:
-        """Return the passages of existing rows, in order; raises ``ArtifactCorrupt``."""
+        """Return the passages of existing rows, in the order of ``rows``; raises ``ArtifactCorrupt``."""
         with corruption_errors(self.database.path):
             return list(map(unpack, decompress(self._frames(rows)), rows.tolist()))
 
     def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the decompressed size of each row in bytes; raises ``ArtifactCorrupt``."""
+        """Return the decompressed size of each row's frame in bytes; raises ``ArtifactCorrupt``."""
         with corruption_errors(self.database.path):
             sizes = map(zstandard.frame_content_size, self._frames(rows))
             return np.array([min(size, _LARGEST) for size in sizes], dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Checksums of the parts of a store outside of frames: the arrays, and the pages that LMDB interprets.
+"""Checksums of a store's arrays, and of the pages that LMDB interprets; frames have checksums of their own.
 
-LMDB does not verify its pages: a single flipped bit in a page's header or nodes can kill the process (SIGBUS, SIGABRT).
-Most of the file is batches, which LMDB does not interpret; the few other pages are verified before LMDB opens the file.
+LMDB does not verify its pages: a single flipped bit in a page's header or nodes can kill the process (SIGBUS, SIGABRT). Most pages hold
+batches, which LMDB does not interpret. All other pages are verified before LMDB opens the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Spans = Sequence[tuple[int, int]]
 
 
 def write_checks(batches: Batches, arrays: Iterable[Path]) -> None:
-    """Write the checksums of a finished store, whose last transaction must be on disk."""
+    """Write the checksums of a finished store; its last transaction must already be on disk."""
     path = batches.database.path
     spans = _spans(batches)
     sums = {array.name: zlib.crc32(np.memmap(array, dtype=np.uint8, mode="r").data) for array in arrays}
@@ -36,7 +36,11 @@ def write_checks(batches: Batches, arrays: Iterable[Path]) -> None:
 
 
 class Checks:
-    """The checksums of a store."""
+    """The checksums of a store, read from ``checks.json``.
+
+    Raises:
+        ArtifactCorrupt: ``checks.json`` is missing or corrupt.
+    """
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -65,9 +69,9 @@ class Checks:
 
 
 def _spans(batches: Batches) -> list[tuple[int, int]]:
-    """Return the start and stop, in bytes, of each span of pages that contains only batches.
+    """Return the spans of pages that contain only batches, as (start, stop) in bytes.
 
-    LMDB stores a value larger than a page on separate pages, after a header of a few bytes.
+    LMDB stores a value larger than a page on pages of its own, after a header of a few bytes.
     """
     page_bytes = batches.database.environment.stat()["psize"]
     values = [np.frombuffer(value, dtype=np.uint8) for value in batches.values if len(value) >= page_bytes]
@@ -77,7 +81,7 @@ def _spans(batches: Batches) -> list[tuple[int, int]]:
     with batches.database.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         starts = addresses - addresses[0] + content.find(values[0].data)
         while any(content[start : start + 64] != value[:64].tobytes() for start, value in zip(starts.tolist(), values, strict=True)):
-            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # skip an older copy on pages that are now free
+            starts += content.find(values[0].data, starts[0] + 1) - starts[0]  # skip an older copy of the value on free pages
     merged: list[tuple[int, int]] = []
     for start, n_bytes in sorted(zip(starts.tolist(), map(len, values), strict=True)):
         first, end = start // page_bytes * page_bytes, -(-(start + n_bytes) // page_bytes) * page_bytes
@@ -88,7 +92,7 @@ def _spans(batches: Batches) -> list[tuple[int, int]]:
 
 
 def _crc32_between(path: Path, spans: Spans) -> int:
-    """Return the crc32 of a file's bytes outside of ascending spans."""
+    """Return the crc32 of a file's bytes outside of the spans, which are ascending."""
     crc32, end, n_bytes = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         for start, next_end in [*spans, (n_bytes, n_bytes)]:

@@ -1,11 +1,17 @@
-"""Layout of a store on disk, and the single LMDB environment that a process may open per file.
+"""Layout of a store on disk, and the LMDB environment of a store, which a process may open only once.
 
-``passages.lmdb`` has the tables below; ``text_keys.u64``, ``ids.u64`` and ``titles.u64`` have one little-endian uint64 per row,
-memory-mapped (see ``names``); ``checks.json`` has checksums of these arrays and of the pages that LMDB interprets (see ``checks``). A
-passage is one zstd frame, compressed with a dictionary trained on the corpus's first passages: single rows are cheap to read, and take
-less than half of their original size.
+Each passage is compressed to one zstd frame, with a dictionary trained on the first passages of the corpus. Single rows are cheap to read,
+and take less than half of their original size. The files:
 
-    passages  row of a batch's first passage (u32, big-endian) -> the batch: offsets of the frames, and the frames (see ``batches``)
+    passages.lmdb  the tables ``passages`` and ``about``
+    text_keys.u64  the text key of each row (see ``corpora.passage.text_key``), little-endian uint64
+    ids.u64        sorted little-endian uint64 words that find rows by id (see ``names``)
+    titles.u64     the same by title
+    checks.json    checksums of the arrays, and of the pages that LMDB interprets (see ``checks``)
+
+The tables of ``passages.lmdb``:
+
+    passages  row of a batch's first passage (u32, big-endian) -> the batch (see ``batches``)
     about     "dictionary"  -> the zstd dictionary, empty for a tiny corpus
               "repeated"    -> pairs of record numbers: a record that repeats an id, and the first record with this id
 """
@@ -50,7 +56,7 @@ Decompress = Callable[[Frames], list[bytes]]
 
 @contextmanager
 def corruption_errors(path: Path) -> Iterator[None]:
-    """Translate exceptions of corrupt pages and frames into ``ArtifactCorrupt``."""
+    """Translate the exceptions that corrupt pages and frames cause to ``ArtifactCorrupt``."""
     try:
         yield
     except (lmdb.Error, zstandard.ZstdError, UnicodeDecodeError, struct.error) as error:
@@ -61,7 +67,7 @@ class Database:
     """An open LMDB environment and its tables."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        # Readers need no lock file: a published store never changes, and a writer holds the artifact's own lock.
+        # LMDB's lock file is not needed: a published store never changes, and a writer holds the lock of the artifact.
         self.path = path
         is_new = not path.exists() or not path.stat().st_size
         error_class = StorageError if is_new else ArtifactCorrupt
@@ -107,14 +113,14 @@ _open: weakref.WeakValueDictionary[tuple[int, int], Database] = weakref.WeakValu
 _opening = threading.Lock()  # protects _open
 
 
-# A fork waits until no file is being opened. Parent and child can share open files, which are read-only and without LMDB's locks.
+# A fork waits until no file is being opened. Parent and child can share open files, because these are read-only and have no LMDB locks.
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
 def shared_database(path: Path) -> Database:
-    """Return this process's LMDB environment of a finished store, opened on first use.
+    """Return the ``Database`` of a finished store; each process opens it once, on first use.
 
-    The file's inode number is part of the key, so that a store rebuilt at the same path is opened anew.
+    Open files are identified by device and inode, so that a store rebuilt at the same path is opened anew.
 
     Raises:
         ArtifactCorrupt: the file is missing, or LMDB cannot open it.
@@ -134,16 +140,17 @@ def shared_database(path: Path) -> Database:
 def pack(id_: bytes, title: bytes, text: bytes) -> bytes:
     """Return the bytes of one passage: three lengths (u32, little-endian), then id, title and text in UTF-8.
 
-    The corpus fingerprint is the sha256 of these bytes of all passages in row order.
+    The fingerprint of a corpus is the sha256 of these bytes, concatenated for all passages in row order.
     """
     return _LENGTHS.pack(len(id_), len(title), len(text)) + id_ + title + text
 
 
 def unpack(raw: bytes, row: int) -> Passage:
-    """Return the passage in a decompressed frame: the row (u32, little-endian), then the bytes from ``pack``.
+    """Return the passage in a decompressed frame, which is the row (u32, little-endian), then the bytes from ``pack``.
 
     Raises:
         struct.error: the frame is too short, or belongs to another row.
+        UnicodeDecodeError: a field is not UTF-8.
     """
     stored_row, n_id, n_title, _ = _ROW_AND_LENGTHS.unpack_from(raw)
     if stored_row != row:
@@ -155,7 +162,7 @@ def unpack(raw: bytes, row: int) -> Passage:
         str(raw[title_start:text_start], "utf-8"),
         str(raw[text_start:], "utf-8"),
     )
-    return tuple.__new__(Passage, fields)  # Passage(*fields) without its Python call, 15 % of get_many
+    return tuple.__new__(Passage, fields)  # avoids the Python call in Passage(*fields), which takes 15 % of get_many
 
 
 def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
@@ -172,7 +179,7 @@ def decompressor(dictionary: bytes) -> Decompress:
     decompress_all = zstandard.ZstdDecompressor(dict_data=prepared).multi_decompress_to_buffer
 
     def decompress(frames: Frames) -> list[bytes]:
-        """Decompress all frames in one call, which releases the GIL only once: reacquiring it may mean waiting for other threads."""
+        """Decompress all frames in one call, which releases the GIL once; each time, reacquiring the GIL can take a wait."""
         if not frames:
             return []
         try:

@@ -1,6 +1,7 @@
-"""Lookup of rows by id or title, in sorted uint64 words: the crc32 of a name in the upper half, its row in the lower half.
+"""Lookup of rows by name (an id or a title), in sorted uint64 words.
 
-Different names may have the same crc32, so that a lookup also compares the passages' names.
+The upper half of a word is the crc32 of a name, the lower half its row. Different names may have the same crc32, so that the caller must
+compare the names of the passages found.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _ROW_MASK = (1 << _ROW_BITS) - 1
 
 
 def word(name: bytes, row: int) -> int:
-    """Return the uint64 word for a row and its id or title."""
+    """Return the uint64 word of a row and its name."""
     return zlib.crc32(name) << _ROW_BITS | row
 
 
 def sort(path: Path) -> Words:
-    """Sort the words of a file in place, through a memory map, and return them."""
+    """Sort the words of a file in place, and return them memory-mapped."""
     words = np.memmap(path, dtype="<u8", mode="r+")
     words.sort()
     words.flush()
@@ -33,7 +34,7 @@ def sort(path: Path) -> Words:
 
 
 def colliding_rows(words: Words) -> list[Rows]:
-    """Return the ascending rows of each repeated crc32 in sorted words."""
+    """Return, for each crc32 that occurs more than once in sorted words, its rows in ascending order."""
     checksums = words.view("<u4")[1::2]
     is_next_equal = checksums[1:] == checksums[:-1]
     edges = np.flatnonzero(np.diff(is_next_equal, prepend=False, append=False)).reshape(-1, 2)
@@ -41,7 +42,11 @@ def colliding_rows(words: Words) -> list[Rows]:
 
 
 def find_candidates(words: Words, names: Sequence[bytes]) -> tuple[Rows, Rows]:
-    """Return ascending positions in ``names``, and the rows that may have these names, ascending for each name."""
+    """Return the rows that may have one of the names.
+
+    Returns:
+        Two parallel arrays: positions in ``names``, ascending, and rows, ascending for each name.
+    """
     firsts = np.array([word(name, 0) for name in names], dtype=words.dtype)
     starts, ends = np.searchsorted(words, firsts), np.searchsorted(words, firsts | np.uint64(_ROW_MASK), side="right")
     counts = ends - starts

@@ -23,7 +23,7 @@ TextKeys = NDArray[np.uint64]
 NO_ROW = -1
 
 _READ_ROWS = 1024
-_READ_BYTES = 4 << 20  # limits batches of whole, unsplit articles
+_READ_BYTES = 4 << 20  # limit on a batch of whole articles
 
 
 class PassageStore:
@@ -31,7 +31,10 @@ class PassageStore:
 
     Attributes:
         folder: folder of the store's files.
-        fingerprint: identifier of the passages and their order.
+        fingerprint: sha256 of all passages in row order; see ``layout.pack``.
+
+    Raises:
+        ArtifactCorrupt: a file is missing, truncated or corrupt.
     """
 
     def __init__(self, folder: Path, fingerprint: str, n_passages: int) -> None:
@@ -42,7 +45,7 @@ class PassageStore:
         self._verified = set[str]()
         self._local = threading.local()  # zstd contexts are not thread-safe
         self._checks = Checks(folder / DATABASE)
-        self._checks.check_pages()  # before LMDB reads any of them
+        self._checks.check_pages()  # before LMDB reads a page
         self._batches = Batches(shared_database(folder / DATABASE))
         n_stored = self._batches.n_passages
         if n_stored != n_passages:
@@ -55,7 +58,7 @@ class PassageStore:
 
     @property
     def text_key(self) -> TextKeys:
-        """Keys of the texts, uint64, shape (n,), shared by texts equal up to case, spacing and compatibility form (``passage.text_key``).
+        """Text key of each row (see ``corpora.passage.text_key``), uint64 of shape (n,).
 
         Raises:
             ArtifactCorrupt: the array is corrupt.
@@ -63,11 +66,11 @@ class PassageStore:
         return self._array(TEXT_KEYS)
 
     def get_many(self, rows: Sequence[int] | Rows) -> list[Passage]:
-        """Return the passages of the rows, in order.
+        """Return the passages of the rows, in the order of ``rows``.
 
         Raises:
             TypeError: the rows are not integers.
-            ValueError: a row, such as -1, is outside the store.
+            ValueError: a row is negative, or beyond the last row.
             ArtifactCorrupt: a passage is corrupt.
         """
         array = np.asarray(rows)
@@ -78,11 +81,11 @@ class PassageStore:
         return self._batches.passages(array.astype(np.int64), self._decompressor())
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
-        """Yield the passages of rows ``start`` to ``stop`` (default: the end) in order, with bounded memory."""
+        """Yield the passages from row ``start`` to before row ``stop`` (None: the end) in bounded memory; raises as ``get_many`` does."""
         return itertools.chain.from_iterable(self.read_batches(start, self._n_passages if stop is None else stop))
 
     def read_batches(self, start: int, stop: int) -> Iterator[list[Passage]]:
-        """Yield the passages of rows ``start`` to ``stop`` in lists of limited length and size; raises as ``get_many`` does."""
+        """Yield the passages from row ``start`` to before row ``stop`` in lists of limited size; raises as ``get_many`` does."""
         end = min(stop, self._n_passages)
         for first in range(start, end, _READ_ROWS):
             rows = np.arange(first, min(first + _READ_ROWS, end))
@@ -91,7 +94,7 @@ class PassageStore:
                 yield self.get_many(chunk)
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
-        """Return the int64 row of each id, shape (len(ids),); -1 for an unknown id; raises as ``get_many`` does."""
+        """Return the row of each id, int64 of shape (len(ids),); -1 for an unknown id. Raises as ``get_many`` does."""
         rows = np.full(len(ids), NO_ROW, dtype=np.int64)
         for number, row, passage in self._find_candidates(IDS, ids):
             if passage.id == ids[number]:
@@ -99,7 +102,7 @@ class PassageStore:
         return rows
 
     def rows_with_title(self, title: str) -> Rows:
-        """Return the ascending int64 rows of all passages with exactly this title; raises as ``get_many`` does."""
+        """Return the rows of all passages with exactly this title, int64, ascending; raises as ``get_many`` does."""
         return np.array([row for _, row, passage in self._find_candidates(TITLES, [title]) if passage.title == title], dtype=np.int64)
 
     def _find_candidates(self, array: str, names: Sequence[str]) -> Iterator[tuple[int, int, Passage]]:
@@ -110,14 +113,14 @@ class PassageStore:
             yield from zip(numbers[chunk].tolist(), rows[chunk].tolist(), self.get_many(rows[chunk]), strict=True)
 
     def _array(self, name: str) -> TextKeys:
-        """Return an array with one uint64 per row, verified by its checksum on first use."""
+        """Return an array by its file name, verified by its checksum on first use."""
         if name not in self._verified:
             self._checks.check_array(name, self._arrays[name])
             self._verified.add(name)
         return self._arrays[name]
 
     def _map(self, name: str) -> TextKeys:
-        """Map an array with one uint64 per row; the mapping stays valid if the store is replaced."""
+        """Map an array with one uint64 per row; the mapping stays valid after the store is replaced on disk."""
         path = self.folder / name
         if not path.is_file() or path.stat().st_size != 8 * self._n_passages:
             raise ArtifactCorrupt(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")

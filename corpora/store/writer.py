@@ -1,4 +1,4 @@
-"""Writer of a store in batches; each batch is durable before the next is stored, so that an interrupted build resumes after it."""
+"""Writer of a store. Each batch is on disk before the next is stored, so that an interrupted build resumes after the last batch."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from .layout import (
 from .names import Words, colliding_rows, sort, word
 
 _BATCH_PASSAGES = 16_384
-_BATCH_CHARACTERS = 32 << 20  # ends a batch of whole, unsplit articles earlier
-_FULL_DISK_BYTES = 64 << 20  # a batch may need this much: with less free space, a failed write is a full disk
+_BATCH_CHARACTERS = 32 << 20  # limit on a batch of whole articles
+_FULL_DISK_BYTES = 64 << 20  # a batch may need this much: a write that fails with less free space is reported as a full disk
 _DICTIONARY_BYTES = 256 << 10  # compression ratio: 2 to 8 % worse with 112 KiB, 1 % better with 1 MiB (284 k passages of wiki_intro)
 _MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
 _READ_ROWS = 1024
-_DICTIONARY_SAMPLES = 8192  # twice as many improve the ratio by 1 % in twice the time
+_DICTIONARY_SAMPLES = 8192  # twice as many samples improve the compression ratio by 1 %, in twice the time
 
 
 class _Record(NamedTuple):
-    """An accepted passage to be stored."""
+    """A valid passage; ``packed`` is the result of ``layout.pack``."""
 
     row: int
     packed: bytes
@@ -56,7 +56,7 @@ class _Record(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Records not stored yet, and a zstd frame for each."""
+    """Records that are not stored yet, and the zstd frame of each."""
 
     records: list[_Record]
     frames: Sequence[bytes]
@@ -65,14 +65,17 @@ class _Batch(NamedTuple):
 class StoreWriter:
     """Writer of records to the store in a folder.
 
-    Passages are stored in input order, in durable batches; while one batch is compressed, the next is read. Ids and
-    titles are sorted in their files at the end, so that memory does not grow with the corpus.
+    Passages are stored in input order. While one batch is compressed, the next is read. Ids and titles are sorted at the end in
+    memory-mapped files, so that memory does not grow with the corpus.
 
-    In the folder of an interrupted writer, it resumes after the last durable batch: pass the same records from the beginning. Records
-    already stored are reread only for the fingerprint, the ids and the titles. Corrupt leftover files raise ``StagingCorrupt``.
+    A writer in the folder of an interrupted writer resumes after the last stored batch. The caller passes the same records from the
+    beginning: the stored records are read again only for the fingerprint, the ids and the titles.
 
     Attributes:
-        n_read: records read so far, stored or not.
+        n_read: number of records read so far, including bad records.
+
+    Raises:
+        StagingCorrupt: the files of an interrupted writer are corrupt.
     """
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
@@ -90,17 +93,17 @@ class StoreWriter:
             self._database.environment.close()
             raise StagingCorrupt(str(error)) from error
         self.n_read = 0
-        self._n_passages = self._n_records = 0  # records include skipped ones that repeat an id
-        self._locations = dict.fromkeys(self._repeated.values(), "")  # of the first records with repeated ids, by number
+        self._n_passages = self._n_records = 0  # records also count those that are skipped because they repeat an id
+        self._locations = dict.fromkeys(self._repeated.values(), "")  # number -> file and line of the first record of a repeated id
         self._fingerprint = hashlib.sha256()
         self._ids, self._titles = (folder / IDS).open("wb"), (folder / TITLES).open("wb")
         self._compressor_thread = ThreadPoolExecutor(max_workers=1)
 
     def write(self, records: Iterable[LocatedPassage]) -> Iterator[int]:
-        """Store the records; yield the number of durable passages after each batch.
+        """Store the records; after each batch, yield the number of passages on disk.
 
         Raises:
-            InputError: ``on_bad`` raised it.
+            InputError: ``on_bad`` raised it, or there are too many passages.
             StorageError: the disk is full or fails.
         """
         compressed: Future[_Batch] | None = None
@@ -121,8 +124,8 @@ class StoreWriter:
         """Sort ids and titles, write the checksums, and return the fingerprint.
 
         Returns:
-            The fingerprint, or None if ids are repeated. In that case, the passages are deleted, and the store lists the records to
-            pass to ``on_bad``: close this writer and pass all records to a new one.
+            The fingerprint, or None if ids are repeated. With repeated ids, the passages are deleted, and the store lists the records that
+            repeat an id. The caller then closes this writer and passes all records to a new one, which reports these records to ``on_bad``.
 
         Raises:
             StorageError: the disk is full or fails.
@@ -174,9 +177,10 @@ class StoreWriter:
         self._titles.write(np.array(titles, dtype="<u8").tobytes())
 
     def _compress(self, records: list[_Record]) -> _Batch:
-        """Compress the new records, in the compressor thread; the first batch trains the dictionary.
+        """Compress the records that are not stored yet; the first batch trains the dictionary.
 
-        Only long calls that release the GIL belong here: many short ones would only take turns with the reading thread.
+        This method runs in the compressor thread. It should consist of long calls that release the GIL: many short calls would only compete
+        with the reading thread for the GIL.
         """
         self._fingerprint.update(b"".join([record.packed for record in records]))
         new = [record for record in records if record.row >= self._n_durable]
@@ -189,9 +193,10 @@ class StoreWriter:
         return _Batch(new, cast(Sequence[bytes], [frames[i] for i in range(len(new))]))
 
     def _store(self, batch: _Batch) -> int:
-        """Make a batch durable and return the number of durable passages.
+        """Store a batch, and return the number of passages on disk.
 
-        The dictionary and the text keys are written first. One LMDB transaction stores the passages; on resume, only its commit counts.
+        The dictionary and the text keys are written before the LMDB transaction with the passages. A resumed build continues after the last
+        committed transaction.
         """
         if batch.records:
             dictionary = self._dictionary or b""
@@ -206,7 +211,7 @@ class StoreWriter:
         return self._n_durable
 
     def _transact(self, write: Callable[[lmdb.Transaction], object]) -> None:
-        """Run ``write`` in one durable transaction; enlarge the memory map as needed."""
+        """Run ``write`` in one transaction, which is on disk afterwards; enlarge the memory map as needed."""
         environment = self._database.environment
         while True:
             try:
@@ -223,10 +228,10 @@ class StoreWriter:
 
 
 def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
-    """Open the text keys for appending, truncated to the durable passages.
+    """Open the text keys for appending, after the keys of the ``n_durable`` stored passages.
 
     Raises:
-        ArtifactCorrupt: keys of durable passages are missing.
+        ArtifactCorrupt: keys of stored passages are missing.
     """
     n_bytes = path.stat().st_size if path.exists() else 0
     if n_bytes < n_durable * 8:
@@ -237,13 +242,13 @@ def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
 
 
 def _disk_reason(error: lmdb.Error, path: str) -> str:
-    """Return the reason for a failed write; LMDB reports one truncated by a full disk as an input/output error."""
+    """Return the reason for a failed write; LMDB may report a full disk as an input/output error."""
     n_free = shutil.disk_usage(Path(path).parent).free
     return f"no space left on device ({n_free / 1e6:.1f} MB free)" if n_free < _FULL_DISK_BYTES else str(error)
 
 
 def _train_dictionary(samples: list[bytes | bytearray | memoryview]) -> bytes:
-    """Return a dictionary trained on the samples; empty if they are too few or too small."""
+    """Return a dictionary trained on the first samples; an empty one if the samples are too few or too small."""
     samples = samples[:_DICTIONARY_SAMPLES]
     n_bytes = min(_DICTIONARY_BYTES, sum(map(len, samples)) // 16)
     try:
@@ -253,7 +258,7 @@ def _train_dictionary(samples: list[bytes | bytearray | memoryview]) -> bytes:
 
 
 def _batch_records(records: Iterable[LocatedPassage]) -> Iterator[list[LocatedPassage]]:
-    """Yield the records in lists of limited length and size, whose ends depend only on the records."""
+    """Yield the records in lists of limited length and size; the division depends only on the records."""
     batch: list[LocatedPassage] = []
     n_characters = 0
     for record in records:
@@ -270,7 +275,7 @@ def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
     """Return the fields in UTF-8.
 
     Raises:
-        ValueError: the store cannot hold the passage, for the reason in the message.
+        ValueError: the id is empty or too long, or a field has half of a surrogate pair.
     """
     try:
         id_, title, text = passage.id.encode(), passage.title.encode(), passage.text.encode()
