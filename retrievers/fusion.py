@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.store import TextKeys
 from wikidx.indexer.base import Hits
+from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.machine.threads import n_threads
 
 from . import kernels
@@ -56,7 +57,8 @@ def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
 
 def _to_lists(hits: Hits, n_rows: int) -> Lists:
     rows, scores = np.ascontiguousarray(hits.rows), np.ascontiguousarray(hits.scores)
-    counts = kernels.count_results(rows, scores)
+    with interpreted(rows.size):
+        counts = kernels.count_results(rows, scores)
     if counts.size and counts.min() < 0:
         raise IdxError(f"a search gave query {int(np.argmin(counts))} a score that is not a finite number")
     if rows.size and rows.max() >= n_rows:
@@ -104,7 +106,8 @@ def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, te
     def combine(span: slice) -> None:
         starts = targets.starts[span.start : span.stop + 1]
         subset = targets._replace(starts=starts, bases=targets.bases[span])
-        kernels.combine(lists, subset, _RULES[rule], keys, out._replace(starts=out.starts[span], ends=out.ends[span]))
+        with interpreted(int(offsets[span.stop] - offsets[span.start])):
+            kernels.combine(lists, subset, _RULES[rule], keys, out._replace(starts=out.starts[span], ends=out.ends[span]))
 
     ranges = _split_targets(offsets)
     if len(ranges) == 1:

@@ -18,6 +18,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
+from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
@@ -122,7 +123,8 @@ class LocalSearcher(Searcher):
         """Return the provenance of each passage, by query, then retriever."""
         names = list(self._retrievers)
         searches = (targets.members[:, None] + len(queries) * np.arange(len(names))).ravel()
-        origins = kernels.find_origins(lists, searches, targets.starts * len(names), best)
+        with interpreted(2 * len(lists.rows)):
+            origins = kernels.find_origins(lists, searches, targets.starts * len(names), best)
         retriever, query = np.divmod(origins.members, len(queries))
         columns = np.array(queries, dtype=object)[query], np.array(names, dtype=object)[retriever], origins.ranks, origins.scores
         fields = zip(*(column.tolist() for column in columns), strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.store import PassageStore
+from wikidx.indexer.machine import compiled
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,6 +50,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("IDX_MIRROR", raising=False)
     return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def machine_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile kernels where they are tested; interpret them elsewhere, where compiling takes longer than the tests."""
+    is_compiled = bool({"indexer", "retrievers"} & set(request.path.relative_to(ROOT).parts))
+    monkeypatch.setattr(compiled._interpretation, "spent_s", math.inf if is_compiled else 0.0)
 
 
 @pytest.fixture(scope="session")

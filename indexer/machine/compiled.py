@@ -1,5 +1,8 @@
 """Decorator ``kernel``, which compiles inner loops. They run without the GIL and are cached on disk as machine code.
 
+Compilation takes up to 40 s of processor time, once. Within ``interpreted``, kernels run in Python while they have not been compiled and
+there is so little data that this takes less time. Both ways give the same results.
+
 numba reuses a cached kernel while the kernel's own file is unchanged, even if a called kernel or a used constant in another file
 has changed. Therefore the cache folder of a file's kernels is named by a hash of the file and of all project files that it
 imports, directly or indirectly: no stale code runs, and a change in other files recompiles nothing. Constants are frozen when a
@@ -8,29 +11,78 @@ kernel is compiled; values that tests vary are arguments.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import logging
+import math
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from types import FunctionType
+from typing import Any
 
-from numba import config, njit
+import numpy as np
+from numba import config, njit, types
+from numba.core import event
+from numba.extending import typeof_impl
+
+logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).parents[3]  # the folder that contains ``wikidx``
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _PREFIX = "kernels-"
 
+_STEP_S = 2e-6  # time of a kernel's step in Python
+_LOADING_S, _COMPILING_S = 0.4, 5.0  # time worth spending in Python instead of loading or compiling kernels, in one process
 
-class Kernel(Protocol):
-    """A compiled function and its Python original. Calls are not type-checked: numba mixes int and np.int64, which mypy distinguishes."""
 
-    py_func: Callable[..., Any]
+class _Interpretation:
+    """Processor time that this process has spent in interpreted kernels."""
+
+    spent_s = 0.0
+
+
+_interpretation = _Interpretation()
+_thread = threading.local()  # ``is_interpreted``: whether kernels run in Python
+_folders = set[Path]()  # cache folders of the kernels' files
+
+
+class Kernel:
+    """A function of arrays and numbers that runs as machine code or, for little data, in Python.
+
+    Calls are not type-checked: numba mixes int and np.int64, which mypy distinguishes.
+
+    Attributes:
+        py_func: the function in Python; kernels that it calls are compiled.
+        compiled: numba's function, which is compiled, or loaded from the cache, on its first call.
+    """
+
+    def __init__(self, function: Callable[..., Any], compiled: Any) -> None:  # noqa: ANN401 - numba has no types
+        self.py_func, self.compiled = function, compiled
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401
-        """Run the compiled function."""
+        """Run the function."""
+        is_interpreted = getattr(_thread, "is_interpreted", False) and not getattr(self.compiled, "overloads", None)
+        return (self.interpreted if is_interpreted else self.compiled)(*arguments)
+
+    @functools.cached_property
+    def interpreted(self) -> Callable[..., Any]:
+        """The function in Python, with the kernels that it calls in Python too."""
+        names = self.py_func.__globals__
+        used = {name: names[name] for name in self.py_func.__code__.co_names if name in names}
+        kernels = {name: value.interpreted for name, value in used.items() if isinstance(value, Kernel)}
+        return FunctionType(self.py_func.__code__, {**names, **kernels})
+
+
+@typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
+def _type_of_kernel(kernel: Kernel, context: object) -> types.Dispatcher:
+    """Return numba's type of a kernel, so that kernels can call kernels."""
+    return types.Dispatcher(kernel.compiled)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
@@ -38,10 +90,62 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     user_folder = config.CACHE_DIR
     config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename), user_folder))  # numba reads it only here
     try:
-        compiled: Kernel = njit(nogil=True, cache=True, error_model="numpy")(function)
-        return compiled
+        return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function))
     finally:
         config.CACHE_DIR = user_folder
+
+
+@contextlib.contextmanager
+def interpreted(n_steps: int) -> Iterator[None]:
+    """Run kernels in Python within the block if that takes less time than their compilation; the results are the same.
+
+    Kernels that are already compiled or loaded run as machine code. Only this thread is affected.
+
+    Args:
+        n_steps: estimate of the number of array elements that the kernels read.
+    """
+    outer, start_s = getattr(_thread, "is_interpreted", False), time.thread_time()
+    _thread.is_interpreted = outer or _saves_time(n_steps)
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            yield
+    finally:
+        if _thread.is_interpreted and not outer:
+            _interpretation.spent_s += time.thread_time() - start_s
+        _thread.is_interpreted = outer
+
+
+def compile_always() -> None:
+    """Interpret nothing from now on: a server compiles before it answers, and no request has to wait."""
+    _interpretation.spent_s = math.inf
+
+
+def _saves_time(n_steps: int) -> bool:
+    limit_s = _LOADING_S if _is_compiled() else _COMPILING_S
+    return _interpretation.spent_s + n_steps * _STEP_S < limit_s
+
+
+class _CompilationListener(event.Listener):  # type: ignore[misc]
+    """Log one line when this process compiles its first kernel."""
+
+    has_logged = False
+
+    def on_start(self, event: object) -> None:
+        if not self.has_logged:
+            self.has_logged = True
+            logger.warning("compiling inner loops, once: this takes up to a minute")
+
+    def on_end(self, event: object) -> None:
+        pass
+
+
+event.register("numba:compile", _CompilationListener())
+
+
+@functools.cache
+def _is_compiled() -> bool:
+    """Return whether the cache holds machine code of all files with kernels that are imported."""
+    return all(any(folder.rglob("*.nbi")) for folder in _folders)
 
 
 @functools.cache
@@ -49,12 +153,11 @@ def _cache_folder(source: Path, user_folder: str) -> Path:
     """Return the cache folder for a file's kernels, in NUMBA_CACHE_DIR if set, else next to the file; remove older folders there."""
     prefix = f"{_PREFIX}{source.stem}-"
     name = prefix + sources_hash(_sources(source))
-    if user_folder:
-        return Path(user_folder) / name
-    cache = source.parent / "__pycache__"
-    if not (cache / name).exists():
+    cache = Path(user_folder) if user_folder else source.parent / "__pycache__"
+    if not user_folder and not (cache / name).exists():
         for old in cache.glob(f"{prefix}*"):
             shutil.rmtree(old, ignore_errors=True)
+    _folders.add(cache / name)
     return cache / name
 
 

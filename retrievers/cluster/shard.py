@@ -17,6 +17,7 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, Searc
 from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import IndexIdentity, check_identity
 from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pin_to_node
+from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.machine.threads import limit_threads, n_threads
 
 Answer = TypeVar("Answer")
@@ -126,6 +127,7 @@ class OpenRange:
 
     def _warm_up(self, shard_range: ShardRange) -> None:
         """Search and rescore once: compiling the kernels on first use takes longer than a request may."""
+        compile_always()
         vector, rows = np.zeros((1, self.description.dim), dtype=np.float32), shard_range.rows
         self.search(ShardSearch(shard_range.key, vector, 1))
         if self._exact is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.indexer.machine.compiled import compile_always
 from wikidx.retrievers.base import Reranker, Searcher
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
@@ -111,6 +112,7 @@ class OpenSearchers:
 
     def open(self, reranker: Reranker | None) -> None:
         """Open the searchers one after the other, and search once with each, so that everything is loaded and compiled."""
+        compile_always()
         for corpus, retriever in self._served_pairs:
             searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever), reranker)
             query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]

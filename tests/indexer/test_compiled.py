@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wikidx.indexer.machine.compiled
+from wikidx.indexer.machine import compiled
+from wikidx.indexer.machine.compiled import compile_always, interpreted, kernel
 
 CALLED = "from wikidx.indexer.machine.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
 CALLER = """
@@ -36,7 +42,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def outer_of_10(package: Path) -> str:
-    code = "from wikidx.indexer.machine.caller import outer; print(outer(10), sum(outer.stats.cache_hits.values()))"
+    code = "from wikidx.indexer.machine.caller import outer; print(outer(10), sum(outer.compiled.stats.cache_hits.values()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=package.parents[2], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -72,3 +78,80 @@ def test_every_form_of_import_is_followed(package: Path, statement: str, monkeyp
     (package / "caller.py").write_text(statement + "\n")
     monkeypatch.setattr(wikidx.indexer.machine.compiled, "ROOT", package.parents[2])
     assert package / "called.py" in wikidx.indexer.machine.compiled._sources(package / "caller.py")
+
+
+HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
+
+
+def new_kernel() -> compiled.Kernel:
+    """A kernel that calls another one; neither is compiled."""
+
+    @kernel
+    def outer(x):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return times_prime(x) + np.uint64(1)
+
+    return outer
+
+
+@kernel
+def times_prime(x: np.uint64) -> np.uint64:
+    return x * HASH_PRIME
+
+
+@pytest.fixture
+def budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has been interpreted in this process, and nothing is in the cache."""
+    monkeypatch.setattr(compiled._interpretation, "spent_s", 0.0)
+    monkeypatch.setattr(compiled, "_is_compiled", lambda: False)
+
+
+@pytest.mark.usefixtures("budget")
+def test_little_data_is_interpreted_and_much_data_is_not() -> None:
+    outer, expected = new_kernel(), (3 * int(HASH_PRIME) + 1) % 2**64
+    with interpreted(1000):
+        assert outer(np.uint64(3)) == expected
+        with interpreted(10**9):  # in the block of a caller that knows better
+            assert outer(np.uint64(3)) == expected
+    assert not outer.compiled.overloads
+    with interpreted(10**9):
+        assert outer(np.uint64(3)) == expected
+    assert outer.compiled.overloads
+
+
+@pytest.mark.usefixtures("budget")
+def test_a_process_that_has_interpreted_for_long_compiles() -> None:
+    with interpreted(1000):
+        end_s = time.thread_time() + 0.01
+        while time.thread_time() < end_s:
+            pass
+    assert compiled._interpretation.spent_s >= 0.01
+    compiled._interpretation.spent_s += compiled._COMPILING_S
+    outer = new_kernel()
+    with interpreted(1000):
+        outer(np.uint64(3))
+    assert outer.compiled.overloads
+
+
+@pytest.mark.usefixtures("budget")
+@pytest.mark.parametrize("reason", ["it is loaded", "a server", "outside of the block", "another thread"])
+def test_machine_code_runs(reason: str) -> None:
+    outer = new_kernel()
+    if reason == "it is loaded":
+        outer(np.uint64(3))
+    if reason == "a server":
+        compile_always()
+    outer.__dict__["interpreted"] = None  # cannot be called
+    with interpreted(1000) if reason != "outside of the block" else contextlib.nullcontext():
+        if reason == "another thread":
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(outer, np.uint64(3)).result()
+        else:
+            outer(np.uint64(3))
+    assert outer.compiled.overloads
+
+
+def test_compilation_is_announced_once_in_a_process(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = compiled._CompilationListener()
+    for _ in range(2):
+        listener.on_start(None)
+    assert [record.message for record in caplog.records] == ["compiling inner loops, once: this takes up to a minute"]

@@ -111,7 +111,7 @@ def test_the_kernel_equals_its_python_twin(rule: int, by_text: bool) -> None:
     targets = make_targets([[0, 1, 2], [], [3, 4, 5, 6, 7, 8, 9], [10, 11]])._replace(factors=rng.random(12), offsets=rng.random(12))
     text_key = rng.integers(0, 15, 40 if by_text else 0).astype(np.uint64)
     results = []
-    for function in (kernels.combine, kernels.combine.py_func):
+    for function in (kernels.combine, kernels.combine.interpreted):
         sizes = np.array([60, 0, 30, 40])
         out = Lists(np.zeros(130, np.int64), np.zeros(130, np.float32), np.cumsum(sizes) - sizes, np.cumsum(sizes))
         with np.errstate(over="ignore"):  # of the hash

@@ -17,12 +17,12 @@ from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.analysis import ANALYZER, TermNumbers
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
-from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import interpreted, kernel
 from wikidx.indexer.machine.threads import n_threads
 
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks
+from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
@@ -107,15 +107,19 @@ class BM25Index:
         if not queries:
             return
         self._files.check_tables()
-        terms, starts = self._terms(queries)
-        is_long = self._n_postings(terms) > _POSTINGS_WORTH_THREADS
+        with interpreted(sum(map(len, queries))):
+            terms, starts = self._terms(queries)
+        n_postings = self._n_postings(terms)
+        n_steps = n_postings + len(queries) * len(self)
+        is_long = n_postings > _POSTINGS_WORTH_THREADS
         queries_per_task = max(1, min(_QUERIES_PER_TASK, -(-len(queries) // n_threads()))) if is_long else len(queries)
 
         def task(first: int) -> None:
             batch_starts = starts[first : first + queries_per_task + 1]
             self._files.check(terms.numbers[batch_starts[0] : batch_starts[-1]], terms.frequent[batch_starts[0] : batch_starts[-1]])
             memory = self._take_memory()
-            work(slice(first, first + queries_per_task), terms, batch_starts, memory)
+            with interpreted(n_steps):
+                work(slice(first, first + queries_per_task), terms, batch_starts, memory)
             self._free_memory.append(memory)
 
         tasks = range(0, len(queries), queries_per_task)
@@ -188,8 +192,9 @@ def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:
     check_byte_order()
     blocks = build.staging / INTERMEDIATE
     blocks.mkdir(exist_ok=True)
-    dictionary = invert(build.source, blocks, build.progress)
-    return merge(build.staging, blocks, dictionary, *_k1_and_b(build.parameters))
+    with interpreted(text_bytes(build.source)):
+        dictionary = invert(build.source, blocks, build.progress)
+        return merge(build.staging, blocks, dictionary, *_k1_and_b(build.parameters))
 
 
 def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index:

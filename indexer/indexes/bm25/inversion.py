@@ -26,7 +26,7 @@ from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import TermNumbers, TermTable
-from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.machine.compiled import interpreted, kernel
 from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.machine.workers import map_ahead
@@ -85,6 +85,11 @@ def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
     return dictionary
 
 
+def text_bytes(store: PassageStore) -> int:
+    """Estimate the size of a store's text from that of its compressed file."""
+    return int(_TEXT_PER_STORED_BYTE * (store.folder / DATABASE).stat().st_size)
+
+
 def max_parallel_blocks(text_bytes: float) -> int:
     """Return the number of blocks of ``text_bytes`` to invert in parallel: at most one per thread, in half of the free memory."""
     return max(1, min(n_threads(), int(available_bytes() / 2 / (BYTES_PER_TEXT_BYTE * max(1, text_bytes)))))
@@ -125,8 +130,7 @@ def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.u
 
 def _invert_blocks(store: PassageStore, blocks: range) -> Iterator[tuple[int, InvertedBlock]]:
     """Yield inverted blocks in order, while threads invert later blocks."""
-    n_bytes = _TEXT_PER_STORED_BYTE * (store.folder / DATABASE).stat().st_size
-    n = max_parallel_blocks(n_bytes * min(1, BLOCK_ROWS / max(1, len(store))))
+    n = max_parallel_blocks(text_bytes(store) * min(1, BLOCK_ROWS / max(1, len(store))))
     with (
         ThreadPoolExecutor(n) as pool,
         closing(map_ahead(lambda number: pool.submit(_invert_block, store, number), blocks, n)) as inverted,
@@ -138,12 +142,13 @@ def _invert_block(store: PassageStore, n: int) -> InvertedBlock:
     numbers = TermNumbers()
     occurrences, ends = [], []
     first, end = n * BLOCK_ROWS, min((n + 1) * BLOCK_ROWS, len(store))
-    for passages in store.read_batches(first, end):
-        terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
-        occurrences.append(terms)
-        ends.append(np.diff(row_ends, prepend=0))
-    lengths = np.concatenate(ends)
-    term_ends, postings = _collect_postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
+    with interpreted(text_bytes(store)):  # here too, because each block has its own thread
+        for passages in store.read_batches(first, end):
+            terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
+            occurrences.append(terms)
+            ends.append(np.diff(row_ends, prepend=0))
+        lengths = np.concatenate(ends)
+        term_ends, postings = _collect_postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
     return InvertedBlock(numbers.table(), term_ends, postings, lengths.astype(np.uint32))
 
 

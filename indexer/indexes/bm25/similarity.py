@@ -53,7 +53,6 @@ def length_code(length: int) -> int:
     return _N_EXACT + (((rest >> shift) & 7) | ((shift + 1) << 3))
 
 
-@kernel
 def coded_length(code: int) -> int:
     """Return the length that a byte encodes: the lowest with this code."""
     rest = code - _N_EXACT
@@ -99,20 +98,25 @@ def impact(tf: int, inverse: np.float32) -> int:
     return int(max(np.float32(1), np.ceil(share * np.float32(255))))
 
 
-@kernel
 def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
-    """Return the tf of each impact in rows of each length code."""
-    lowest = np.zeros((len(inverse), 256), dtype=np.uint16)
-    is_shared = np.zeros((len(inverse), 256), dtype=np.bool_)
-    for code in range(len(inverse)):
-        tf = 1
-        while tf <= MAX_TF:
-            value = impact(tf, inverse[code])
-            lowest[code, value] = tf
-            next_tf = _next_tf_above(tf, value, inverse[code])
-            is_shared[code, value] = next_tf > tf + 1
-            tf = next_tf
-    return TermFrequencies(lowest, is_shared)
+    """Return the tf of each impact in rows of each length code, by bisection: a higher tf never has a lower impact."""
+    codes, values = inverse[:, None], np.arange(257)
+    low, high = np.zeros((len(inverse), 257), np.int64), np.full((len(inverse), 257), MAX_TF + 1)
+    while (high - low > 1).any():  # the lowest tf with at least this impact is above ``low`` and at most ``high``
+        middle = np.maximum(1, (low + high) // 2)
+        reaches = _impacts(middle, codes) >= values
+        low, high = np.where(reaches, low, middle), np.where(reaches, middle, high)
+    lowest, following = high[:, :256], high[:, 1:]
+    exists = (following > lowest) & (values[:256] > 0)
+    return TermFrequencies(np.where(exists, lowest, 0).astype(np.uint16), exists & (following > lowest + 1))
+
+
+def _impacts(tfs: NDArray[np.int64], inverse: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return ``impact`` of arrays."""
+    one = np.float32(1)
+    share = one - one / (one + tfs.astype(np.float32) * inverse)
+    impacts: NDArray[np.float32] = np.maximum(one, np.ceil(share * np.float32(255)))
+    return impacts
 
 
 def denominators(inverse: NDArray[np.float32]) -> Denominators:
@@ -120,16 +124,3 @@ def denominators(inverse: NDArray[np.float32]) -> Denominators:
     lowest, is_shared = term_frequencies(inverse)
     values = np.float32(1) + lowest.astype(np.float32) * inverse[:, None]
     return Denominators(np.where(is_shared, -values, values), inverse)
-
-
-@kernel
-def _next_tf_above(tf: int, value: int, inverse: np.float32) -> int:
-    """Return the lowest term frequency with an impact above ``value``, the impact of ``tf``; MAX_TF + 1 if there is none."""
-    low, high = tf, MAX_TF + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if impact(middle, inverse) > value:
-            high = middle
-        else:
-            low = middle
-    return high
