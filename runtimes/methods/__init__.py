@@ -1,9 +1,9 @@
-"""Methods: generator functions that yield requests for searches and model calls, and hold neither searcher nor model.
+"""Methods: generator functions that yield requests for searches and model calls.
 
 base             Method, options, Answer          requests       the requests, and functions that yield them
 templates        prompts from text files          prompts/       the text files, one folder per method
-sentences        a text's sentences and words     model_output   lenient parsing of JSON, labelled lines, lists
-written_answers  a text and the answer in it      sub_questions  parsing of lists of sub-questions
+sentences        sentences and words of a text    model_output   lenient parsing of JSON, labelled lines, lists
+written_answers  answers in generated texts       sub_questions  parsing of lists of sub-questions
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
 ra_isf  self_reasoning  retrorag  refeed                                         the papers' methods, one package each

@@ -1,7 +1,7 @@
-"""Methods, each a generator function over a question with its options and the roles of its models.
+"""Method: a generator function with its options and the roles of its models.
 
-Every option states whether its default is the paper's ("paper") or ours ("proposed"). Options are recorded with every run, and validated
-on creation (``corpora.validation.options``).
+Every option states the origin of its default: "paper" or, if the default is this project's, "proposed". Options are validated on creation
+(``corpora.validation.options``) and recorded with every run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     Attributes:
         text: the answer.
         passages: the evidence of the answer, in reading order.
-        detail: further results of the method (verdicts, sub-questions, citations), JSON-serialisable.
+        detail: further results of the method (verdicts, sub-questions, citations), as JSON values.
     """
 
     text: str
@@ -37,14 +37,14 @@ Origin = Literal["paper", "proposed"]
 
 
 def option(default: T, origin: Origin, description: str, *, minimum: float = 0, maximum: float | None = None) -> T:
-    """Declare an option of a method as a field of a dataclass decorated with ``corpora.validation.options``.
+    """Declare an option of a method: a field of a dataclass with the decorator ``corpora.validation.options``.
 
     Args:
-        default: its default value.
-        origin: "paper" if the default is the paper's, "proposed" if it is ours.
+        default: the default value.
+        origin: "paper" if the default is the paper's, "proposed" if it is this project's.
         description: one line of help.
-        minimum: the smallest value of a number.
-        maximum: the largest value of a number; None: unbounded.
+        minimum: the smallest value of a numeric option.
+        maximum: the largest value of a numeric option; None: unbounded.
     """
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     bounds: dict[str, Any] = {"ge": minimum, "le": maximum} if is_number else {}
@@ -84,7 +84,11 @@ def list_options(options: Any) -> list[Option]:  # noqa: ANN401 - of any method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Corpus, retriever and search options of a paper; ``search`` uses the names of ``SearchOptions``."""
+    """Corpus, retriever and search options of a paper.
+
+    Attributes:
+        search: field of ``SearchOptions`` -> value.
+    """
 
     corpus: str
     retriever: str
@@ -93,17 +97,17 @@ class Preset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A method as the command line and the executor see it.
+    """A method and its description.
 
     Attributes:
-        name: its name; also the folder of its prompts.
+        name: the name, which is also the folder of the prompts.
         summary: one line of help.
         source: the paper, or the origin of a baseline.
-        roles: the roles of its models; the first role answers.
-        options: the dataclass of its options.
-        run: (question, options) -> generator. Holds no model, retriever or state.
-        presets: dataset or "default" -> the paper's corpus, retriever and search options.
-        takes_questions: option whose default is the texts of all questions in the file -> option that requires it.
+        roles: the roles of the models; the first role answers.
+        options: the dataclass of the options.
+        run: (question, options) -> generator.
+        presets: name of a data set, or "default" -> preset.
+        takes_questions: option X -> option Y: if the user sets Y, the default of X is the texts of all questions in the file.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Chain of thought: reason in words, then answer; no retrieval.
 
-Wei et al., Chain-of-Thought Prompting Elicits Reasoning in Large Language Models, 2022 (arXiv 2201.11903); in two calls, Kojima et
-al., Large Language Models are Zero-Shot Reasoners, 2022 (arXiv 2205.11916).
+Wei et al., Chain-of-Thought Prompting Elicits Reasoning in Large Language Models, 2022 (arXiv 2201.11903). The variant with two calls is
+from Kojima et al., Large Language Models are Zero-Shot Reasoners, 2022 (arXiv 2205.11916).
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class CotOptions:
 
 
 def cot(question: str, options: CotOptions) -> Run[Answer]:
-    """Answer after reasoning; if the reasoning names no answer, its last line is the answer."""
+    """Reason, then answer.
+
+    If the output marks no answer, the answer is the last line of the reasoning (one call), or the first line of the second output (two
+    calls).
+    """
     reasoning = Decoding(max_tokens=options.max_tokens)
     if options.calls == "one":
         output = yield from generate(load_template("cot", "answer")(question=question, shots=options.shots), reasoning)

@@ -1,6 +1,7 @@
 """GenRead: the model generates a background document instead of retrieving one, then reads it.
 
-Yu et al., Generate rather than Retrieve: Large Language Models are Strong Context Generators, 2023 (arXiv 2209.10063), zero-shot.
+Yu et al., Generate rather than Retrieve: Large Language Models are Strong Context Generators, 2023 (arXiv 2209.10063). By default, the
+prompts are zero-shot.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .templates import Blocks, load_template
 
 @options
 class GenReadOptions:
-    """Options of generating and reading documents."""
+    """Options of GenRead."""
 
     documents: int = option(1, "paper", "documents that are written: one greedily, or several drawn at random", minimum=1)
     temperature: float = option(1.0, "proposed", "of several documents", minimum=0.01, maximum=100)
@@ -29,7 +30,7 @@ class GenReadOptions:
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:
-    """Answer from documents that the model generates, without blank and duplicate documents."""
+    """Answer from documents that the model generates. Blank and duplicate documents are left out."""
     prompt = load_template("genread", "document")(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.document_tokens)
     if options.documents > 1:

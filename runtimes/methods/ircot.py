@@ -26,7 +26,7 @@ _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE
 
 @options
 class IrcotOptions:
-    """Options of the chain's length, its queries, and the reader."""
+    """Options of IRCoT."""
 
     k: int = option(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", minimum=1)
     max_passages: int = option(15, "paper", "passages that are collected in all", minimum=1)
@@ -57,10 +57,9 @@ class _Chain:
     """The state of the reasoning on a question.
 
     Attributes:
-        question: its text.
         sentences: the chain of thought.
-        passages: the passages so far, in the order of retrieval.
-        queries: the queries so far.
+        passages: the collected passages, in the order of retrieval.
+        queries: the queries of all searches.
     """
 
     question: str
@@ -70,7 +69,10 @@ class _Chain:
 
 
 def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
-    """Alternate retrieval and reasoning until a sentence names the answer, no sentence follows, or the limit is reached; then read."""
+    """Alternate retrieval and reasoning, then let the reader answer from the collected passages.
+
+    The reasoning ends if a sentence states the answer, if the model generates no new sentence, or after ``max_sentences``.
+    """
     chain = _Chain(question=question)
     stop_reason = "max_sentences"
     while len(chain.sentences) < options.max_sentences:
@@ -95,9 +97,9 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
 
 
 def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
-    """Search with the last sentence that ``conclusions`` permits, or else the question, and collect new passages.
+    """Search with the last sentence that ``conclusions`` permits, else with the question, and collect new passages.
 
-    A repeated query would find the same passages and is not sent, nor is any query once ``max_passages`` are collected.
+    The search is skipped if the query was sent before, or if ``max_passages`` are collected.
     """
     sentences = [sentence for sentence in chain.sentences if options.conclusions == "search" or not _CONCLUDES.match(sentence)]
     query = sentences[-1] if sentences else chain.question
@@ -116,9 +118,9 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
 
 
 def _next_sentence(chain: _Chain, options: IrcotOptions) -> Run[str]:
-    """Return the next sentence of the chain; blank if there is none.
+    """Return the next sentence of the chain; an empty text if there is none.
 
-    Models that start over repeat earlier sentences, which ``if_repeated`` may skip.
+    Some models start over and repeat earlier sentences. ``if_repeated`` decides whether repeated sentences are skipped.
     """
     prompt = _prompt("cot", chain, options)
     if chain.sentences:
@@ -151,7 +153,7 @@ def _shorten(passages: Sequence[Passage], options: IrcotOptions) -> list[Passage
 
 
 def _parse_conclusion(text: str) -> Draft:
-    """Parse the answer in a part of the chain, in the form of a reader's answer."""
+    """Parse the answer that a part of the chain states."""
     return parse_draft(Gen(text=text), "cot")
 
 

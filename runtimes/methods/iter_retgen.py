@@ -1,7 +1,7 @@
 """Iter-RetGen: retrieve with the question and the previous round's output, answer from the passages, and repeat.
 
 Shao et al., Enhancing Retrieval-Augmented Large Language Models with Iterative Retrieval-Generation Synergy, 2023 (arXiv 2305.15294).
-With one round, it is retrieve-then-read, with a chain of thought if ``form`` is "cot".
+A single round is retrieve-then-read, with a chain of thought if ``form`` is "cot".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .written_answers import Draft, parse_draft
 
 @options
 class IterRetGenOptions:
-    """Options of the number of rounds, and of the form of each round's output and query."""
+    """Options of Iter-RetGen."""
 
     rounds: int = option(3, "paper", "times that is retrieved and answered, as in RA-ISF's comparison", minimum=1)
     k: int = option(5, "proposed", "passages of a round, in place of the last one's", minimum=1)
@@ -33,7 +33,7 @@ class IterRetGenOptions:
 
 
 def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
-    """Answer in rounds, and return the last round's answer; ``detail`` holds every round's query and output."""
+    """Answer in rounds, and return the answer of the last round. ``detail`` holds query and output of every round."""
     rounds: list[dict[str, Any]] = []
     query, passages = question, tuple[Passage, ...]()
     output = Draft("", 0, "", None, parse_ok=False)

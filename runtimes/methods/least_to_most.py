@@ -19,7 +19,7 @@ from .templates import load_template
 
 @options
 class LeastToMostOptions:
-    """Options of decomposing the question and answering its parts."""
+    """Options of least-to-most prompting."""
 
     max_sub_questions: int = option(5, "proposed", "parts besides the question itself, the first of the list")
     shots: int = option(4, "proposed", "demonstrations before each prompt; the paper shows several")
@@ -28,9 +28,9 @@ class LeastToMostOptions:
 
 
 def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
-    """Answer the parts in order, the question itself last.
+    """Decompose the question, answer its parts in order, and then answer the question itself.
 
-    If the reply lists no part, the question is answered directly. Parts equal to the question are omitted, since the question comes last.
+    A part that equals the question is omitted. If the model lists no parts, the question is answered directly.
     """
     prompt = load_template("least_to_most", "decompose")(question=question, shots=options.shots)
     reply = yield from generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
@@ -45,7 +45,7 @@ def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
 
 
 def _answer_one(question: str, answered: Sequence[tuple[str, str]], options: LeastToMostOptions) -> Run[str]:
-    """Answer one question, with the earlier questions and answers in the prompt; a blank answer is shown as unknown."""
+    """Answer a question. The prompt contains the earlier parts and answers; a blank answer is shown as "unknown"."""
     earlier = "\n".join(
         f"{number}. {sub_question}\nAnswer: {answer or 'unknown'}" for number, (sub_question, answer) in enumerate(answered, 1)
     )

@@ -1,4 +1,4 @@
-"""Parsing of model output that should be JSON, labelled lines or a list, strictly if possible, else leniently; never fails."""
+"""Lenient parsing of model output that should be JSON, labelled lines or a list. Any text is accepted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wikidx.runtimes.llms.text import replace_surrogates
 
 State = Literal["whole", "within", "cut"]
 
-_MAX_DEPTH = 32  # nested brackets; deeper nesting is not meaningful, and could exhaust the JSON parser's stack
-_MAX_STARTS = 50  # opening brackets to try; keeps the worst case linear
+_MAX_DEPTH = 32  # maximum depth of nested brackets; deeper nesting could exhaust the JSON parser's stack
+_MAX_STARTS = 50  # maximum number of opening brackets to try; keeps the time linear
 _TOKENS = re.compile(r'["\\{}\[\],]')
 _CLOSING = {"{": "}", "[": "]"}
 _BULLET = re.compile(r"^(?:[-*•–]\s+|\(?\d{1,3}[.)]\s+)+")
@@ -25,9 +25,9 @@ class ParsedObject(NamedTuple):
     """A JSON object found in a text.
 
     Attributes:
-        value: its keys in lower case, with "_" for spaces and hyphens; empty if none was found.
-        state: "whole" if the text is the object, "within" if other text surrounds it, "cut" if the text ends within the object; ``value``
-            is then its beginning, perhaps with a truncated last string. None if none was found.
+        value: the object, with keys in lower case and "_" for spaces and hyphens; empty if no object was found.
+        state: "whole" if the text is the object, "within" if other text surrounds the object, "cut" if the text ends within the object.
+            A cut object lacks its end, and its last string may be truncated. None: no object was found.
     """
 
     value: dict[str, Any]
@@ -35,14 +35,19 @@ class ParsedObject(NamedTuple):
 
 
 class _Extent(NamedTuple):
-    """Extent of a bracketed value: its ``end``, or the possible completions of a truncated value, the likeliest first."""
+    """Extent of a bracketed value in a text.
+
+    Attributes:
+        end: offset after the closing bracket; None: the value is truncated or malformed.
+        repairs: possible completions of a truncated value, likeliest first.
+    """
 
     end: int | None
     repairs: tuple[str, ...] = ()
 
 
 def find_object(text: str, keys: Sequence[str]) -> ParsedObject:
-    """Find the first JSON object that has one of the keys, which are in lower case with "_"."""
+    """Find the first JSON object that has one of ``keys``, which are written as in ``ParsedObject``."""
     for start in itertools.islice(_starts(text, "{"), _MAX_STARTS):
         extent = _extent(text, start)
         candidates = extent.repairs if extent.end is None else (text[start : extent.end],)
@@ -55,9 +60,10 @@ def find_object(text: str, keys: Sequence[str]) -> ParsedObject:
 
 
 def parse_labels(text: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each label with its value, in order: ``name: value`` at the start of a line or after "{" or ",", with any decoration.
+    """Return the labels in a text with their values, in order.
 
-    A value extends to the next label. ``names`` are in lower case; "_" also matches a space or a hyphen.
+    A label is one of ``names`` before a colon, at the start of a line or after "{" or ",". Bullets, numbers, quotes and asterisks around
+    the label are ignored. The value extends to the next label. ``names`` are in lower case; "_" also matches a space or a hyphen.
     """
     spellings = "|".join(name.replace("_", "[ _-]") for name in sorted(names, key=len, reverse=True))
     label = re.compile(rf"(?:^|[{{,])[ \t\-*•#\"'\d.)]*({spellings})[ \t*\"']*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
@@ -67,11 +73,11 @@ def parse_labels(text: str, names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def parse_list(text: str, *, is_cut: bool) -> list[str]:
-    """Return the distinct items of a list, which is a JSON array or has one item per line; the item "none" is omitted.
+    """Return the distinct items of a list: a JSON array of strings, or one item per line. Items such as "none" are omitted.
 
     Args:
         text: the model's output.
-        is_cut: whether the output was cut off at its maximum length; the last item, which may be incomplete, is then omitted.
+        is_cut: whether the output was cut at its maximum length; the last item, which may be incomplete, is then omitted.
     """
     items = find_strings(text)
     if not items:
@@ -85,9 +91,9 @@ def parse_list(text: str, *, is_cut: bool) -> list[str]:
 
 
 def find_strings(text: str) -> list[str]:
-    """Return the strings of the first JSON array that has any, without a truncated last string; empty if no array has one.
+    """Return the strings in the first JSON array that contains a string; an empty list without such an array.
 
-    Other items are skipped, and so are arrays of numbers, such as the citation "[1]".
+    A truncated array is read up to its last complete item. Items of other types are skipped.
     """
     for start in itertools.islice(_starts(text, "["), _MAX_STARTS):
         extent = _extent(text, start)
@@ -98,7 +104,7 @@ def find_strings(text: str) -> list[str]:
 
 
 def to_text(value: object) -> str:
-    """Return a JSON value as plain text, with a list's items joined by commas and null as the empty text."""
+    """Return a JSON value as plain text. The items of a list are joined by commas; null becomes the empty text."""
     if isinstance(value, str):
         return replace_surrogates(value).strip()
     if isinstance(value, list):
@@ -107,12 +113,12 @@ def to_text(value: object) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank, or the empty text."""
+    """Return the first line that is not blank; the empty text if all are blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def _strip_decoration(value: str) -> str:
-    """Strip the quotes and brackets around a value in JSON-like text, but not the bracket that ends a citation."""
+    """Strip quotes and brackets around a value. "]" is stripped only after a quote, because it may end a citation."""
     return re.sub(r"[\"'][\]}\s,]*$", "", value).strip(" \t\n\r,{}\"'`")
 
 
@@ -121,7 +127,7 @@ def _starts(text: str, bracket: str) -> Iterator[int]:
 
 
 def _extent(text: str, start: int) -> _Extent:
-    """Match the brackets from an opening bracket on, skipping strings."""
+    """Find the end of the value whose opening bracket is at ``start``. Brackets in strings are ignored."""
     brackets: list[str] = []
     is_string = False
     complete, closing_at_complete = start + 1, "}" if text[start] == "{" else "]"
@@ -147,7 +153,7 @@ def _extent(text: str, start: int) -> _Extent:
         else:
             complete, closing_at_complete = end, "".join(reversed(brackets))
     closing = '"' * is_string + "".join(reversed(brackets))
-    rest = text[start:-1] if end > len(text) else text[start:]  # drops a backslash whose escaped character is cut off
+    rest = text[start:-1] if end > len(text) else text[start:]  # without a final backslash, whose escaped character is missing
     return _Extent(None, (rest + closing, text[start:complete] + closing_at_complete))
 
 
@@ -159,7 +165,7 @@ def _parse_json(text: str) -> object:
 
 
 def fold_keys(value: object) -> dict[str, Any]:
-    """Return a JSON object with its keys in lower case and "_" for spaces and hyphens; other values become empty."""
+    """Return a JSON object with keys in lower case and "_" for spaces and hyphens; an empty dict for any other value."""
     return {_fold_key(key): item for key, item in value.items()} if isinstance(value, dict) else {}
 
 

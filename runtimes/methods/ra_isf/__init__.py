@@ -5,8 +5,8 @@ Liu et al., RA-ISF: Learning to Answer and Understand from Retrieval Augmentatio
 algorithm  Algorithm 1               sub_models  self-knowledge, retrieval and relevance, decomposition
 tree       the sub-questions' tree   replies     parsing of verdicts                                options  the options of the paper
 
-The paper's three sub-models are the roles "know", "relevance" and "decompose". Both their training labels and an instruct model's words
-are parsed.
+The paper's three sub-models have the roles "know", "relevance" and "decompose". Their replies may be the labels of the paper's training
+data, or the words of an instruct model.
 """
 
 from wikidx.runtimes.methods.base import Method, Preset

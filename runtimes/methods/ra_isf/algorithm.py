@@ -1,4 +1,4 @@
-"""The algorithm of RA-ISF (Algorithm 1), from a question to its passages and sub-questions."""
+"""Algorithm 1 of RA-ISF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tree import UNKNOWN, AnswerSource, Node, to_json, walk
 
 
 def ra_isf(question: str, options: RaIsfOptions) -> Run[Answer]:
-    """Solve a question; ``detail`` holds the tree of its sub-questions."""
+    """Answer a question; ``detail`` holds the tree of its sub-questions."""
     root = yield from solve(Node(question=question), options)
     nodes = walk(root)
     passages = dict.fromkeys(passage for node in nodes for passage in node.evidence)
@@ -27,7 +27,10 @@ def ra_isf(question: str, options: RaIsfOptions) -> Run[Answer]:
 
 
 def solve(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Answer by self-knowledge (SKM), from relevant passages (PRM), or by decomposition (QDM); "unknown" beyond the depth limit."""
+    """Answer a question from self-knowledge (SKM), else from relevant passages (PRM), else by decomposition (QDM).
+
+    Beyond the depth limit, the answer is "unknown".
+    """
     if node.depth > options.max_depth or (node.depth == options.max_depth and options.depth_test == "reached"):
         return replace(node, answered_from="depth_limit")
     if options.know:
@@ -71,7 +74,7 @@ def _solve_sub_questions(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Answer a question from the answers to its sub-questions."""
+    """Answer a question from the answers to its sub-questions; without such answers, as ``if_none_answered`` says."""
     if options.if_none_answered != "synthesise" and not any(child.is_answered for child in node.children):
         return (yield from _fall_back(node, options))
     pairs = "\n".join(
@@ -82,7 +85,7 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
-    """Solve sub-questions in order, replacing "#1", "#2", … by the earlier answers, unless unknown."""
+    """Solve sub-questions in order. A reference to an earlier sub-question, "#1", is replaced by its answer, if known."""
     children: list[Node] = []
     answers: dict[str, str] = {}
     for number, sub_question in enumerate(sub_questions, 1):
@@ -95,7 +98,7 @@ def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, 
 
 
 def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
-    """Answer a question without any answered sub-question."""
+    """Answer a question that has no answered sub-question, as ``if_none_answered`` says."""
     if options.if_none_answered == "unknown":
         return replace(node, answered_from="none_answered")
     if options.if_none_answered == "passages" and node.retrieved:
@@ -104,7 +107,7 @@ def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _answer(name: str, fields: Mapping[str, str | Blocks], node: Node, options: RaIsfOptions) -> Run[str]:
-    """Answer a node's question with the named prompt and the given fields, in the form set by the options."""
+    """Answer the question of a node by the prompt ``name``, filled with ``fields``."""
     form = "short" if options.answer_form == "yes_no" and node.ancestors else options.answer_form
     (instruction,) = load_template("ra_isf", f"form_{form}")()
     prompt = load_template("ra_isf", name)(question=node.question, form=instruction.content, shots=options.shots, **fields)

@@ -1,4 +1,4 @@
-"""RA-ISF's options. If the paper's text, algorithm, examples and code disagree, each is a choice."""
+"""Options of RA-ISF. Where the paper's text, algorithm, examples and code disagree, an option offers each variant."""
 
 from __future__ import annotations
 

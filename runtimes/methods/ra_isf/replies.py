@@ -1,4 +1,4 @@
-"""Parsing of a model's verdicts, yes or no or passage numbers, first strictly, then leniently."""
+"""Parsing of a model's verdicts: yes or no, or the numbers of relevant passages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _AFTER_NOUN = re.compile(r"\b(?:passage|paragraph|document)s?\s+(\d+(?:(?:\s*,\s
 
 
 class Verdict(NamedTuple):
-    """Yes or no.
+    """A verdict, yes or no.
 
     Attributes:
-        is_yes: the verdict; False also if the reply has none.
+        is_yes: whether the verdict is yes; False if the reply has no verdict.
         is_readable: whether the reply has a verdict.
-        score: probability of yes, if requested and known.
+        score: probability of yes; None: not requested or unknown.
     """
 
     is_yes: bool
@@ -30,10 +30,10 @@ class Verdict(NamedTuple):
 
 
 def parse_verdict(text: str) -> Verdict:
-    """Parse yes or no from the whole reply, or else from its first decisive word.
+    """Parse a verdict from the whole reply, or else from its first decisive word.
 
-    "know", "relevance" and their opposites are the labels of the paper's sub-models; positive labels count only as a whole reply, because
-    "I do not know" contains "know".
+    The labels of the paper's sub-models ("know", "relevance" and their opposites) are verdicts as well. A positive label counts only as the
+    whole reply, because "I do not know" contains "know".
     """
     plain = normalize_words(text)
     if plain in _YES:
@@ -43,7 +43,10 @@ def parse_verdict(text: str) -> Verdict:
 
 
 def parse_relevant_numbers(text: str, n_passages: int) -> tuple[frozenset[int], bool]:
-    """Parse the passage numbers of a joint verdict, and whether it is readable; a reply that begins with "no" or "none" names none."""
+    """Return the numbers of the passages that a joint verdict names, and whether the verdict is readable.
+
+    A reply that begins with "no" or "none" is readable and names no passages. Numbers outside 1 to ``n_passages`` are ignored.
+    """
     plain = unicodedata.normalize("NFKC", text).casefold()
     if normalize_words(plain).split(" ")[0] in ("no", "none"):
         return frozenset(), True

@@ -49,9 +49,9 @@ def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _search(question: str, original_question: str, options: RaIsfOptions) -> Run[tuple[Passage, ...]]:
-    """Search with a question, cut to ``max_query_tokens``; return at most ``options.k`` passages (section 4.3).
+    """Search with the last ``max_query_tokens`` tokens of a question, and return at most ``k`` passages (section 4.3).
 
-    Passages that contain ``original_question``, the dataset's question, are replaced by the next ones among the first ``2 * options.k``.
+    With ``remove_question``, passages that contain ``original_question`` are replaced by the next passages among the first 2k.
     """
     query = question
     if options.max_query_tokens:
@@ -72,7 +72,7 @@ def _contains(passage: Passage, question: str) -> bool:
 
 
 def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:
-    """Return sub-questions, and whether the reply listed any."""
+    """Return at most ``max_sub_questions`` sub-questions, and whether the reply lists any."""
     prompt = load_template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
     decoding = Decoding(max_tokens=options.max_tokens)
     reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
@@ -81,7 +81,7 @@ def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion],
 
 
 def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> Run[list[Verdict]]:
-    """Ask once for the numbers of the relevant passages; none is relevant if they do not suffice."""
+    """Ask in one call for the numbers of all relevant passages. If the passages do not suffice to answer, none counts as relevant."""
     if not passages:
         return []
     prompt = load_template("ra_isf", "relevant_passages")(question=question, passages=format_passages(passages), shots=options.shots)
@@ -91,7 +91,7 @@ def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOpt
 
 
 def _judge(prompt: Chat, role: str, threshold: float, options: RaIsfOptions) -> Run[Verdict]:
-    """Ask yes or no; an unreadable reply counts as no."""
+    """Ask for a verdict, yes or no. An unreadable reply counts as no."""
     if options.verdicts == "probability":
         score = (yield from ask_yes_no(prompt, role=role)).score
         return Verdict(score is not None and score >= threshold, score is not None, score)

@@ -1,4 +1,4 @@
-"""The tree of a question and, recursively, its sub-questions."""
+"""Tree of questions: a node is a question, and its children are its sub-questions."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ class Node:
     """A node of the tree: a question, solved or partly solved.
 
     Attributes:
-        question: its text.
-        ancestors: the questions above it, the original question first; their number is its depth.
+        ancestors: the questions above the node, original question first.
         answered_from: source of the answer.
-        answer: the answer.
         known: whether the model claims to know the answer; None: the model was not asked.
         retrieved: retrieved passages, best first.
         verdicts: the relevance verdict of each retrieved passage.
         evidence: passages that the answer is based on.
-        children: its sub-questions.
-        parse_ok: whether every verdict and list was readable.
+        children: the nodes of the sub-questions.
+        parse_ok: whether the verdicts and the list of sub-questions were readable.
     """
 
     question: str
