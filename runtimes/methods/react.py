@@ -52,7 +52,7 @@ class _Step(NamedTuple):
     """One thought with its action and observation.
 
     Attributes:
-        thought, action, observation: the texts that the prompt repeats.
+        thought, action, observation: the texts as shown in later prompts.
         answer: argument of Finish; None: the action is not Finish.
         well_formed: whether one reply contained both thought and action, and the action is valid.
     """
@@ -92,7 +92,7 @@ class _Reading:
         self.page, self.keyword, self.n_shown = page, "", 0
 
     def show(self, sentences: Sequence[_Sentence]) -> str:
-        """Join sentences into an observation, and record their passages as read."""
+        """Join sentences into an observation, and record the sentences' passages as read."""
         self.read.update(dict.fromkeys(passage for sentence in sentences for passage in sentence.passages))
         return " ".join(sentence.text for sentence in sentences)
 
@@ -153,8 +153,8 @@ def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
 def _search(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
     """Open the page with a title and show its first sentences.
 
-    If no page has the title, ``fold_titles`` accepts a similar title that differs only in case and punctuation. Otherwise, the observation
-    lists similar titles, and the open page stays open.
+    If no page has the title, the option ``fold_titles`` accepts a similar title that differs only in case and punctuation. Without such a
+    title, the observation lists the similar titles, and the open page stays open.
     """
     passages = yield from look_up_title(title)
     if not passages:

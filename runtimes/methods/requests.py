@@ -98,7 +98,7 @@ def generate(
 
 
 def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> Run[tuple[Gen, ...]]:
-    """Generate ``n`` texts; more than one needs a temperature in ``decoding``."""
+    """Generate ``n`` texts. If ``n`` is above 1, ``decoding`` needs a temperature."""
     (texts,) = yield (Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs),)
     return cast("tuple[Gen, ...]", texts)
 
@@ -161,7 +161,7 @@ def label_trace(label: str, run: Run[T]) -> Run[T]:
 def gather(runs: Iterable[Run[T]]) -> Run[list[T]]:
     """Run generators concurrently, and return their results in order.
 
-    Each step yields the pending requests of all generators as one tuple. Immediate requests are yielded earlier and separately.
+    Each step yields the pending requests of all generators as one tuple. ``IMMEDIATE`` requests are yielded before, in separate tuples.
     """
     generators = list(runs)
     done: dict[int, T] = {}

@@ -61,7 +61,7 @@ class _FollowUp(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """Parts of the model's output; empty if missing.
+    """Parts of the model's output; missing parts are empty.
 
     Attributes:
         intermediate: the answer to the last follow-up question; None: not expected.
@@ -75,7 +75,7 @@ class _Parsed(NamedTuple):
 
 
 def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
-    """Generate and answer follow-up questions. If they end without a final answer, request the final answer."""
+    """Generate and answer follow-up questions, and return the final answer. If the model gives no final answer, request the answer."""
     follow_ups: list[_FollowUp] = []
     stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
     while True:
@@ -135,7 +135,7 @@ def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOp
 
 
 def _prompt(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Chat:
-    """Return the conversation so far. If ``answered_by`` is "context", passages of the latest follow-up question are listed first."""
+    """Return the conversation so far. If ``answered_by`` is "context", it includes the passages, latest follow-up question first."""
     if options.answered_by == "context":
         passages = list(dict.fromkeys(passage for follow_up in reversed(follow_ups) for passage in follow_up.passages))
         turns = load_template("self_ask", "context")(passages=format_passages(passages), question=question, shots=options.shots)

@@ -16,8 +16,8 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) of each sentence, ascending, without surrounding spaces.
 
     A line break or a CJK end mark ends a sentence. Another end mark before a space ends a sentence unless the text continues in lower case.
-    A full stop does not end a sentence after an initial ("J."), letters separated by full stops ("U.S.") or a common English abbreviation
-    ("St."), or between "No" and a number.
+    A full stop does not end a sentence after an initial ("J."), after letters separated by full stops ("U.S."), after a common English
+    abbreviation ("St."), or between "No" and a number.
     """
     ends = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
     spans: list[tuple[int, int]] = []

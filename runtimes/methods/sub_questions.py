@@ -46,7 +46,7 @@ def _questions_in(text: str) -> list[str]:
 
 
 def _numbered_items(text: str) -> list[str]:
-    """Return the text after each "1.", "2.", … up to the next number or the end of the line."""
+    """Return the texts after "1.", "2.", …, each up to the next of these numbers or the end of the line."""
     items: list[str] = []
     _, *rest = _split_at(1, text)
     while rest:

@@ -31,7 +31,7 @@ _BETWEEN = "\n\n"
 
 
 class Blocks(NamedTuple):
-    """Texts that fill one placeholder, separated by blank lines. To fit the context, they may be cut, beginning at the end of the last."""
+    """Texts that fill one placeholder, separated by blank lines. The texts may be cut to fit the context, from the end of the last text."""
 
     texts: tuple[str, ...]
 

@@ -38,8 +38,8 @@ class Draft(NamedTuple):
 def parse_draft(gen: Gen, form: str) -> Draft:
     """Parse the answer in a generated text.
 
-    The answer is the whole text unless ``form`` is "cot". The answer of a chain of thought follows the last line label "Answer:", else the
-    last "answer is". If neither occurs, the answer is the last line.
+    The answer is the whole text unless ``form`` is "cot". The answer of a chain of thought is the text after the last label "Answer:", else
+    the text after the last "answer is", else the last line.
     """
     text = gen.text.strip()
     start, end, is_found = _conclusion(text) if form == "cot" else (0, len(text), True)

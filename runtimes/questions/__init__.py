@@ -3,7 +3,7 @@
 base         Question: the text that a method sees, and the gold data
 reading      read_questions: questions of a file; find_questions: questions of a file or of the sample corpus
 formats      table of the file formats
-open_domain  parsers for NQ, TriviaQA, PopQA, SQuAD, DPR, FlashRAG, FiD
+open_domain  parsers for NQ, TriviaQA, PopQA, SQuAD, BEIR, DPR, FlashRAG, FiD
 multi_hop    parsers for HotpotQA, 2WikiMultihopQA, StrategyQA
 claims       parser for FEVER
 long_form    parsers for ASQA, ALCE, HalluQA, BEGIN

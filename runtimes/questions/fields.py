@@ -15,7 +15,7 @@ ID_FIELDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")
 
 
 def text_of(record: Record, *names: str) -> str:
-    """Return the text of the first field that is present.
+    """Return the text of the first field in ``names`` that the record has.
 
     Raises:
         InputError: the value is not a string, or is blank.
@@ -36,7 +36,7 @@ def text_from(record: Record, value: object, name: str) -> str:
 
 
 def texts_of(record: Record, *names: str) -> tuple[str, ...]:
-    """Return the list of strings of the first field that is present; empty if no field is present.
+    """Return the list of strings of the first field in ``names`` that the record has; empty if the record has no such field.
 
     Raises:
         InputError: the value is not a list of strings.
@@ -103,7 +103,7 @@ def unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _first_present(record: Record, names: Iterable[str]) -> str:
-    """Return the name of the first field that is present; the first name if no field is present.
+    """Return the first name that is a field of the record; the first name of all if the record has no such field.
 
     Raises:
         InputError: the record is not an object.

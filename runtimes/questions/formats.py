@@ -1,6 +1,6 @@
-"""Table of question formats, each with a predicate that detects it and a parser.
+"""Table of question formats, each with a predicate and a parser.
 
-A file's format is the first one in the table whose predicate accepts the file's first record.
+The format of a file is the first format in the table whose predicate accepts the file's first record.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Format(NamedTuple):
         matches: predicate for a file's first record.
         read: record -> question; raises ``InputError`` for an invalid record.
         split: the split to read from a file of several splits; "": all records are read.
-        complete: (path, questions) -> questions with data from other files; None: other files have no data.
+        complete: (path, questions) -> questions with data from other files; None: no other file is read.
     """
 
     name: str
@@ -92,7 +92,7 @@ def _is_halluqa(record: Record) -> bool:
 
 
 def _is_beir(record: Record) -> bool:
-    return _has("_id", "text")(record) and {"question", "title"}.isdisjoint(record.value)  # passages have a title
+    return _has("_id", "text")(record) and {"question", "title"}.isdisjoint(record.value)  # BEIR's passages have a title
 
 
 def _is_kilt(record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""KILT's format, which its tasks share: Wizard of Wikipedia, HotpotQA, NQ, TriviaQA, FEVER and others."""
+"""KILT's format, which is the same for all its tasks: Wizard of Wikipedia, HotpotQA, NQ, TriviaQA, FEVER and others."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def _is_fact(pair: object) -> bool:
 def add_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
     """Add answer aliases to the questions of a file, if the alias table is in the same folder.
 
-    As in the official evaluator, the aliases are those of the answer's Wikidata id, and its demonyms. If several rows of the table have the
-    same id, the last row counts.
+    As in the official evaluator, the aliases are the aliases and demonyms of the answer's Wikidata id. If several rows of the table have
+    the same id, the last row counts.
 
     Raises:
         InputError: the alias table cannot be read.
@@ -90,7 +90,7 @@ def _read_aliases(file: Path, answer_ids: Iterable[str]) -> Iterable[tuple[str, 
     for row in read_records(file):
         if not isinstance(row.value, dict) or "Q_id" not in row.value:
             raise InputError(f"{row.location}: {row.value!r:.40} has no 'Q_id': put the authors' table there, or take the file away")
-        if row.value["Q_id"] == "":  # occurs once in the authors' table
+        if row.value["Q_id"] == "":  # an empty id occurs once in the authors' table
             n_nameless += 1
         elif (answer := id_from(row, row.value["Q_id"])) in ids:
             yield answer, (*texts_of(row, "aliases"), *texts_of(row, "demonyms"))

@@ -47,7 +47,7 @@ def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str,
 
 
 def parse_beir(record: Record) -> Question:
-    """Parse a query of BEIR's ``queries.jsonl``, which has no answers."""
+    """Parse a query of BEIR's ``queries.jsonl``. The file has no answers."""
     return Question(record_id(record), text_of(record, "text"))
 
 

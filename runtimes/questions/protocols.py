@@ -20,7 +20,7 @@ class Protocol(NamedTuple):
         popularity_below: exclusive upper limit of the gold ``popularity``; None: no limit.
         n_excluded: number of questions to exclude; ``sample`` draws them with ``seed``.
         is_shuffled: whether ``random.Random(seed).shuffle`` orders the remaining questions.
-        n_first: number of the remaining questions to keep, from the first; None: all.
+        n_first: number of questions to keep from the beginning; None: all.
         seed: seed of the exclusion and the order.
         unstated: details of the selection that the paper leaves open or that the question file does not contain.
     """

@@ -19,10 +19,10 @@ from wikidx.corpora.reading.compression import open_decompressed, read_lines
 
 from .json_text import JsonText
 
-_DETECTION_BYTES = 1 << 16  # maximum number of bytes of a line read to detect the form
+_DETECTION_BYTES = 1 << 16  # maximum number of bytes of the first line that determine the form
 _CONTAINERS = frozenset(
     {"Data", "data", "examples", "train", "dev", "test"}
-)  # keys of the records in the JSON objects of TriviaQA, SQuAD, BIG-bench and ASQA
+)  # the records of TriviaQA, SQuAD, BIG-bench and ASQA are values of these keys
 _QUESTION_KEYS = frozenset({"question", "Question", "input", "claim"})  # an object with one of these keys is itself a record
 _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
@@ -36,7 +36,7 @@ class Record(NamedTuple):
         value: the JSON value. A table row is a dict by column name if the table has a header, else a tuple.
         file: the file's name.
         position: "line n", or the record's number and line.
-        number: the line, or the record's number in its array or object; from 1.
+        number: the line number in JSON Lines or a table, else the record's number in the array or object; from 1.
         path: the keys that lead to the record in a JSON object, outermost first.
     """
 

@@ -52,7 +52,7 @@ def sample(questions: Sequence[Question], n: int, seed: int) -> list[Question]:
     """Return ``n`` questions sampled without replacement, in the given order.
 
     The sample consists of the questions with the smallest SHA-256 digests of seed and text. Questions with equal texts are ordered by id.
-    The order and format of the questions have no effect. A sample contains every smaller sample with the same seed.
+    The order of the questions and the file format do not affect the sample. A sample contains every smaller sample with the same seed.
 
     Raises:
         InputError: there are fewer than ``n`` questions, or ``n`` is not positive.
@@ -69,7 +69,7 @@ def apply_protocol(protocol: Protocol, questions: Sequence[Question]) -> list[Qu
     """Return the questions that a protocol selects, in the protocol's order.
 
     Raises:
-        InputError: the protocol requires another number of questions before or after the selection.
+        InputError: the number of questions before or after the selection is not the protocol's.
     """
     if protocol.n_in_file and len(questions) not in protocol.n_in_file:
         sizes = " or ".join(f"{size:,}" for size in protocol.n_in_file)

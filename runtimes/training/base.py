@@ -105,7 +105,7 @@ class Builder:
         name: the method's name.
         summary: a one-line description for display.
         source: the paper.
-        collect_options, build_options: the types of the options. No name of an option is in both.
+        collect_options, build_options: the two option types, which have no option name in common.
         draw: (sets, collect options, seed) -> the sets with the questions to ask.
         method: (set, seed) -> the method that asks the models about the set's questions. Its options are ``collect_options``.
         build: (responses, collect options, build options, seed, citation scorer for long answers) -> dataset.

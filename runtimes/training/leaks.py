@@ -127,7 +127,7 @@ def check_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], mod
     Args:
         sets: all candidate training questions.
         against: evaluation questions.
-        mode: "refuse" raises an error for leaks, "drop" removes leaked questions from the sets, "keep" trains on them.
+        mode: "refuse" raises an error for leaks, "drop" removes leaked questions from the sets, "keep" changes nothing.
         near: minimum Jaccard similarity of near questions, above 0 and at most 1.
 
     Raises:

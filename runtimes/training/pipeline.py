@@ -1,7 +1,7 @@
 """The training-data pipeline: draw questions, collect replies in a resumable folder, and build files from the replies.
 
     data/<name>.jsonl         the examples
-    data/dataset_info.json    LLaMA-Factory's index of the examples, for its ``dataset_dir``
+    data/dataset_info.json    LLaMA-Factory's index of the example files
     leaks.jsonl               evaluation questions among training questions
     manifest.json             counts, options, models, prompt checksums, seed, file checksums and the papers' recipes; written last
 
@@ -132,7 +132,7 @@ def run(task: Task, out: Path, *, cache: Path | None = None, progress: Progress 
         progress: called with (finished questions, all questions).
 
     Raises:
-        IdxError: the folder belongs to another run, a model or the search cannot be opened, or a file would have no examples.
+        IdxError: the folder holds a run with other settings, a model or the search cannot be opened, or a file would have no examples.
     """
     citation_scorer = task.builder.citation_scorer(task.sets, task.plan.options, task.build_options, task.plan.device)
     summary = task.resumable_run().run(out, cache=cache, progress=progress)
@@ -226,7 +226,7 @@ def _write(folder: Path, builder: Builder, dataset: Dataset, metadata: Mapping[s
 
 
 def _resolve_start(name: str, recipes: Mapping[str, Recipe], files: Collection[str]) -> Recipe:
-    """Return a file's recipe. If ``begins_from`` names a stage without a file, the recipe takes ``begins_from`` of that stage."""
+    """Return a file's recipe. If ``begins_from`` names a stage without a file, the ``begins_from`` of that stage replaces it."""
     begins_from = recipes[name]["begins_from"]
     while begins_from.value in recipes and begins_from.value not in files:
         begins_from = recipes[begins_from.value]["begins_from"]

@@ -90,10 +90,9 @@ def _method_options(collect_options: CollectOptions) -> RaIsfOptions:
 
 
 def collect(question: str, collect_options: CollectOptions) -> Run[Answer]:
-    """Ask the models about one question, and return the replies as the ``detail`` of an answer.
+    """Ask the models about one question.
 
-    The options select the requests, which are concurrent: answer the question or judge self-knowledge, judge the question's passages, and
-    decompose the question.
+    The options select among three concurrent requests: self-knowledge, passage relevance and question decomposition.
     """
     requests: list[Run[dict[str, Any]]] = []
     if collect_options.know == "answers":

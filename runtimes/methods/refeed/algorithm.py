@@ -47,7 +47,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
 
 
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
-    """Generate the initial answers for retrieval and the initial answers for the ensemble, and return them in this order."""
+    """Return two lists of initial answers: the answers for retrieval and the candidates for the ensemble."""
     if options.diverse and options.ensemble and options.initial_candidate == "greedy":
         samples, greedy = yield from gather([_generate(prompt, options, is_diverse=True), _generate(prompt, options)])
         return samples, greedy
@@ -56,7 +56,7 @@ def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], lis
 
 
 def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
-    """Generate several answers by nucleus sampling if ``is_diverse``, else one greedily."""
+    """Generate several answers by nucleus sampling if ``is_diverse``, else one answer greedily."""
     decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.form == "cot" else options.max_tokens)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
@@ -65,7 +65,7 @@ def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False)
 
 
 def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the first draft of each distinct answer, without blank answers."""
+    """Return the first draft of each distinct answer that is not blank."""
     first: dict[str, Draft] = {}
     for draft in drafts:
         if draft.answer:
@@ -76,8 +76,8 @@ def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:
 def answer_key(answer: str) -> str:
     """Return a key that is the same for equal answers.
 
-    The key ignores case, Unicode compatibility forms, spacing, punctuation and English articles. If an answer consists of articles and
-    punctuation only, its key keeps them.
+    The key ignores case, Unicode compatibility forms, spacing, punctuation and English articles. Articles and punctuation count if an
+    answer has nothing else.
     """
     plain = unicodedata.normalize("NFKC", answer).casefold()
     letters = "".join(" " if unicodedata.category(letter)[0] in "PZC" else letter for letter in plain)

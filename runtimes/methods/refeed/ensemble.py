@@ -36,7 +36,7 @@ def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat
     blank, the likeliest initial answer is chosen. If both answers have text but an NLL is unknown, the refined answer is chosen.
 
     Args:
-        initial: candidate initial answers; among equally likely ones, the first counts as the likeliest.
+        initial: candidate initial answers. Among equally likely answers, the first counts as the likeliest.
         refined: the refined answer.
         prompts: the prompt of the initial answers and the prompt of the refined answer.
         options: the method's options.
@@ -57,7 +57,8 @@ def ensemble(initial: Sequence[Draft], refined: Draft, prompts: tuple[Chat, Chat
 def _score(draft: Draft, prompt: Chat, options: RefeedOptions) -> Run[Draft]:
     """Return a draft with the mean NLL of the part that the option ``nll`` selects.
 
-    A blank draft is returned unchanged. So is every draft if ``nll`` is "output", because generation has already set its NLL.
+    A blank draft is returned unchanged. If ``nll`` is "output", every draft is returned unchanged, because generation has already set the
+    NLL.
     """
     if not draft.answer or options.nll == "output":
         return draft

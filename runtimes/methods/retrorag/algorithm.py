@@ -23,7 +23,7 @@ class Round(NamedTuple):
 
 
 def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
-    """Run rounds until an answer is accepted, ``max_rounds`` is reached, or the option ``repeated_query`` ends them at a repeated query."""
+    """Run rounds until an answer is accepted, ``max_rounds`` is reached, or a query is repeated while ``repeated_query`` is "stop"."""
     state = State(question=question, options=options)
     rounds: list[Round] = []
     n_rounds = options.max_rounds if options.ellery else 1

@@ -14,7 +14,7 @@ from wikidx.runtimes.methods.templates import format_passages, load_template
 from .state import State, score_yes
 
 _UNKNOWN = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # as in MetaRAG
-_MAX_REVISED_WORDS = 10  # as in MetaRAG
+_MAX_REVISED_WORDS = 10  # words of a revised answer, as in MetaRAG
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
 _REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
 _ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
@@ -24,7 +24,7 @@ class Attempt(NamedTuple):
     """An answer to the question, and its evaluation.
 
     Attributes:
-        reason, answer: r and a, parsed from the output.
+        reason, answer: the paper's r and a, parsed from the output.
         parse_ok: whether the output has an answer field.
         prompt, output: the model's prompt and the model's output.
         source: the source evidence of the round.
@@ -70,7 +70,10 @@ def read_attempt(prompt: Chat, output: str) -> Attempt:
 
 
 def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:
-    """Score the agreement of the answer with the monitoring answer (M_sc), if one was requested; an empty answer scores 0."""
+    """Score the agreement of answer and monitoring answer (M_sc), if there is a monitoring answer.
+
+    The score is 0 if one of the answers is empty.
+    """
     if attempt.monitor is None:
         return attempt
     if not attempt.answer or not attempt.monitor:

@@ -23,6 +23,8 @@ _LABEL = re.compile(r"^(?:search |new |next )?query\s*:\s*", re.IGNORECASE)
 def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str, Any]]]:
     """Retrieve passages for ``query``, and keep those old and new passages that are most useful for ``matching_query`` (M_e, eq. 2).
 
+    If the option ``update_evidence`` is off, all passages are kept.
+
     Returns:
         Ids and scores of the kept passages, for the record.
     """
@@ -42,7 +44,7 @@ def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str,
 
 
 def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
-    """Infer statements from the passages (M_IE), drop irrelevant and unsupported ones, and keep the most useful (M_e, eq. 3 and 4).
+    """Infer statements from the passages (M_IE), drop irrelevant or unsupported statements, and keep the most useful (M_e, eq. 3 and 4).
 
     Returns:
         The new statements with their scores, for the record.
@@ -85,7 +87,7 @@ def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -
 
 
 def _update(state: State, added: Sequence[str]) -> Run[None]:
-    """Keep those old and new statements that are most useful for the question."""
+    """Keep those old and new statements that are most useful for the question, or all if the option ``update_evidence`` is off."""
     options = state.options
     statements = [*state.inferred, *added]
     if not options.update_evidence:

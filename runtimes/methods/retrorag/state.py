@@ -26,7 +26,7 @@ class State:
         options: the method's options.
         source: the kept passages, E_s; best first if ``update_evidence`` is on.
         inferred: the kept statements, E_i; best first if ``update_evidence`` is on.
-        usefulness: statement -> score of its usefulness for the question.
+        usefulness: statement -> usefulness for the question, from 0 to 1.
         entities: the key entities, k, as text; empty before the first inference.
         queries: the queries so far.
         verdicts: all yes/no results so far.
@@ -42,7 +42,7 @@ class State:
     verdicts: list[YesNo] = field(default_factory=list)
 
     def decoding(self, max_tokens: int) -> Decoding:
-        """Return the decoding parameters, which all outputs except the monitoring answer share."""
+        """Return the decoding parameters of all outputs except the monitoring answer."""
         return Decoding(max_tokens=max_tokens, temperature=self.options.temperature)
 
     def format_source(self) -> Blocks:
@@ -55,7 +55,7 @@ class State:
 
 
 def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> Run[list[float]]:
-    """Return P(yes) / (P(yes) + P(no)) of the next token for each prompt (eq. 1), or ``missing_score`` if both are unknown."""
+    """Return P(yes) / (P(yes) + P(no)) of the next token for each prompt (eq. 1), or ``missing_score`` if both probabilities are 0."""
     verdicts = yield from gather(ask_yes_no(prompt, role=role) for prompt in prompts)
     state.verdicts += verdicts
     return [state.options.missing_score if verdict.score is None else verdict.score for verdict in verdicts]

@@ -36,7 +36,7 @@ class _Candidate(NamedTuple):
 
 
 def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
-    """Retrieve passages, generate a trajectory with its answer in one pass, and check its citations against the passages."""
+    """Retrieve passages, generate a trajectory with its answer in one pass, and check the citations against the passages."""
     passages, noise = yield from read_passages(question, options)
     output = yield from generate(
         build_prompt(question, passages, options),

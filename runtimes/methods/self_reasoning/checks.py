@@ -54,8 +54,10 @@ def match_snippet(snippet: str, position: int | None, passages: Sequence[Passage
     """Search for a snippet in title and text of the cited passage, then in the other passages.
 
     Returns:
-        "exact" if the cited passage contains the snippet literally. "folded" if the cited passage contains the snippet after case, spacing
-        and Unicode compatibility forms are normalised. "elsewhere" if another passage contains the normalised snippet, else "no".
+        "exact": the cited passage contains the snippet literally.
+        "folded": the cited passage contains the snippet except for case, spacing and Unicode compatibility forms.
+        "elsewhere": another passage contains the snippet, except for the same differences.
+        "no": no passage contains the snippet.
     """
     if not snippet:
         return "no"
@@ -102,7 +104,7 @@ class FormattedAnswer(NamedTuple):
 
     Attributes:
         text: the answer.
-        is_read: whether the form was recognised in the model's answer.
+        is_read: whether the model's answer was recognised.
         record: further fields of the answer's ``detail``.
     """
 
@@ -116,7 +118,7 @@ class Task(NamedTuple):
 
     Attributes:
         format: (answer text, number of passages) -> the answer in the task's form.
-        is_analysis: whether the field "analysis", not "answer", answers the question.
+        is_analysis: whether the answer is in the trajectory's field "analysis" instead of "answer".
         if_irrelevant: fixed answer if no passage is relevant; None: the model answers from its own knowledge.
         schema: constraint on a separate reader's answer; None: unconstrained.
     """

@@ -16,8 +16,8 @@ from .options import SelfReasoningOptions
 def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tuple[Passage, ...], frozenset[str]]]:
     """Retrieve the passages of the prompt.
 
-    If the option ``noise`` is above 0, passages of another question replace this fraction of the question's own. If the option ``shuffle``
-    is on, the order is random. The option ``seed`` and the question determine all random choices.
+    If the option ``noise`` is above 0, passages of another question replace this fraction of the passages. If the option ``shuffle`` is on,
+    the order is random. The option ``seed`` and the question determine all random choices.
 
     Returns:
         The passages in the order of the prompt, and the ids of noise passages.

@@ -106,8 +106,8 @@ def any_true(verdicts: Iterable[bool | None]) -> bool | None:
 def _from_labels(output: str) -> Mapping[str, Any]:
     """Parse labelled lines into the fields of a JSON output.
 
-    The last value of a repeated label counts. Two kinds of labels differ: "relevant" is true if any of its values is true, and repeated
-    citation labels begin new citations.
+    If a label is repeated, the last value counts, with two exceptions. "relevant" is true if any of its values is true. A repeated citation
+    label begins a new citation.
     """
     labels = parse_labels(output, _LABELS)
     citations: list[dict[str, str]] = []

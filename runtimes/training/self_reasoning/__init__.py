@@ -1,4 +1,4 @@
-"""Self-Reasoning's training data: a teacher's trajectories after quality control, for the stages, the ablations and the baseline.
+"""Self-Reasoning's training data, built from a teacher's trajectories: the stages, the ablations and the baseline.
 
 options  the options
 teacher  requests to the teacher

@@ -1,7 +1,10 @@
 """Training targets of a sample: the trajectory's fields, in stages.
 
-A target is a JSON object on one line, with the fields in prompt order. In stage 1, the paper masks the output of the second and third
-processes. In stage 2, the paper masks the output of the third process. The targets omit masked output instead, which gives the same loss.
+A target is a JSON object on one line, with the fields in prompt order. If the option ``stages`` is "cut", the closing brace is omitted from
+a target that lacks the last fields.
+
+In stage 1, the paper masks the output of the second and third processes. In stage 2, the paper masks the output of the third process. The
+targets omit masked output instead, which gives the same loss.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _WITHOUT = {"none": (), "rap": _RAP, "eap": _EAP, "tap": ("analysis",)}
 
 
 def stages_of(build_options: BuildOptions) -> list[Stage]:
-    """Return the stages whose targets have other fields than the previous stage's."""
+    """Return the stages whose target fields differ from the previous stage's."""
     stages: list[Stage] = []
     learned: set[str] = set()
     for stage, names in STAGES.items():
@@ -51,7 +54,7 @@ def stage_example(sample: Sample, stage: Stage, collect_options: CollectOptions,
 
 
 def plain_example(sample: Sample, collect_options: CollectOptions, build_options: BuildOptions) -> Example:
-    """Return a sample's example for the LLaMA2-FT baseline. The target is the answer; long answers have the analysis too."""
+    """Return a sample's example for the LLaMA2-FT baseline. The target is the answer, preceded by the analysis for long answers."""
     learned = list(_TAP) if sample.task == "long" else ["answer"]
     messages = (*_prompt(sample, learned, collect_options, build_options.prompt_shots), Message("assistant", to_json_line(sample, learned)))
     return Example(sample.response.id, messages, _provenance(sample, "answer"))
