@@ -1,14 +1,15 @@
-"""Queries -> ranked passages. May import ``indexer`` and ``corpora``.
+"""Retrieval: from queries to ranked passages. This package may import ``indexer`` and ``corpora``.
 
-options   SearchOptions                                base      Retriever and Searcher (protocols), ScoredPassage, Ranking
-bm25  dense   queries -> Hits, over an open index      cache     a retriever with an LRU cache of results
-naming    "bm25+minilm" -> RetrieverName               opening   opens retrievers and searchers by name, each once
-searcher  LocalSearcher: the query path                mcp/      searches as tools for agents (Model Context Protocol)
-kernels   numba kernels on arrays                      fusion    combines ranked lists: fuse, merge, dedup
-rerank    candidates reranked by the primary query     cross_encoder: networks that read a query with a passage
-server/   search over HTTP, and a search page           client    wire  errors: ServerClient and RemoteSearcher
-cluster/  vectors in ranges of rows on a Ray cluster     cancellation   bounds of a search: cancellation, deadline, partial
-highlight      words that passages share with queries   timed_http   connections of both clients, with a limit on an answer's time
+options       SearchOptions                                    base          protocols of retrievers and searchers, their results
+bm25  dense   retrievers: queries -> rows and scores           cache         a retriever with an LRU cache of results
+naming        "bm25+minilm" -> RetrieverName                   opening       opens retrievers and searchers by name
+searcher      LocalSearcher: from queries to ranked passages   fusion        fuses, merges and deduplicates ranked lists
+rerank        reranking of candidates by the primary query     kernels       numba kernels that combine ranked lists
+cross_encoder networks that read a query with a passage        highlight     words that passages share with queries
+client        ServerClient and RemoteSearcher                  wire  errors  searches, rankings and errors as JSON
+server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
+cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
+timed_http    HTTP connections with a time limit on the whole answer
 """
 
 from .options import SearchOptions

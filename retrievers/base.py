@@ -1,4 +1,4 @@
-"""Inputs and results of a search."""
+"""Protocols of retrievers, rerankers and searchers, and the types of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULTS = SearchOptions()
 
 
 class Retriever(Protocol):
-    """Finds rows for queries."""
+    """An open index that returns the best rows for queries."""
 
     @property
     def parameters(self) -> Mapping[str, SearchParam]:
@@ -23,7 +23,7 @@ class Retriever(Protocol):
         ...
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; none for a blank query. Parameters that the retriever lacks are ignored."""
+        """Return the ``depth`` best rows for each query, and none for a blank query; parameters that the retriever lacks are ignored."""
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
@@ -40,7 +40,7 @@ class Retriever(Protocol):
 
 
 class Reranker(Protocol):
-    """Scores passages for queries by reading both together."""
+    """A model that reads a query together with a passage and scores the passage."""
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
         """Return a float32 score for each pair ``(queries[i], passages[i])``, shape (n,); higher is better."""
@@ -69,7 +69,7 @@ Ranking = list[ScoredPassage]
 
 
 class UnsearchedRows(NamedTuple):
-    """Rows of an index, from ``first_row`` to before ``stop_row``, that were not searched."""
+    """Rows of the index ``name`` that were not searched: from ``first_row`` to before ``stop_row``."""
 
     name: str
     first_row: int
@@ -84,14 +84,14 @@ class PartialAnswer(NamedTuple):
 
 
 class Searcher(Protocol):
-    """Answers queries with ranked passages."""
+    """A corpus open for searching, which answers queries with ranked passages."""
 
     def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each query; it is empty if nothing matches.
+        """Return one ranking for each query; a ranking is empty if nothing matches.
 
         Raises:
             TypeError: ``queries`` is a string, or contains an item that is not a string.
-            InputError, IdxError: see ``search_groups``.
+            ValueError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):
             raise TypeError("queries is one string: give a list of queries")
@@ -106,7 +106,7 @@ def check_groups(groups: Sequence[Sequence[str]]) -> None:
     """Validate the groups of ``Searcher.search_groups``.
 
     Raises:
-        TypeError: a group is not a sequence of strings.
+        TypeError: ``groups`` is not a sequence, or a group is not a sequence of strings.
         ValueError: a group is empty, or a query contains a lone surrogate.
     """
     if not isinstance(groups, Sequence):

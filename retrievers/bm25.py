@@ -9,7 +9,7 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, LexicalIndex, Scores, Sear
 
 
 class BM25Retriever:
-    """Searches a lexical index; a blank query has no terms and no results."""
+    """A lexical index that answers queries; a blank query has no terms, hence no results."""
 
     parameters: Mapping[str, SearchParam] = {}
 
@@ -17,9 +17,9 @@ class BM25Retriever:
         self._index = index
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; parameters are ignored: the search is exact."""
+        """Return the ``depth`` best rows for each query; ``params`` are ignored, because the search is exact."""
         return self._index.search(queries, depth)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of given rows, ascending, for each query; -inf for a row without any term of the query."""
+        """Return the scores of given rows for each query; -inf for a row without any term of the query."""
         return self._index.rescore(queries, rows)

@@ -17,15 +17,15 @@ from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchPara
 from .base import Retriever
 from .cancellation import unsearched_rows
 
-_ENTRY_BYTES = 500  # overhead of an entry besides its numbers and its query: two arrays, a key, a link of the LRU order
+_ENTRY_BYTES = 500  # size of an entry without its numbers and its query: two array objects, a key, a link of the LRU order
 _Key = tuple[str, int, SearchParams]
 
 
 class CachedRetriever:
-    """LRU cache in front of a retriever, which searches only for queries not cached with the same depth and parameters.
+    """A retriever with an LRU cache of its results; thread-safe.
 
-    Results depend on the index, the retriever, the query, the depth and the parameters. The wrapped retriever and its index never change,
-    and the others form the key, so that entries never need invalidation. Thread-safe.
+    Query, depth and parameters are the key of a result. The wrapped retriever searches only for the queries that are not cached. It never
+    changes, nor does its index, so that cached results stay valid.
 
     Args:
         retriever: the wrapped retriever.
@@ -48,14 +48,14 @@ class CachedRetriever:
         self.n_hits = self.n_misses = 0
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; parameters that the wrapped retriever lacks are ignored."""
+        """Return the ``depth`` best rows for each query; parameters that the wrapped retriever lacks are ignored."""
         known = self._look_up(queries, depth, params)
         missing = list(dict.fromkeys(query for query in queries if query not in known))
         if missing:
             results = self._retriever.retrieve(missing, depth, params)
             for n, query in enumerate(missing):
                 known[query] = Hits(*(_copy_filled(column[n], results.rows[n]) for column in results))
-            if unsearched_rows() is None:  # a partial answer must not be cached
+            if unsearched_rows() is None:  # an answer that may be partial is not cached
                 self._store({(query, depth, params): known[query] for query in missing})
         hits = empty_hits(len(queries), depth)
         for n, query in enumerate(queries):
@@ -82,7 +82,7 @@ class CachedRetriever:
     def _store(self, results: dict[_Key, Hits]) -> None:
         with self._lock:
             for key, hits in results.items():
-                if key not in self._entries:  # another thread may have added it
+                if key not in self._entries:  # another thread may have added the entry
                     self._n_bytes += _n_bytes(key[0], hits)
                 self._entries[key] = hits
             while self._n_bytes > self._max_bytes:
@@ -91,7 +91,7 @@ class CachedRetriever:
 
 
 def _copy_filled(column: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """Return a copy of the filled slots: a view would keep the whole batch in memory."""
+    """Return a copy of the filled slots; a view would keep the whole batch in memory."""
     return column[: np.count_nonzero(rows != NO_ROW)].copy()
 
 

@@ -29,12 +29,12 @@ _SCOPE = ContextVar("scope", default=_UNBOUNDED)
 def cancellation_scope(
     is_cancelled: Callable[[], bool] = lambda: False, deadline: float = math.inf, unsearched: set[UnsearchedRows] | None = None
 ) -> Iterator[None]:
-    """Bound the searches that this thread runs inside the block.
+    """Set the bounds of the searches that this thread runs inside the ``with`` block.
 
     Args:
-        is_cancelled: called by ``raise_if_cancelled``; True cancels the search.
+        is_cancelled: function that returns True to cancel the search; ``raise_if_cancelled`` calls it.
         deadline: time on the clock of ``time.monotonic``.
-        unsearched: receives the rows of unavailable shards, which are left out; None: an unavailable shard fails the search.
+        unsearched: set to which the rows of unavailable shards are added; None: an unavailable shard fails the search.
     """
     token = _SCOPE.set(_Scope(is_cancelled, deadline, unsearched))
     try:
@@ -49,15 +49,11 @@ def search_deadline() -> float:
 
 
 def unsearched_rows() -> set[UnsearchedRows] | None:
-    """Return the set that receives the rows left out; None if all rows must be searched."""
+    """Return the set to which the rows of unavailable shards are added; None if all rows must be searched."""
     return _SCOPE.get().unsearched
 
 
 def raise_if_cancelled() -> None:
-    """Stop a cancelled search.
-
-    Raises:
-        DeadlineExceeded: the search is cancelled.
-    """
+    """Raise ``DeadlineExceeded`` if the search is cancelled."""
     if _SCOPE.get().is_cancelled():
         raise DeadlineExceeded("the search was ended: nobody waits for it any more")

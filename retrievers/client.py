@@ -1,7 +1,7 @@
-"""Clients of ``idx serve``: ServerClient, and RemoteSearcher, which wraps it in the interface of ``LocalSearcher``.
+"""Clients of ``idx serve``: ``ServerClient``, and ``RemoteSearcher`` with the interface of ``LocalSearcher``.
 
-A request is retried only if it was not accepted: the server refused it for now, no server listened, or an idle connection was closed
-before the first byte of an answer.
+A request is retried only if no server has accepted it: the server is overloaded or not ready, no server listens, or the server closes an
+idle connection before the first byte of the answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Read = TypeVar("Read")
 
 
 class ServedIndex(NamedTuple):
-    """An index of a server: its number of rows, size on disk and build time."""
+    """An index of a server: number of rows, size on disk in bytes, and build time (ISO 8601)."""
 
     n_rows: int
     n_bytes: int
@@ -51,11 +51,11 @@ class ServedCorpus(NamedTuple):
     """A corpus of a server.
 
     Attributes:
-        corpus: its name.
-        fingerprint: the fingerprint of its passages; None while they are being opened.
-        n_passages: number of passages; 0 while they are being opened.
-        retrievers: readiness by retriever, the default first.
-        indexes: open indexes.
+        corpus: name of the corpus.
+        fingerprint: fingerprint of the passages; None until the store is open.
+        n_passages: number of passages; 0 until the store is open.
+        retrievers: whether each retriever is ready, by name, the default first.
+        indexes: open indexes by name.
     """
 
     corpus: str
@@ -69,10 +69,10 @@ class ServerClient:
     """Client of a server that ``idx serve`` runs; thread-safe, and usable in forked processes.
 
     Args:
-        url: address of the server, such as ``http://127.0.0.1:8000``, with a path if another server forwards to it.
+        url: address of the server, such as ``http://127.0.0.1:8000``; behind a proxy, with the path that the proxy forwards.
         api_key: the server's API key.
         timeout: seconds until a request must be answered, including delays and retries.
-        retries: maximum number of retries of a request that an overloaded or unready server refused, or that reached no server.
+        retries: maximum number of retries of a request that the server has not accepted.
 
     Raises:
         InputError: the URL or the key is invalid.
@@ -108,16 +108,16 @@ class ServerClient:
         """Return one ranking for each group of queries.
 
         Args:
-            groups: each has its primary query first, then any number of further queries.
+            groups: groups of queries, each with its primary query first.
             options: the search options.
             corpus: a served corpus; None: the first.
             retriever: a served retriever; None: the first.
-            partial: leave out and report rows of unavailable shards.
+            partial: if shards are unavailable, leave out their rows and report them, instead of failing.
 
         Raises:
             TypeError, ValueError: see ``check_groups``.
-            ServiceError: the server refused, or did not answer; see ``retrievers.errors``.
-            IdxError: an error of the search itself on the server.
+            ServiceError: the server refuses the request or does not answer; see ``retrievers.errors``.
+            IdxError: the search fails on the server.
         """
         check_groups(groups)
         if not groups:
@@ -133,7 +133,7 @@ class ServerClient:
         return answer
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the corpus's passages with these ids, by id; raises as ``search`` does."""
+        """Return the passages of a corpus with these ids, by id; unknown ids are left out. Raises as ``search`` does."""
         path = f"/v1/corpora/{quote(corpus, safe='')}/passages?{urlencode([('id', name) for name in ids])}"
         return self._request(
             "GET",
@@ -149,7 +149,7 @@ class ServerClient:
     def _request(
         self, method: str, path: str, expected: str, read: Callable[[Any], Read], body: Callable[[float], bytes] = lambda left_s: b""
     ) -> Read:
-        """Send a request, with safe retries while time remains, and return the parsed answer."""
+        """Send a request with retries, and return the parsed answer."""
         answer = self._send_with_retries(method, path, body)
         try:
             return read(orjson.loads(answer))
@@ -163,7 +163,7 @@ class ServerClient:
             try:
                 return self._send_once(method, path, body(left_s), left_s)
             except ServiceError as error:
-                # "retry_after" means that the request was not accepted: the server refused it, or no server listened.
+                # An error has ``retry_after`` if the request was not accepted: the server refused it, or no server listened.
                 n_tries += 1
                 delay_s = error.retry_after or _FIRST_DELAY_S * 2**n_tries
                 if error.retry_after is None or n_tries > self._retries or time.monotonic() + delay_s > deadline:
@@ -171,7 +171,7 @@ class ServerClient:
             time.sleep(delay_s)
 
     def _send_once(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
-        """Return the body of a successful response; raise the error that any other response names."""
+        """Return the body of a successful response, or raise the error that the response names."""
         answer = self._send_bytes(method, path, body, timeout_s)
         if answer.status == 200:
             return answer.data
@@ -186,7 +186,7 @@ class ServerClient:
         raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)
 
     def _send_bytes(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
-        if self._pid != os.getpid():  # forked: the connections belong to the parent
+        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
             self._connections, self._pid = self._new_pool(), os.getpid()
         deadline = time.monotonic() + timeout_s
         while True:
@@ -220,12 +220,12 @@ class ServerClient:
 
 
 class RemoteSearcher(Searcher):
-    """Searches one corpus by one retriever of a server; thread-safe.
+    """Searcher of one corpus of a server with one of its retrievers; thread-safe.
 
     Args:
         url: address of the server.
-        corpus: a served corpus; by default the first.
-        retriever: a served retriever; by default the first.
+        corpus: a served corpus; None: the first.
+        retriever: a served retriever; None: the first.
         api_key, timeout, retries: see ``ServerClient``.
 
     Raises:
@@ -260,7 +260,7 @@ class RemoteSearcher(Searcher):
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
-        """Return rankings without the rows of unavailable shards, and these rows."""
+        """Return rankings without the rows of unavailable shards, and these rows; raises as ``ServerClient.search`` does."""
         return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever, partial=True)
 
 

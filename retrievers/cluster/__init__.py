@@ -1,7 +1,7 @@
-"""Search over vectors that no single machine can hold: processes on a Ray cluster hold ranges of each index's rows.
+"""Vector search on a Ray cluster: each shard, a process with replicas, holds a range of rows of every vector index.
 
-sharded   an index made of ranges               shard     a process that holds a shard
-replicas  all processes that hold a shard       placement   assignment of processes to nodes
+sharded   a vector index over all shards        shard       the process of a shard
+replicas  the replicas of a shard               placement   assignment of processes to nodes
 service   ``idx serve --ray``: starts and replaces the processes
 
 Ray is imported on first use.

@@ -12,10 +12,10 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 
 def usable_nodes() -> list[Node]:
-    """Return the nodes that offer a CPU or a GPU; a node with neither, such as a head node without workers, gets no shard.
+    """Return the nodes that offer a CPU or a GPU; other nodes, such as a head node without workers, get no shard.
 
     Raises:
-        InputError: no node does.
+        InputError: no node offers a CPU or a GPU.
     """
     all_nodes = list_nodes()
     usable = [node for node in all_nodes if node.n_cpus >= 1 or node.n_gpus >= 1]
@@ -34,9 +34,9 @@ def needs_gpus(device: str, nodes: Sequence[Node], n_processes: int) -> bool:
     """Return whether every process gets a GPU.
 
     Args:
-        device: "auto" uses GPUs if there are enough for all processes.
-        nodes: the nodes.
-        n_processes: number of processes of all shards.
+        device: "cuda", "cpu", or "auto", which uses GPUs if there are enough for all processes.
+        nodes: the nodes that hold the processes.
+        n_processes: number of processes, which is shards times replicas.
 
     Raises:
         InputError: the device is "cuda", and there are too few GPUs.
@@ -51,13 +51,13 @@ def needs_gpus(device: str, nodes: Sequence[Node], n_processes: int) -> bool:
 
 
 def place_replicas(n_shards: int, n_replicas: int, nodes: Sequence[Node], busy_nodes: Sequence[Node], *, on_gpus: bool) -> list[list[Node]]:
-    """Return the nodes of each shard's replicas: distinct if there are enough nodes, with an even load.
+    """Return the nodes of each shard's replicas, with an even load; a shard's nodes are distinct if there are enough.
 
     Args:
         n_shards: number of shards.
         n_replicas: number of replicas of each shard.
-        nodes: the nodes.
-        busy_nodes: the node of each process of other generations, which occupies its GPU until it ends.
+        nodes: the usable nodes.
+        busy_nodes: the node of each running process of other generations; such a process occupies a GPU.
         on_gpus: whether each process needs a GPU.
 
     Raises:

@@ -1,9 +1,8 @@
 """Replicas of a shard: health checks, and calls that survive the loss of a replica.
 
-Replicas are plain Ray actors, not Ray Serve deployments, because all shards of a search must belong to one build of the index: Serve
-replaces replicas one by one, so that results of an old and a new index would be merged. A fan-out through Serve's handles also takes
-three times as long (12 ms; actors take 4 ms). Serve would add little else: Ray itself restarts lost actors, on another node if their
-node is lost.
+Replicas are plain Ray actors, not Ray Serve deployments. Serve replaces replicas one by one, so that a search could merge results of an old
+and a new index. A call to all shards takes 12 ms through Serve's handles, and 4 ms with actors. Ray itself restarts lost actors, on another
+node if their node is lost.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from .shard import Answer, ShardRange, ShardRescore, ShardSearch, State, TimedAn
 _LOG = logging.getLogger("idx.server")
 
 _SILENCE_S = 5.0  # a process without a health report for this long counts as lost
-_STATE_S = 0.5  # most processes report within this time
+_STATE_S = 0.5  # wait for health reports; the next check receives later reports
 _RETRY_AFTER_S = 2
-_MARGIN_S = 1.0  # a shard is given up this long before the deadline, so that a partial answer is in time, ...
-_MARGIN_FRACTION = 0.25  # ... or this fraction of the remaining time, if that is less
-_POLL_S = 0.25  # interval of a waiting caller's checks for cancellation
+_MARGIN_S = 1.0  # time between the end of a call and the deadline of the search, for a partial answer
+_MARGIN_FRACTION = 0.25  # limit of this margin, as a fraction of the remaining time
+_POLL_S = 0.25  # interval of checks for cancellation while waiting
 _MIN_WAIT_S = 0.01  # enough to receive an arrived answer, even after the deadline
 
 
@@ -40,10 +39,10 @@ class Replica:
 
     Attributes:
         number: index among the shard's replicas.
-        node: its node.
+        node: the node of the process.
         handle: Ray's actor handle.
-        is_ready: whether it receives calls, because its last health check succeeded.
-        state: its last reported state.
+        is_ready: whether calls are sent to the replica.
+        state: the last reported state; None before the first report.
         health_check: the pending health check and its start time; None: no check is pending.
     """
 
@@ -56,13 +55,13 @@ class Replica:
 
 
 class ReplicatedShard:
-    """A ``sharded.Shard`` whose ranges several processes hold; thread-safe.
+    """A ``sharded.Shard`` with several replicas; thread-safe.
 
     Args:
         number: the shard's number.
-        ranges: its ranges.
-        replicas: the processes.
-        timeout_s: timeout of a call, unless ``search_deadline`` is earlier.
+        ranges: the range of rows of each index.
+        replicas: the processes that hold the ranges.
+        timeout_s: time limit of a call in seconds, unless ``search_deadline`` is earlier.
         metrics: counts and times of calls.
     """
 
@@ -70,7 +69,7 @@ class ReplicatedShard:
         self.number, self.replicas, self.timeout_s = number, list(replicas), timeout_s
         self.ranges: Mapping[str, range] = {shard_range.key: shard_range.rows for shard_range in ranges}
         self.metrics = metrics
-        self._turn = number  # shards do not all start with the same node
+        self._turn = number  # selects the next replica; differs between shards, so that not all start with the same node
 
     def search(self, request: ShardSearch) -> ReplicaCall[Hits]:
         """Start a search; see ``Shard``."""
@@ -81,18 +80,18 @@ class ReplicatedShard:
         return ReplicaCall(self, "rescore", request)
 
     def next_replica(self, exclude: Collection[Replica]) -> Replica | None:
-        """Return the next ready replica outside ``exclude``, None if there is none."""
+        """Return the next ready replica outside ``exclude``; None if there is none."""
         self._turn += 1
         ready = [replica for replica in self.replicas if replica.is_ready and replica not in exclude]
         return ready[self._turn % len(ready)] if ready else None
 
     def mark_lost(self, replica: Replica) -> None:
-        """Send a replica no more calls until its next successful health check."""
+        """Stop calls to a replica until its next successful health check."""
         replica.is_ready = False
         self.metrics.shard_failures.labels(self.number).inc()
 
     def unavailable_error(self, reason: str) -> ShardUnavailable:
-        """Return the error for a call that no replica answers."""
+        """Count a call that no replica answers, and return its error."""
         self.metrics.shard_unavailable.labels(self.number).inc()
         ranges = ", ".join(f"rows {rows.start:,} to {rows.stop - 1:,} of '{key}'" for key, rows in self.ranges.items())
         return ShardUnavailable(
@@ -102,11 +101,11 @@ class ReplicatedShard:
 
 
 class _ReplicaLost(Exception):
-    """A lost replica, which will not answer."""
+    """The called replica is lost and will not answer."""
 
 
 class ReplicaCall(Generic[Answer]):
-    """A call to a shard that tries its replicas one after the other until one answers; see ``sharded.Call``."""
+    """A ``sharded.Call`` that tries the replicas of a shard one after the other until one answers."""
 
     def __init__(self, shard: ReplicatedShard, method: str, argument: ShardSearch | ShardRescore) -> None:
         self._shard, self._method, self._argument = shard, method, argument
@@ -124,7 +123,7 @@ class ReplicaCall(Generic[Answer]):
         Raises:
             ShardUnavailable: no replica answers in time.
             DeadlineExceeded: the search is cancelled.
-            IdxError: an error of the shard itself.
+            IdxError: the search fails in the shard.
         """
         reason = "all of its replicas are lost"
         while self._reference is not None:
@@ -138,7 +137,7 @@ class ReplicaCall(Generic[Answer]):
         raise self._shard.unavailable_error(reason)
 
     def cancel(self) -> None:
-        """Cancel the call if it is not answered; a call still in the replica's queue does not start."""
+        """Cancel the call unless it is answered; a call that waits in the replica's queue does not start."""
         if self._reference is not None:
             self._ray.cancel(self._reference)
             self._reference = None
@@ -171,10 +170,10 @@ class ReplicaCall(Generic[Answer]):
                 return result
 
     def _interpret_error(self, replica: Replica, error: Exception) -> Exception:
-        """Return a replica's error as ``_ReplicaLost`` or as an error of the search itself."""
+        """Return ``_ReplicaLost`` if the error means that the replica is lost, else the error of the search."""
         self._reference = None
         cause = getattr(error, "cause", None)
-        if cause is None or isinstance(cause, ArtifactError):  # it ended, or Ray restarted it without this index
+        if cause is None or isinstance(cause, ArtifactError):  # the process ended, or cannot open its index after a restart
             self._shard.mark_lost(replica)
             return _ReplicaLost(str(cause or type(error).__name__))
         if isinstance(cause, IdxError | ValueError | TypeError):
@@ -183,7 +182,7 @@ class ReplicaCall(Generic[Answer]):
 
 
 def check_replicas(shards: Sequence[ReplicatedShard]) -> None:
-    """Check the health of all replicas: resume calls to restarted replicas, and stop calls to silent replicas."""
+    """Check the health of all replicas; resume calls to replicas that report, and stop calls to lost or silent replicas."""
     ray, now = load_ray(), time.monotonic()
     pairs = [(shard, replica) for shard in shards for replica in shard.replicas]
     for _, replica in pairs:
@@ -201,7 +200,7 @@ def check_replicas(shards: Sequence[ReplicatedShard]) -> None:
 
 
 def _read_state(replica: Replica, reference: Any) -> str | None:  # noqa: ANN401 - Ray's
-    """Record a replica's state; return the reason if the replica is lost, else None."""
+    """Record the state that a replica reports; return the reason if the replica is lost, else None."""
     ray = load_ray()
     try:
         replica.state = state = ray.get(reference)
@@ -213,7 +212,7 @@ def _read_state(replica: Replica, reference: Any) -> str | None:  # noqa: ANN401
 
 
 def _record_health(shard: ReplicatedShard, replica: Replica, lost_reason: str | None) -> None:
-    """Record whether a replica answers, and log changes."""
+    """Record whether a replica is ready, and log changes; ``lost_reason`` is None for a replica that answers."""
     was_ready, replica.is_ready = replica.is_ready, lost_reason is None
     if was_ready is not replica.is_ready:
         status = "answers again" if lost_reason is None else f"is lost: {lost_reason}"

@@ -1,9 +1,10 @@
-"""``idx serve --ray``: this process encodes, fuses, merges and fetches; the processes of all shards search on a cluster.
+"""``idx serve --ray``: a server whose vector indexes are searched by shards, which are processes on a Ray cluster.
 
-This process checks the health of the others, and replaces all of them together on a reload.
+The server's own process encodes queries, fuses and merges results, and fetches passages. It also holds the lexical indexes, which are not
+sharded. It checks the health of the shards' processes, and replaces all of them together on a reload.
 
-A generation consists of all processes over one build of the indexes. A search uses one generation, so that rows of an old and a new index
-are never merged. Lexical indexes are not sharded: this process holds them whole, as on one machine.
+A generation consists of all shard processes over one build of the indexes. A search uses one generation, so that rows of an old and a new
+index are never merged.
 """
 
 from __future__ import annotations
@@ -41,14 +42,19 @@ _LOG = logging.getLogger("idx.server")
 
 WATCH_S = 1.0
 _OPEN_S = 3_600.0  # time limit for opening a shard
-_GRACE_S = 1.0  # an old generation ends this long after the deadline of its last search
+_GRACE_S = 1.0  # time between the latest deadline of an old generation's searches and its end
 
 Index = tuple[str, str]  # corpus, index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Number of shards of each index (None: one for each node with a CPU or GPU), and of replicas of each shard."""
+    """Numbers of shards and replicas.
+
+    Attributes:
+        shards: number of shards; None: one for each node with a CPU or GPU.
+        replicas: number of replicas of each shard.
+    """
 
     shards: int | None = None
     replicas: int = 1
@@ -64,16 +70,16 @@ class Layout:
 
 
 class Generation:
-    """All processes over one build of the indexes.
+    """All shard processes over one build of the indexes.
 
     Args:
         identities: identities of the indexes.
         observe: called after each search; see ``sharded.Observe``.
 
     Attributes:
-        shards: the processes.
+        shards: the shards with their processes.
         descriptions: descriptions of the indexes, by key; empty until the shards are open.
-        stop_at: end time, on the clock of ``time.monotonic``.
+        stop_at: time to end the processes, on the clock of ``time.monotonic``; infinity while they serve.
     """
 
     def __init__(self, identities: Mapping[Index, IndexIdentity], observe: Observe) -> None:
@@ -83,11 +89,11 @@ class Generation:
         self.stop_at = math.inf
 
     def open(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        """Open a retriever over the shards, or a lexical retriever in this process, which also encodes the queries.
+        """Open a dense retriever over the shards, or a lexical retriever in this process.
 
         Raises:
             ArtifactMismatch: the store or the index has been replaced since the shards were started.
-            IdxError: as ``opening.open_retriever`` does.
+            IdxError: see ``opening.open_retriever``.
         """
         if not parse_index_name(name).encoder:
             return open_retriever(corpus, name, store, device=device)
@@ -110,7 +116,7 @@ class Generation:
 
 
 class ShardService:
-    """Starts the shards of a server, and replaces them on a reload; a ``server.catalog.Cluster``.
+    """The shards of a server, which are started, watched and replaced; a ``server.catalog.Cluster``.
 
     Args:
         settings: settings of the server.
@@ -125,9 +131,9 @@ class ShardService:
         check_device(settings.device)
         self._settings, self._layout, self._metrics = settings, layout, metrics
         self.n_shards = layout.n_shards()
-        self._on_gpus: bool | None = None  # decided once: later generations are no slower
+        self._on_gpus: bool | None = None  # decided once, so that later generations are no slower
         self._served: Generation | None = None
-        self._old_generations: list[Generation] = []  # run until their searches are answered
+        self._old_generations: list[Generation] = []  # each runs until the deadlines of its searches have passed
         self._exchange_lock = threading.Lock()
         self._is_stopping = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -136,12 +142,12 @@ class ShardService:
     def exchange(self) -> Iterator[OpenRetriever]:
         """Start processes over the current indexes, wait until all are open, and yield a function that opens retrievers.
 
-        The new processes serve when the block ends; the old processes end once no search can be waiting for them. After an exception
-        the new processes end and the old ones continue. Exchanges run one at a time.
+        The new processes serve when the ``with`` block ends. The old processes end once the deadlines of their searches have passed. After
+        an exception the new processes end, and the old ones continue. Exchanges run one at a time.
 
         Raises:
-            InputError: an index cannot be sharded, or has fewer rows than shards; or there are too few GPUs.
-            ArtifactError, MissingExtraError, IdxError: a shard cannot be opened; the message names its node.
+            InputError: an index cannot be sharded or has fewer rows than shards, or there are too few GPUs.
+            ArtifactError, MissingExtraError, IdxError: a shard cannot be opened.
         """
         with self._exchange_lock:
             if self._is_stopping.is_set():
@@ -167,9 +173,9 @@ class ShardService:
                 self._watcher.start()
 
     def stop(self) -> None:
-        """End all processes; no search or start is possible afterwards. May be called again."""
+        """End all processes; no search or start is possible afterwards. Further calls do nothing."""
         self._is_stopping.set()
-        with self._exchange_lock:  # an exchange in progress is abandoned
+        with self._exchange_lock:  # waits for an exchange in progress, which fails because of ``_is_stopping``
             if self._watcher is not None:
                 self._watcher.join()
             for generation in self._generations():
@@ -190,7 +196,7 @@ class ShardService:
         ]
 
     def observe(self, slowest_s: float, overhead_s: float) -> None:
-        """Count a search; see ``sharded.Observe``."""
+        """Record the overhead of a search; see ``sharded.Observe``."""
         self._metrics.shard_overhead_seconds.observe(max(0.0, overhead_s))
 
     def _generations(self) -> list[Generation]:
@@ -208,7 +214,7 @@ class ShardService:
         return identities
 
     def _start(self, identities: Mapping[Index, IndexIdentity]) -> list[ReplicatedShard]:
-        """Start all processes, the replicas of a shard on distinct nodes if there are enough."""
+        """Start all processes of a new generation."""
         n_replicas, nodes, timeout_s = self._layout.replicas, usable_nodes(), self._settings.limits.deadline_s
         if n_replicas > len(nodes):
             _LOG.warning("%d replicas on %d nodes: a node that is lost takes several of a shard with it", n_replicas, len(nodes))
@@ -245,7 +251,7 @@ class ShardService:
                 continue
             try:
                 check_replicas(served.shards)
-            except ray.exceptions.RayError as error:  # of the cluster itself, which may recover
+            except ray.exceptions.RayError as error:  # an error of the cluster itself, which may recover
                 _LOG.error("the cluster does not report the state of the shards: %s", error)
             for shard in served.shards:
                 resident = [replica.state.resident_bytes for replica in shard.replicas if replica.state is not None]
@@ -254,10 +260,10 @@ class ShardService:
 
 
 def describe(number: int, replica: Replica, is_stopping: Callable[[], bool] = lambda: False) -> Mapping[str, Description]:
-    """Wait until a replica of a shard is open, and return descriptions of its indexes by key.
+    """Wait until a replica of a shard is open, and return the descriptions of its indexes by key.
 
     Raises:
-        IdxError: the replica was not open in time, could not be opened (the message names the node), or the server is ending.
+        IdxError: the replica cannot be opened in time, or the server is ending.
     """
     ray, deadline = load_ray(), time.monotonic() + _OPEN_S
     shard_name = f"shard {number} on node {replica.node.address}"
@@ -301,8 +307,8 @@ def serve(settings: Settings, listener: socket.socket, address: str | None, layo
         layout: numbers of shards and replicas.
 
     Raises:
-        InputError: the cluster cannot be reached, or the settings ask for several processes.
-        IdxError: the nodes' versions differ, or something cannot be opened.
+        InputError: the cluster cannot be reached, or the settings request several server processes.
+        IdxError: a node has another version of idx or of a package, or a corpus or retriever cannot be opened.
         MissingExtraError: Ray is not installed.
     """
     if settings.workers > 1:

@@ -1,4 +1,4 @@
-"""A shard's process, a Ray actor that opens and searches a range of rows of each served vector index."""
+"""The process of a shard: a Ray actor that opens and searches a range of rows of each served vector index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wikidx.indexer.machine.threads import limit_threads, n_threads
 Answer = TypeVar("Answer")
 
 SEARCHES_AT_ONCE = 8
-_SWITCH_S = 5e-5  # as in a server: a thread that returns from a compiled kernel waits 50 µs for the interpreter, not 5 ms
+_SWITCH_S = 5e-5  # as in ``server.running``: a thread that returns from native code waits 50 µs for the GIL, not 5 ms
 
 
 class ShardRange(NamedTuple):
@@ -34,7 +34,7 @@ class ShardRange(NamedTuple):
         name: the index's name.
         identity: expected identity of the index.
         rows: the range.
-        device: device for its searches.
+        device: device that searches the range.
     """
 
     corpus: str
@@ -45,17 +45,17 @@ class ShardRange(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key of the index in calls."""
+        """Key of the index in requests to shards."""
         return index_key(self.corpus, self.name)
 
 
 def index_key(corpus: str, index: str) -> str:
-    """Return the key of a corpus's index in calls."""
+    """Return the key of a corpus's index in requests to shards."""
     return f"{corpus}/{index}"
 
 
 class ShardSearch(NamedTuple):
-    """Request for the k best rows of a range, for vectors of shape (Q, dim)."""
+    """Request for the k best rows, in a shard's range, for each query vector; ``vectors`` has shape (Q, dim)."""
 
     key: str
     vectors: Vectors
@@ -64,7 +64,7 @@ class ShardSearch(NamedTuple):
 
 
 class ShardRescore(NamedTuple):
-    """Request for the exact scores of rows of a range; ``rows`` has shape (Q, C), with -1 in unused slots."""
+    """Request for exact scores; ``vectors`` has shape (Q, dim), ``rows`` has shape (Q, C) with -1 in unused slots."""
 
     key: str
     vectors: Vectors
@@ -79,14 +79,14 @@ class Description(NamedTuple):
 
 
 class TimedAnswer(NamedTuple, Generic[Answer]):
-    """An answer, and the seconds that the shard took for it."""
+    """The answer of a shard, and its time in seconds."""
 
     value: Answer
     seconds: float
 
 
 class State(NamedTuple):
-    """State of a shard's process: process id, node id, and resident bytes."""
+    """State of a shard's process: process id, Ray's node id, and resident memory in bytes."""
 
     pid: int
     node: str
@@ -94,7 +94,7 @@ class State(NamedTuple):
 
 
 class OpenRange:
-    """An open range of rows.
+    """An open range of rows of an index.
 
     Raises:
         ArtifactMismatch: the index on this node is not the served one.
@@ -107,26 +107,26 @@ class OpenRange:
         check_identity(corpus, name, identity)
         self._index = open_vector_index(corpus, name, identity, device=device, rows=rows)
         self._exact = open_vectors(corpus, name, identity)
-        check_identity(corpus, name, identity)  # not replaced while it was being opened
+        check_identity(corpus, name, identity)  # again, in case the index was replaced while it was opened
         self.description = Description(self._index.dim, dict(self._index.parameters))
         self._warm_up(shard_range)
 
     def search(self, request: ShardSearch) -> Hits:
-        """Return the k best of these rows for each query."""
+        """Return the k best rows of the range for each query."""
         return self._index.search(request.vectors, request.k, request.params)
 
     def rescore(self, request: ShardRescore) -> Scores:
-        """Return the exact scores of some of these rows, shape (Q, C).
+        """Return the exact scores of given rows of the range, shape (Q, C).
 
         Raises:
-            InputError: the vectors are missing.
+            InputError: the vectors of the index are missing.
         """
         if self._exact is None:
             raise InputError(f"'{request.key}' rescores rows by the vectors it was built from, which are not there: build them again")
         return self._exact.scores(request.vectors, request.rows)
 
     def _warm_up(self, shard_range: ShardRange) -> None:
-        """Search and rescore once: compiling the kernels on first use takes longer than a request may."""
+        """Search and rescore once, so that the kernels are compiled before the first request."""
         compile_always()
         vector, rows = np.zeros((1, self.description.dim), dtype=np.float32), shard_range.rows
         self.search(ShardSearch(shard_range.key, vector, 1))
@@ -135,10 +135,10 @@ class OpenRange:
 
 
 class ShardActor:
-    """The ranges of one process; its methods are called from several threads.
+    """Ray actor with the ranges of one process; Ray calls its methods in several threads.
 
-    The first call opens the ranges: ``describe`` at the start, and usually ``state`` after Ray has restarted the process. If opening fails
-    after a restart, for instance because a node is back before its files, every health check retries it.
+    The first call opens the ranges: ``describe`` at the start, usually ``state`` after a restart. If opening fails after a restart, for
+    instance because the node's files are not mounted yet, every health check tries again.
 
     Args:
         shard_ranges: the ranges.
@@ -156,16 +156,16 @@ class ShardActor:
         self._ranges: Mapping[str, OpenRange] = {}
 
     def describe(self) -> dict[str, Description]:
-        """Return descriptions of the indexes by key; raises as ``OpenRange`` does."""
+        """Return the descriptions of the indexes by key; raises as ``OpenRange`` does."""
         return {key: opened.description for key, opened in self._open().items()}
 
     def search(self, request: ShardSearch) -> TimedAnswer[Hits]:
-        """Search one range."""
+        """Search the range of the index ``request.key``."""
         opened = self._open()[request.key]
         return _time_call(lambda: opened.search(request))
 
     def rescore(self, request: ShardRescore) -> TimedAnswer[Scores]:
-        """Score given rows of one range."""
+        """Score given rows of the index ``request.key``."""
         opened = self._open()[request.key]
         return _time_call(lambda: opened.rescore(request))
 

@@ -1,7 +1,6 @@
-"""A vector index whose ranges of rows are searched remotely and in parallel, each once for a batch of queries.
+"""A vector index whose shards are searched remotely and in parallel, each once for a batch of queries.
 
-``DenseRetriever`` uses it like an unsharded index, with the same results: the process that answers the request encodes the queries once,
-and all later steps are the same as on one machine.
+``DenseRetriever`` uses this index like an unsharded index, with the same results.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ class Call(Protocol[Answer]):
         ...
 
     def cancel(self) -> None:
-        """Cancel the call if it is not answered."""
+        """Cancel the call unless it is answered."""
         ...
 
 
 class Shard(Protocol):
-    """Ranges of rows that are searched remotely."""
+    """A remote shard, with a range of rows of each index."""
 
     ranges: Mapping[str, range]
     """Range of rows of each index, by the index's key."""
@@ -45,7 +44,7 @@ class Shard(Protocol):
         ...
 
     def rescore(self, request: ShardRescore) -> Call[Scores]:
-        """Start scoring given rows of the range."""
+        """Start scoring given rows."""
         ...
 
 
@@ -54,15 +53,15 @@ Observe = Callable[[float, float], None]
 
 
 class ShardedIndex:
-    """A vector index; see ``indexer.base.VectorIndex``.
+    """An ``indexer.base.VectorIndex`` over several shards.
 
-    The candidates to rescore (``refine``) are the best of all ranges together, as in an unsharded index.
+    The candidates to rescore (``refine``) are the best rows of all shards together, as in an unsharded index.
 
     Args:
-        key: key of the index in calls.
+        key: key of the index in requests to shards.
         shards: shards whose consecutive ranges cover all rows.
-        description: dimension of its vectors, and its search parameters.
-        observe: called after each search.
+        description: dimension of the vectors, and search parameters of the index.
+        observe: called after each search; see ``Observe``.
     """
 
     def __init__(
@@ -78,15 +77,15 @@ class ShardedIndex:
         return self._n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows for each of the (Q, dim) query vectors.
+        """Return the k best rows for each query vector; ``vectors`` has shape (Q, dim).
 
         Raises:
             InputError: a parameter exceeds the index's limit, or the vectors for rescoring are missing.
-            ShardUnavailable: a range cannot be searched, and the search may not be partial.
+            ShardUnavailable: a shard cannot be searched, and the search may not be partial.
         """
         known = self.parameters.get("refine")
         refine = 0 if known is None else known.default if params.refine is None else params.refine
-        if known is None or not refine or refine > known.maximum:  # nothing to rescore, or refused by each shard
+        if known is None or not refine or refine > known.maximum:  # no rescoring; each shard refuses a value above the maximum
             return self._search_shards(vectors, k, params)
         width = min(k, len(self)) * refine
         unrefined = SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)
@@ -95,7 +94,7 @@ class ShardedIndex:
         return merge_hits([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
-        """Return exact scores of given rows; see ``indexer.vectors.corpus_vectors.CorpusVectors``. Raises as ``search`` does."""
+        """Return the exact scores of given rows; see ``retrievers.dense.ExactScores``. Raises as ``search`` does."""
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         calls, positions = {}, {}
         for shard_rows, shard in self._shards:
@@ -116,7 +115,6 @@ class ShardedIndex:
         return scores
 
     def _search_shards(self, vectors: Vectors, k: int, params: SearchParams) -> Hits:
-        """Search all ranges."""
         if not len(vectors):
             return merge_hits([], 0, k)
         started = time.perf_counter()
@@ -128,7 +126,7 @@ class ShardedIndex:
         return hits
 
     def _wait_for_results(self, calls: dict[range, Call[Answer]]) -> dict[range, TimedAnswer[Answer]]:
-        """Wait for all answers; a partial search leaves out and records unavailable ranges."""
+        """Return the answers by range; a partial search leaves out unavailable ranges and records them."""
         results, unsearched = {}, unsearched_rows()
         try:
             for rows, call in calls.items():
