@@ -26,7 +26,7 @@ def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str,
     If the option ``update_evidence`` is off, all passages are kept.
 
     Returns:
-        Ids and scores of the kept passages, for the record.
+        Ids and scores of the kept passages, for the round's record.
     """
     options = state.options
     passages = yield from retrieve(query, options.k)
@@ -47,7 +47,7 @@ def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
     """Infer statements from the passages (M_IE), drop irrelevant or unsupported statements, and keep the most useful (M_e, eq. 3 and 4).
 
     Returns:
-        The new statements with their scores, for the record.
+        The new statements with their scores, for the round's record.
     """
     options = state.options
     if not state.source:
