@@ -103,7 +103,7 @@ def unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _first_present(record: Record, names: Iterable[str]) -> str:
-    """Return the first name that is a field of the record; the first name of all if the record has no such field.
+    """Return the first of the names that is a field of the record; without a match, return the first name.
 
     Raises:
         InputError: the record is not an object.
