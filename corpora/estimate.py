@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,6 +11,7 @@ from .corpus import Corpus
 from .fetching.sources import local_paths, missing_bytes
 from .passage import Passage
 from .reading.compression import estimate_sizes
+from .reading.readers import unkept_fields
 from .store import PassageStore
 
 _SAMPLE_PASSAGES = 2_000
@@ -24,12 +26,14 @@ class CorpusEstimate:
         passage_bytes: mean UTF-8 bytes per passage.
         download_bytes: bytes still to be downloaded.
         sample: the first passages, at most 2,000; empty if the estimate comes from published figures.
+        unkept_fields: fields of a user's file that passages do not keep, found in its first 2,000 records.
     """
 
     n_passages: int
     passage_bytes: float
     download_bytes: int
     sample: list[Passage]
+    unkept_fields: Sequence[str] = ()
 
 
 def estimate_from_store(store: PassageStore) -> CorpusEstimate:
@@ -58,7 +62,8 @@ def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
             sum(sizes) for sizes in zip(*(estimate_sizes(path, last_lines.get(str(path), 0)) for path in paths), strict=True)
         )
         n_passages = round(n_all / n_sampled * len(sample))
-    return CorpusEstimate(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample)
+    unkept = unkept_fields(corpus.path, str(corpus.reading["format"]), _SAMPLE_PASSAGES) if corpus.path else ()
+    return CorpusEstimate(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample, unkept)
 
 
 def _mean_bytes(passages: list[Passage]) -> float:

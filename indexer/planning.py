@@ -140,12 +140,14 @@ class BuildPlan:
         download_bytes: number of bytes still to be downloaded.
         estimates: estimates of the unfinished steps.
         shortage: message about missing disk space; None if there is enough.
+        notes: messages about parts of the input that the build leaves out.
     """
 
     corpus: CorpusEstimate
     download_bytes: int
     estimates: list[StepEstimate]
     shortage: str | None
+    notes: list[str]
 
 
 def _add_encoders(names: Sequence[str]) -> tuple[str, ...]:
@@ -175,7 +177,13 @@ def plan(spec: BuildSpec) -> BuildPlan:
     )
     download_bytes = corpus.download_bytes + sum(missing_bytes)
     n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_ref(spec.name, index).path for index in spec.indexes))))
-    return BuildPlan(corpus, download_bytes, estimates, disk_shortage(estimates, download_bytes - n_staged))
+    return BuildPlan(corpus, download_bytes, estimates, disk_shortage(estimates, download_bytes - n_staged), list(_notes(corpus)))
+
+
+def _notes(corpus: CorpusEstimate) -> Iterator[str]:
+    """Yield messages about parts of the input that the build leaves out."""
+    if corpus.unkept_fields:
+        yield f"fields that are not kept: {', '.join(corpus.unkept_fields):.200} (a passage has an id, a title and a text)"
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:

@@ -344,6 +344,19 @@ READERS: dict[str, Reader] = {
 ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # formats of whole articles
 
 
+_PLAIN = {"id", "title", "text", "section"}
+_KEPT = {"jsonl": _PLAIN, "wikiextractor-json": _PLAIN, "contents": {"id", "contents"}, "beir": {"_id", "title", "text"}}
+
+
+def unkept_fields(path: Path, file_format: str, n_records: int) -> list[str]:
+    """Return the fields with a value that passages do not keep, among the first records of a file; unreadable records have none."""
+    unkept = dict[str, None]()
+    for _, line in itertools.islice(_read_lines(path, lambda bad: None), n_records if file_format in _KEPT else 0):
+        with suppress(ValueError, RecursionError, AttributeError):
+            unkept |= {name: None for name, value in _parse(line).items() if value not in (None, "", [], {})}
+    return [name for name in unkept if name not in _KEPT[file_format]]
+
+
 def detect_format(path: Path) -> str:
     """Return the name of a file's format, detected from its first non-blank line.
 

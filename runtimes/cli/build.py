@@ -140,7 +140,8 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
         if build_plan.shortage:
             note(build_plan.shortage)
         if as_json:
-            print_json({"corpus": spec.name, "estimates": [dataclasses.asdict(estimate) for estimate in build_plan.estimates]})
+            estimates = [dataclasses.asdict(estimate) for estimate in build_plan.estimates]
+            print_json({"corpus": spec.name, "estimates": estimates, "notes": build_plan.notes})
         return
     if build_plan.shortage:
         raise StorageError(build_plan.shortage)
@@ -160,6 +161,8 @@ def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
 
     note(f"corpus '{spec.name}': {spec.source.corpus.summary}")
     note(f"about {build_plan.corpus.n_passages:,} passages of {format_bytes(build_plan.corpus.passage_bytes)}")
+    for message in build_plan.notes:
+        note(message)
     if build_plan.download_bytes:
         note(f"download {format_bytes(build_plan.download_bytes)}")
     if build_plan.estimates:

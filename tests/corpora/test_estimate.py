@@ -42,3 +42,26 @@ def test_the_passages_of_a_file_are_estimated_within_a_few_percent(
     path.write_bytes(compress(records))
     found = estimate_corpus(custom_corpus(path, "made", ReadOptions()), StoreOptions())
     assert found.n_passages == pytest.approx(N, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("file_format", "record", "unkept"),
+    [
+        ("jsonl", {"id": "1", "title": "A", "section": "B", "text": "c", "url": "https://example.org", "tags": ["d"]}, ["url", "tags"]),
+        ("beir", {"_id": "1", "title": "A", "text": "c", "metadata": {}}, []),
+        ("beir", {"_id": "1", "title": "A", "text": "c", "metadata": {"year": 1999}}, ["metadata"]),
+        ("contents", {"id": "1", "contents": "A\nb", "title": "A"}, ["title"]),
+        (
+            "wikiextractor-json",
+            {"id": "1", "revid": "7", "url": "https://example.org?curid=1", "title": "A", "text": "c"},
+            ["revid", "url"],
+        ),
+    ],
+)
+def test_fields_that_passages_do_not_keep_are_found(file_format: str, record: dict[str, object], unkept: list[str], tmp_path: Path) -> None:
+    """In any record, also beside one that cannot be read; a field without a value is none."""
+    path = tmp_path / "made.jsonl"
+    first = {name: value for name, value in record.items() if name not in unkept} | {"empty": None}
+    path.write_text(f"{json.dumps(first)}\nno record\n\n[1]\n{json.dumps(record)}\n")
+    corpus = custom_corpus(path, "made", ReadOptions(file_format=file_format))
+    assert list(estimate_corpus(corpus, StoreOptions(skip_bad=True)).unkept_fields) == unkept

@@ -50,6 +50,14 @@ def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_p
     assert plan(BuildSpec(resolve("mine@1"))).estimates == []
 
 
+def test_a_plan_names_the_fields_that_are_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu", "url": "https://example.org", "acl": ["staff"]}\n')
+    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
+    assert plan(spec).notes == ["fields that are not kept: url, acl (a passage has an id, a title and a text)"]
+    run_build(spec)
+    assert plan(spec).notes == []  # once
+
+
 def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setattr(estimate, "free_disk_bytes", lambda: 1000)
     with pytest.raises(StorageError, match=r"kB are needed under .*, 1\.0 kB are free: set IDX_HOME to a larger disk"):
