@@ -46,7 +46,7 @@ def run_questions(predictions: Predictions, name: str | None = None, format: str
     Args:
         predictions: the run's predictions.
         name: a question file, or "sample"; None: no named file.
-        format: the format of the file; None: as the run recorded for its own file, or detected from the content.
+        format: the format of the file; None: detected from the content of a named file, or as the run recorded.
 
     Raises:
         InputError: no questions can be found, or the recorded file has changed since the run.

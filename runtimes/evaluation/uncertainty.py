@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 _MAX_DRAWS = 1 << 22  # maximum number of random draws in memory
-_SWAPS = 10_000  # random assignments in the randomisation test; fewer possible assignments are enumerated instead
+_SWAPS = 10_000  # number of random assignments in the randomisation test; if fewer are possible, all are enumerated
 _TIE = 1e-9  # relative tolerance of sums that differ by rounding only
 
 
@@ -89,8 +89,8 @@ class Bootstrap(NamedTuple):
             second: values of the second run on the same questions, in the same order.
 
         Returns:
-            The comparison. ``p`` is exact if fewer than 14 questions differ. Otherwise it is estimated from 10,000 random assignments and
-            the observed one, and is never 0.
+            The comparison. ``p`` is exact if fewer than 14 questions differ. Otherwise ``p`` is estimated from 10,000 random
+            assignments of values to runs and the observed assignment, and is never 0.
 
         Raises:
             ValueError: the runs have different numbers of questions.

@@ -68,7 +68,7 @@ def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_f
         questions: the questions; each is taken when there is room for it.
         services: models and searcher.
         in_flight: maximum number of concurrent questions.
-        seed: the run's seed, from which sampling calls without a seed get one.
+        seed: the run's seed; the seeds of sampling calls without a seed are derived from it.
 
     Raises:
         UnknownNameError: the method calls a role that has no model.
@@ -98,7 +98,7 @@ def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_f
 
 
 def _serve(open_questions: list[_OpenQuestion], waves: Waves, seed: int) -> None:
-    """Serve a wave, and pass the results to the questions; an error ends its question."""
+    """Serve a wave, and pass the results to the questions. A failed request ends its question."""
     outcomes = iter(waves.serve([request for state in open_questions for request in state.pending]))
     for state in open_questions:
         own = [next(outcomes) for _ in state.pending]
@@ -128,7 +128,7 @@ def _advance(state: _OpenQuestion, results: Any, waves: Waves, seed: int) -> Non
 
 
 def _set_seed(request: Request, state: _OpenQuestion, seed: int) -> Request:
-    """Return the request, with a seed if it is a sampling call without one.
+    """Return the request. A sampling call without a seed gets a seed.
 
     The seed is derived from the run's seed, the question's id and the number of the sampling call.
     """

@@ -86,7 +86,7 @@ def _hub_commit(repository: str) -> str | None:
 
 
 def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
-    """Return the fingerprint of a built corpus as "passages", and a digest of each index's manifest under the index's name.
+    """Return the fingerprint of a built corpus under "passages", and a digest of each index's manifest under the index's name.
 
     Raises:
         ArtifactError: the corpus or an index is missing or unusable.

@@ -35,7 +35,7 @@ class SearchTarget:
 
     Attributes:
         corpus: a built corpus, or a corpus served at ``url``; None: the server's first.
-        retriever: an index, or several joined with "+"; None: the server's first.
+        retriever: an index, or several joined with "+"; None: the server's first, or "bm25" in this process.
         url: URL of a server; None: search in this process.
         api_key: the server's API key.
         reranker: a cross-encoder for local searches with ``rerank="cross-encoder"``; None: SimLM.

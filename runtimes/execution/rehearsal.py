@@ -55,7 +55,7 @@ class StandInSearcher(Searcher):
 
 
 def stand_in_passages(title: str) -> list[Passage]:
-    """Return one made-up passage with a title."""
+    """Return one made-up passage that has the title."""
     return [Passage("1", title, "<text of passage 1>")]
 
 

@@ -60,7 +60,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
     """Start a run in a folder, or resume the existing one.
 
     Args:
-        folder: created if missing.
+        folder: folder of the run; created if missing.
         settings: all settings that affect the results, as JSON values.
         session: the record of this start of the run.
 
@@ -99,7 +99,7 @@ class PredictionLines(NamedTuple):
 
     Attributes:
         records: id of a question -> its last line, in the order of the questions' first lines.
-        repeated_ids: the question's id, for each line that replaces an earlier one.
+        repeated_ids: the question's id, for each line that replaces an earlier line.
     """
 
     records: dict[str, dict[str, Any]]
@@ -142,7 +142,7 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, 
         raise ArtifactCorrupt(f"{folder / RUN} cannot be read ({error!r:.120}): take another folder for --out") from error
     if version != FORMAT:
         raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: take another folder for --out")
-    if differing := differences(recorded, json.loads(json.dumps(settings))):  # as JSON reads them back
+    if differing := differences(recorded, json.loads(json.dumps(settings))):  # as JSON stores the settings
         raise InputError(
             f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, or take another folder for --out"
         )

@@ -150,7 +150,7 @@ class Waves:
         return self._services.llms[role]
 
     def _call_for(self, request: Request) -> tuple[Hashable, Callable[[list[Any]], list[Outcome]]]:
-        """Return the function that serves a request, after a key. Requests with equal keys are served together."""
+        """Return a key and a function for a request. The function serves all requests with this key together."""
         match request:
             case Retrieve():
                 run = self._services.search

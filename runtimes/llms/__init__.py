@@ -2,11 +2,11 @@
 
 base                   prompts, calls, results, capabilities, the ``LLM`` protocol
 openai_http            backend ``openai``: any OpenAI-compatible endpoint
-openai_bodies          its request bodies and answers
-openai_connection      its HTTP requests, with retries
+openai_bodies          request bodies for endpoints, parsing of answers
+openai_connection      HTTP requests to endpoints, with retries
 checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
-transformers_decoding  its forward passes
+transformers_decoding  forward passes of backend ``hf``
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context

@@ -1,14 +1,14 @@
 """Calls to language models, their results, and the contract of every backend.
 
 A *call* is a prompt with an operation: ``Generate``, ``AskYesNo`` or ``MeanNll``. A backend takes a batch of calls and returns one *reply*
-per call, in the same order. If a backend lacks a capability, it uses a fixed fallback, which ``degraded`` of the result lists:
+per call, in the same order. Fixed fallbacks replace missing capabilities, and ``degraded`` of the result lists the fallbacks used:
 
 - Without structured output, the text is unconstrained.
 - Without logprobs, ``Gen.logprobs`` is None. A yes/no question is answered by one generated word, with probability 1 or 0.
 - Without prompt logprobs, the NLL of a given text is unknown (``Nll.mean`` is None).
-- If a prompt exceeds the context, its passages are cut, from the end of the last passage (``fitting``).
 
-If neither answer is among the likeliest tokens, ``YesNo.missing`` is true and there is no score. ``degraded`` does not list this.
+If a prompt exceeds the context, its passages are cut (``fitting``), and ``degraded`` lists the cut. If neither answer to a yes/no question
+is among the likeliest tokens, ``YesNo.missing`` is true and there is no score; ``degraded`` does not list this.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class JsonSchema(NamedTuple):
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> JsonSchema:
-        """Create the constraint to an object with exactly these fields, given as name -> schema."""
+        """Create a constraint to an object with exactly these fields; ``fields`` is name -> schema."""
         return cls.of({"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False})
 
 
@@ -136,7 +136,7 @@ class Generate:
     """Generate text after a prompt; the result is a tuple of ``n`` ``Gen``.
 
     Attributes:
-        role: the role of a method whose model is called; backends ignore it.
+        role: a role of the method, which determines the model; backends ignore the role.
         decoding: decoding parameters.
         n: number of texts; several texts need a temperature above 0.
         schema: constraint on the text; None: no constraint.
@@ -219,7 +219,7 @@ class Gen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YesNo:
-    """Probabilities of the two answers to a yes/no question as the next token.
+    """Probabilities that the next token is the positive or the negative answer to a yes/no question.
 
     Attributes:
         p_positive, p_negative: probabilities of the positive and the negative answer, as ``AskYesNo`` defines them.
@@ -267,7 +267,7 @@ class Nll:
 
 
 class Reply(NamedTuple):
-    """The result of a call, and its cost: the tokens of the prompt, and those generated in all ``n`` texts."""
+    """The result of a call, and its cost. ``completion_tokens`` counts the tokens of all ``n`` texts."""
 
     result: tuple[Gen, ...] | YesNo | Nll
     prompt_tokens: int = 0

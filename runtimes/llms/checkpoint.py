@@ -20,8 +20,8 @@ class PreparedCall(NamedTuple):
     Attributes:
         call: the call.
         ids: the prompt, cut to fit the context.
-        continuation: the text that a ``MeanNll`` scores; empty for other calls.
-        degraded: fallbacks used so far.
+        continuation: ids of the text that a ``MeanNll`` scores; empty for other calls.
+        degraded: fallbacks used for the prompt.
     """
 
     call: Any

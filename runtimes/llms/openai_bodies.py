@@ -154,7 +154,7 @@ def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
 
 
 def describe_dropped(body: Body, sent: Body) -> tuple[str, ...]:
-    """Return a description of the effect of each field of ``body`` that ``sent`` lacks."""
+    """Return descriptions of the effects of dropped fields, which ``body`` has and ``sent`` lacks."""
     return tuple(dict.fromkeys(_FALLBACKS[name] for name in body if name in _FALLBACKS and name not in sent))
 
 
@@ -207,7 +207,7 @@ def parse_yes_no(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str,
 
 
 def _likeliest_tokens(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the likeliest first tokens with their log-probabilities."""
+    """Return the likeliest tokens at the first position, with their log-probabilities."""
     content, tops = logprobs.get("content"), logprobs.get("top_logprobs")
     if content:
         alternatives = content[0].get("top_logprobs") or content[:1]

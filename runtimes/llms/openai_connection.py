@@ -1,7 +1,7 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
-A request is retried after a connection error, a time-out, a status 408, 409, 425, 429 or 5xx except 501, and an unusable answer: truncated,
-not JSON, without choices, or larger than 64 MB. An exhausted quota and all other refusals are final.
+A request is retried after a connection error, a time-out, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB),
+or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota and all other refusals are final.
 
 The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each retry
 up to 30 seconds, and shortened at random by up to half.
@@ -99,7 +99,7 @@ class Connection:
         self._closed, self._random = threading.Event(), random.Random()
 
     def post(self, path: str, body: Body) -> dict[str, Any]:
-        """Send a body, and return the answer; it has at least one choice.
+        """Send a body. Return the answer, which has at least one choice.
 
         Raises:
             Refused: the endpoint refuses the request.

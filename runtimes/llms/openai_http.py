@@ -2,8 +2,8 @@
 
 The capabilities of an endpoint are learned from its answers. If the endpoint refuses a field by name, later requests omit the field, and
 ``degraded`` of the results lists the effect. A model without a chat template receives the turns as one text. An endpoint without plain
-completions receives a plain text as a user's turn. If the endpoint refuses a prompt as too long, its passages are cut, so that the prompt
-has a quarter fewer tokens, and the prompt is sent again.
+completions receives a plain text as a user's turn. A prompt that the endpoint refuses as too long is sent again with shorter passages and a
+quarter fewer tokens.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class OpenAIHttp:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of the endpoint. Except for vLLM's own, each is assumed until an answer disproves it."""
+        """Capabilities of the endpoint. All but vLLM's own are assumed until an answer disproves them."""
         self._probe_models()
         structures = {"structured_outputs": ("choice", "regex"), "response_format": ("json",)}
         return Capabilities(
@@ -295,6 +295,6 @@ class OpenAIHttp:
 
 
 def _single(call: Generate, number: int) -> Generate:
-    """Return a call for a single text, number ``number``, with a seed of its own."""
+    """Return a call for text number ``number`` alone, with its own seed."""
     seed = call.decoding.seed
     return dataclasses.replace(call, n=1, decoding=dataclasses.replace(call.decoding, seed=None if seed is None else seed + number))

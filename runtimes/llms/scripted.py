@@ -1,7 +1,7 @@
 """Models with prepared answers, for tests and for tracing a method without a model.
 
-A script is a file of JSON Lines, with one answer per line. A line with ``role``, ``match`` or both answers every call of this role whose
-prompt contains this text. The other lines answer the remaining calls in order::
+A script is a file of JSON Lines, with one answer per line. A line may be limited to calls of a ``role``, to prompts that contain the text
+``match``, or both; it answers every such call. The other lines answer the remaining calls in order::
 
     {"text": "Paris"}   {"texts": ["a", "b"]}   {"yes": 0.9}   {"nll": 1.5}   {"role": "know", "match": "Who", "text": "no"}
 """

@@ -41,7 +41,7 @@ def word_variants(words: Iterable[str]) -> frozenset[str]:
 def yes_no_from_tokens(
     likeliest: Sequence[tuple[str, float]], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
 ) -> YesNo:
-    """Sum each answer's probability over those tokens of ``likeliest``, (token, log-probability), that are variants of its words."""
+    """Sum the probabilities of each answer's word variants over ``likeliest``, pairs of token and log-probability."""
     sides = (word_variants(positive), word_variants(negative))
     p_positive, p_negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
     return YesNo(p_positive=p_positive, p_negative=p_negative, degraded=degraded)

@@ -1,8 +1,8 @@
 """Forward passes over left-padded batches of token ids: generation, scores of the next token, scores of a continuation.
 
 Log-probabilities are float32, before temperature and constraints. Each row samples with its own random generator, independently of the
-other rows. Only rounding depends on the batch: scores of a row in different batches agree within about 1e-5. A generated text may differ if
-two tokens have scores that close.
+other rows. Only rounding depends on the batch: scores of a row in different batches agree within about 1e-5. A generated text may differ
+between batches if two tokens have nearly equal scores.
 """
 
 from __future__ import annotations

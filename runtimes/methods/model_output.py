@@ -47,7 +47,7 @@ class _Extent(NamedTuple):
 
 
 def find_object(text: str, keys: Sequence[str]) -> ParsedObject:
-    """Find the first JSON object that has one of ``keys``, which are written as in ``ParsedObject``."""
+    """Find the first JSON object that has one of ``keys``. The keys are in lower case with "_", as in ``ParsedObject``."""
     for start in itertools.islice(_starts(text, "{"), _MAX_STARTS):
         extent = _extent(text, start)
         candidates = extent.repairs if extent.end is None else (text[start : extent.end],)

@@ -147,7 +147,7 @@ def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Fi
             axes.margins(0.25, 0.15)
             _set_cost_scale(axes, points.values())
         figure.axes[0].set_ylabel(f"{accuracy}, %")
-        figure.draw_without_rendering()  # lays out the axes, which the placement of labels needs
+        figure.draw_without_rendering()  # lays out the axes before the labels are placed
         for axes, points in zip(figure.axes, panels.values(), strict=True):
             _label_points(axes, points)
         return figure

@@ -25,7 +25,8 @@ class ScoredRetriever(NamedTuple):
 
     Attributes:
         retriever: name of the retriever or of a run file.
-        queries: ``QUESTION``: each question is searched alone; ``GROUP``: with its group of queries; ``RUN``: the rankings of a run file.
+        queries: ``QUESTION`` if each question is searched alone, ``GROUP`` if it is searched with its group of queries, ``RUN`` if the
+            rankings come from a run file.
         values: metric -> values, shape ``(questions,)``; NaN: undefined for the question.
         speed: questions per second, and this process's CPU seconds per question; None: not measured.
     """
@@ -90,7 +91,7 @@ def retrieval_report(evaluation: Evaluation) -> Report:
 
 
 def differences(evaluation: Evaluation) -> Table | None:
-    """Return the paired differences of R@k by answers, or else of Success@k by gold passages.
+    """Return a table of paired differences in R@k by answers; without answers, in Success@k by gold passages.
 
     A retriever on groups is compared with the same retriever on the questions alone, if the latter was scored. Every other retriever is
     compared with the first. Return None for a single retriever, or if neither metric was scored.

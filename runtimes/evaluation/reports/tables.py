@@ -18,7 +18,7 @@ _MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
 
 
 def plain(value: Cell) -> str:
-    """Format a number with thousands separators, and a float also to three decimal places."""
+    """Format a number with thousands separators; floats have three decimal places."""
     return f"{value:,}" if isinstance(value, int) else _format(value, "{:,.3f}".format)
 
 

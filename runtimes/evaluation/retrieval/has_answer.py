@@ -37,9 +37,9 @@ except ImportError as error:
 
 Hits = NDArray[np.bool_]
 
-_SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: between tokens, part of a token, a whole token
+_SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: separator, part of a token, token of one character
 _SPACE = 32
-_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token; every other character has one lower case
+_SIGMA = "\u03a3"  # Σ becomes ς at the end of a token; every other character has a single lower-case form
 _BATCH_TEXTS = 256  # texts per batch: their character arrays fit in the CPU's caches
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
@@ -82,7 +82,7 @@ def _rows(texts: Sequence[str]) -> list[str]:
     visible = np.flatnonzero(kinds)
     row_points = np.full(ends_written[-1], _SPACE, np.uint32)
     row_points[ends_written[visible] - 1] = characters.lower.take(points[visible])
-    whole = row_points.tobytes().decode("utf-32-le")  # without surrogates, because they are separators
+    whole = row_points.tobytes().decode("utf-32-le")  # surrogates are separators and not written
     offsets = [0, *ends_written[ends].tolist()]
     return [
         token_row(text) if _SIGMA in text else whole[begin:end]
@@ -151,7 +151,7 @@ def answer_hits(
 
 
 def _text_finder(targets: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate that tests whether a text contains any target. Targets that contain a shorter target are redundant."""
+    """Return a predicate that tests whether a text contains any target. Targets that contain a shorter target are left out."""
     shortest = list[str]()
     for text in sorted(set(targets), key=len):
         if not any(other in text for other in shortest):

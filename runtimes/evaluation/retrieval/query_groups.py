@@ -1,7 +1,7 @@
 """Groups of queries for a set of questions: expansions such as GAR's, sub-questions, sampled answers.
 
-A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The question with the id and the queries form
-one group.
+A file of groups is JSON Lines, plain or compressed: ``{"id": "7", "queries": ["…", "…"]}``. The question with this id forms a
+group with the queries.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Read TREC's or BEIR's qrels, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty, a line has another number of columns, a relevance is not a whole number, or a
+        InputError: the file cannot be read or is empty, a line has the wrong number of columns, a relevance is not a whole number, or a
             question has the same passage twice.
     """
     qrels: dict[str, dict[str, int]] = {}
@@ -92,7 +92,7 @@ def trec_order(scores: Mapping[str, float]) -> list[str]:
 
 
 def _lines(path: Path, n_columns: int, header: Sequence[str] = ()) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the location and columns of each non-blank line; if the first is the header, the others have as many columns as it has."""
+    """Yield the location and columns of each non-blank line. A line equal to ``header`` at the beginning sets the number of columns."""
     n_lines, needed = 0, f"{n_columns} are needed" + (f", or 3 after the header '{' '.join(header)}'" if header else "")
     with open_decompressed(path) as file:
         for number, line in enumerate(read_lines(file, str(path)), 1):

@@ -1,9 +1,9 @@
-"""RA-ISF: answer from memory, else from relevant passages, else from the answers to sub-questions, to a depth limit.
+"""RA-ISF: answer from memory, else from relevant passages, else from the answers to sub-questions, up to a depth limit.
 
 Liu et al., RA-ISF: Learning to Answer and Understand from Retrieval Augmentation via Iterative Self-Feedback, 2024 (arXiv 2403.06840).
 
 algorithm  Algorithm 1               sub_models  self-knowledge, retrieval and relevance, decomposition
-tree       the sub-questions' tree   replies     parsing of verdicts                                options  the options of the paper
+tree       tree of sub-questions     replies     parsing of verdicts                                options  the options of the paper
 
 The paper's three sub-models have the roles "know", "relevance" and "decompose". Their replies may be the labels of the paper's training
 data, or the words of an instruct model.

@@ -85,7 +85,7 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
-    """Solve sub-questions in order. A reference to an earlier sub-question, "#1", is replaced by its answer, if known."""
+    """Solve sub-questions in order. A reference such as "#1" is replaced by the answer to that sub-question, if known."""
     children: list[Node] = []
     answers: dict[str, str] = {}
     for number, sub_question in enumerate(sub_questions, 1):
