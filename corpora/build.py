@@ -24,6 +24,8 @@ from .store import FORMAT_VERSION, KIND, PassageStore, StoreWriter
 
 SKIPPED = "skipped.jsonl"
 
+_ADVICE = "use another name (--name), or replace it (--force; in Python replace=True)"
+
 logger = logging.getLogger(__name__)
 
 
@@ -202,10 +204,10 @@ def _check_reading(existing: Parameters, requested: Parameters, name: str) -> No
     differing = sorted(key for key in {*requested, *existing} if requested.get(key) != existing.get(key))
     if differing:
         was, now = (", ".join(f"{key} {values.get(key)}" for key in differing) for values in (existing, requested))
-        raise ArtifactMismatch(f"the corpus '{name}' was built with {was}, not {now}: use another --name, or --force to replace it")
+        raise ArtifactMismatch(f"the corpus '{name}' was built with {was}, not {now}: {_ADVICE}")
 
 
 def _check_inputs(existing: Mapping[str, str], requested: Mapping[str, str], name: str) -> None:
     if sorted(existing.values()) != sorted(requested.values()):
         was, now = (", ".join(f"{file} (sha256 {sha256[:12]}…)" for file, sha256 in inputs.items()) for inputs in (existing, requested))
-        raise ArtifactMismatch(f"the corpus '{name}' was built from {was}, not from {now}: use another --name, or --force to replace it")
+        raise ArtifactMismatch(f"the corpus '{name}' was built from {was}, not from {now}: {_ADVICE}")

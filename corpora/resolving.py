@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from . import CORPORA
 from .artifacts.home import corpus_names, split_name
-from .artifacts.manifest import MANIFEST, is_finished, manifest_from_json
+from .artifacts.manifest import MANIFEST, Parameters, is_finished, manifest_from_json
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
 from .errors import ArtifactMissing, IdxError, InputError
 from .known.custom import ReadOptions, custom_corpus
+from .known.given import FORMAT, described_corpus
 from .registry import load, unknown_name_error
 
 
@@ -136,6 +137,8 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
     try:
         manifest = manifest_from_json((store_path(name) / MANIFEST).read_bytes())
         parameters = manifest.recipe.parameters
+        if parameters["format"] == FORMAT:
+            return _resolve_given(base, parameters, dataclasses.replace(options, limit=limit))
         reading = ReadOptions(
             file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100)
         )
@@ -147,6 +150,12 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
         raise InputError(f"'{name}' was built without --on-error skip: {rebuild_advice(base)}")
     options = dataclasses.replace(options, limit=limit, skip_bad=was_skipping)
     return ResolvedCorpus(custom_corpus(Path(source), base, reading), options, keep_store=True)
+
+
+def _resolve_given(name: str, parameters: Parameters, options: StoreOptions) -> ResolvedCorpus:
+    """Return a corpus built from Python values, which has no file."""
+    reading = {key: str(parameters[key]) for key in ("sha256", "split")}
+    return ResolvedCorpus(described_corpus(name, reading), options, keep_store=True)
 
 
 def rebuild_advice(corpus: str) -> str:

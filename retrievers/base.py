@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
 
-from .options import SearchOptions
+from . import rendering
+from .options import SearchOptions, SearchOptionValues, override
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DEFAULTS = SearchOptions()
 
@@ -64,8 +68,120 @@ class ScoredPassage(NamedTuple):
     score: float
     provenance: tuple[Match, ...]
 
+    @property
+    def id(self) -> str:
+        """The passage's id."""
+        return self.passage.id
 
-Ranking = list[ScoredPassage]
+    @property
+    def title(self) -> str:
+        """The passage's title; may be empty."""
+        return self.passage.title
+
+    @property
+    def text(self) -> str:
+        """The passage's text."""
+        return self.passage.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            "id": self.passage.id,
+            "title": self.passage.title,
+            "text": self.passage.text,
+            "row": self.row,
+            "score": self.score,
+            "provenance": [
+                {"query": match.query, "retriever": match.retriever, "rank": match.rank, "score": match.score} for match in self.provenance
+            ],
+        }
+
+
+class Ranking(list[ScoredPassage]):
+    """The passages found for one query or group of queries, best first; shown as a table in notebooks.
+
+    >>> ranking = searcher.search(["longest river of Africa"], k=3)[0]
+    >>> [(hit.id, hit.title, hit.score) for hit in ranking]
+
+    Attributes:
+        queries: the queries of the group, the primary query first.
+    """
+
+    __slots__ = ("queries",)
+
+    def __init__(self, hits: Iterable[ScoredPassage] = (), queries: Iterable[str] = ()) -> None:
+        super().__init__(hits)
+        self.queries = tuple(queries)
+
+    def __repr__(self) -> str:
+        return rendering.to_text(self.queries, self)
+
+    def _repr_html_(self) -> str:
+        return rendering.to_html([(self.queries, self)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the queries and the passages with their ranks as JSON values."""
+        return {"queries": list(self.queries), "passages": [{"rank": rank, **hit.to_dict()} for rank, hit in enumerate(self, 1)]}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with the columns query, rank, score, id, title and text; raises ``MissingExtraError`` without pandas."""
+        return rendering.to_pandas([("0", self.queries, self)]).drop(columns="query_id")
+
+
+class Rankings(list[Ranking]):
+    """One ranking for each query or group of queries of a search, in their order; shown as tables in notebooks.
+
+    >>> rankings = searcher.search(["longest river of Africa", "metal that is liquid at room temperature"])
+    >>> rankings.to_pandas().groupby("query_id").head(1)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self)) or "no rankings"
+
+    def _repr_html_(self) -> str:
+        return rendering.to_html([(ranking.queries, ranking) for ranking in self])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all rankings as JSON values, as a server's answer has them."""
+        return {"rankings": [ranking.to_dict() for ranking in self]}
+
+    def to_pandas(self, query_ids: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return a data frame with the columns query_id, query, rank, score, id, title and text.
+
+        Args:
+            query_ids: an id for each ranking; default: their positions, from "0".
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            ValueError: the number of ids differs from that of rankings.
+        """
+        ids = self._ids(query_ids)
+        return rendering.to_pandas([(name, ranking.queries, ranking) for name, ranking in zip(ids, self, strict=True)])
+
+    def to_trec(self, query_ids: Sequence[str] | None = None, tag: str = "idx") -> str:
+        """Return the lines of a TREC run: query id, ``Q0``, passage id, rank, score and tag.
+
+        Args:
+            query_ids: an id for each ranking; default: their positions, from "0".
+            tag: the run's name.
+
+        Raises:
+            InputError: an id or the tag is empty or contains white space, which the format does not allow.
+            ValueError: the number of ids differs from that of rankings, or two are equal.
+        """
+        ids = self._ids(query_ids)
+        if len(set(ids)) < len(ids):
+            raise ValueError("two rankings have the same query id")
+        run = {name: {hit.id: hit.score for hit in ranking} for name, ranking in zip(ids, self, strict=True)}
+        return "".join(rendering.trec_lines(run, tag))
+
+    def _ids(self, query_ids: Sequence[str] | None) -> Sequence[str]:
+        ids = [str(number) for number in range(len(self))] if query_ids is None else query_ids
+        if len(ids) != len(self):
+            raise ValueError(f"there are {len(ids):,} query ids for {len(self):,} rankings")
+        return ids
 
 
 class UnsearchedRows(NamedTuple):
@@ -86,16 +202,25 @@ class PartialAnswer(NamedTuple):
 class Searcher(Protocol):
     """A corpus open for searching, which answers queries with ranked passages."""
 
-    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
         """Return one ranking for each query; a ranking is empty if nothing matches.
 
+        >>> searcher.search(["longest river of Africa", "metal that is liquid at room temperature"], k=5)
+
+        Args:
+            queries: the queries, each searched by itself; ``search_groups`` merges several queries into one ranking.
+            options: the search options.
+            values: single options, which override those of ``options``.
+
         Raises:
-            TypeError: ``queries`` is a string, or contains an item that is not a string.
+            TypeError: ``queries`` is a string, or contains an item that is not a string; ``merge`` is given, although nothing is merged.
             ValueError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):
             raise TypeError("queries is one string: give a list of queries")
-        return self.search_groups([[query] for query in queries], options)
+        if "merge" in values:
+            raise TypeError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking for each group")
+        return Rankings(self.search_groups([[query] for query in queries], override(options, values)))
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group of queries."""

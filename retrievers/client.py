@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
@@ -20,12 +20,13 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimedOut
 
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import unknown_name_error
 
-from .base import DEFAULTS, PartialAnswer, Ranking, Searcher, check_groups
+from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, check_groups
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
-from .options import SearchOptions
+from .options import SearchOptions, SearchOptionValues, override
 from .timed_http import TIMED_POOLS
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
 
@@ -130,6 +131,8 @@ class ServerClient:
         answer = self._request("POST", SEARCH, "rankings", _read_rankings, body)
         if len(answer.rankings) != len(groups):
             raise BadAnswer(f"{self.url} answered {len(answer.rankings):,} rankings for {len(groups):,} groups")
+        for ranking, group in zip(answer.rankings, groups, strict=True):
+            ranking.queries = tuple(group)
         return answer
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
@@ -222,6 +225,9 @@ class ServerClient:
 class RemoteSearcher(Searcher):
     """Searcher of one corpus of a server with one of its retrievers; thread-safe.
 
+    >>> with RemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
+    ...     searcher.search(["longest river of Africa"], k=3)
+
     Args:
         url: address of the server.
         corpus: a served corpus; None: the first.
@@ -255,9 +261,49 @@ class RemoteSearcher(Searcher):
         """Close the connections."""
         self._client.close()
 
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+    def __len__(self) -> int:
+        """Return the number of passages, as the server says; raises as ``ServerClient.corpora`` does."""
+        return self._served().n_passages
+
+    def __bool__(self) -> bool:
+        return True  # without asking the server for its length
+
+    def __repr__(self) -> str:
+        return f"<RemoteSearcher of {self._client.url}: {self._corpus or 'the first corpus'}, {self._retriever or 'the first retriever'}>"
+
+    def search_groups(
+        self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
+    ) -> Rankings:
         """Return one ranking for each group of queries; raises as ``ServerClient.search`` does."""
-        return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
+        options = override(options, values)
+        return Rankings(self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings)
+
+    def passage(self, id: str) -> Passage:
+        """Return the passage with this id; raises as ``passages`` does."""
+        return self.passages([id])[0]
+
+    def passages(self, ids: Sequence[str]) -> list[Passage]:
+        """Return the passages with these ids, in their order.
+
+        Raises:
+            UnknownNameError: no passage has one of the ids.
+            ServiceError, IdxError: see ``ServerClient.search``.
+        """
+        if not ids:
+            return []
+        corpus = self._corpus or self._served().corpus
+        found = self._client.passages(corpus, ids)
+        for name in ids:
+            if name not in found:
+                raise UnknownNameError(f"no passage of '{corpus}' has the id {name!r:.80}")
+        return [found[name] for name in ids]
+
+    def _served(self) -> ServedCorpus:
+        corpora = self._client.corpora()
+        name = self._corpus or next(iter(corpora))
+        if name not in corpora:
+            raise unknown_name_error("corpus", name, corpora)
+        return corpora[name]
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
         """Return rankings without the rows of unavailable shards, and these rows; raises as ``ServerClient.search`` does."""

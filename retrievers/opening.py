@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from wikidx.corpora.build import open_store
 from wikidx.corpora.registry import load
+from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
+from wikidx.indexer.machine.devices import check_devices
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
 from . import RERANKERS
@@ -93,9 +95,12 @@ class OpenCorpora:
 
 
 def open_searcher(
-    corpus: str, retriever: str = "bm25", *, device: str = "cpu", reranker: str | None = None, cache_bytes: int = 0
+    corpus: str, retriever: str = "bm25", *, device: str = "auto", reranker: str | None = None, cache_bytes: int = 0
 ) -> LocalSearcher:
     """Open a built corpus for searching.
+
+    >>> with open_searcher("sample", "bm25+minilm") as searcher:
+    ...     searcher.search(["longest river of Africa"], k=3)
 
     Args:
         corpus: the corpus's name.
@@ -112,6 +117,8 @@ def open_searcher(
     """
     name = RetrieverName.parse(retriever)
     name.check()
+    check_devices(device)
+    require_built(corpus)
     opened = OpenCorpora(device=device, cache_bytes=cache_bytes)
     return opened.searcher(corpus, name, open_reranker(reranker, device=device) if reranker else None)
 

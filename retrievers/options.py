@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from pydantic import Field
 
@@ -57,7 +57,7 @@ class SearchOptions:
         Field(
             description="How the queries' lists are merged: max, sum, rrf or interleave. max keeps each row's best score, sum adds the "
             "scores, rrf adds 1 / (60 + rank), interleave takes the first of every list, then the second, and so on: the score is "
-            "1 / (best rank)."
+            "1 / (best rank). sum and rrf reward what several queries find: use them for paraphrases, not for different questions."
         ),
     ] = "max"
     dedup: Annotated[
@@ -102,3 +102,25 @@ class SearchOptions:
         from wikidx.indexer.base import SearchParams
 
         return SearchParams(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)
+
+
+class SearchOptionValues(TypedDict, total=False):
+    """Fields of ``SearchOptions`` as keyword arguments of a search."""
+
+    k: int
+    depth: int
+    fuse: FuseRule
+    weights: Mapping[str, float] | None
+    normalize: bool
+    merge: MergeRule
+    dedup: DedupRule
+    rerank: RerankRule
+    rerank_depth: int | None
+    nprobe: int | None
+    ef_search: int | None
+    refine: int | None
+
+
+def override(options: SearchOptions, values: SearchOptionValues) -> SearchOptions:
+    """Return options with some values replaced; raises ``OptionError`` for an unknown or invalid value."""
+    return dataclasses.replace(options, **values) if values else options

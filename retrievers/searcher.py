@@ -7,13 +7,16 @@ deduplicated, reranked and cut to k. One store call fetches the distinct rows, a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from types import TracebackType
+from typing import Unpack
 
 import numpy as np
 
-from wikidx.corpora.errors import InputError
+from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
@@ -22,10 +25,10 @@ from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
-from .base import DEFAULTS, Match, Ranking, Reranker, Retriever, ScoredPassage, Searcher, check_groups
+from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, ScoredPassage, Searcher, check_groups
 from .fusion import Fusion, fuse, make_targets, merge, to_lists
 from .kernels import Lists, Targets
-from .options import SearchOptions
+from .options import SearchOptions, SearchOptionValues, override
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 
 
@@ -44,24 +47,82 @@ class LocalSearcher(Searcher):
         self._store = store
         self._retrievers = dict(retrievers)
         self._reranker = reranker
+        self._finalizers: list[weakref.finalize[[], LocalSearcher]] = []
 
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+    def __enter__(self) -> LocalSearcher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Return the number of passages."""
+        return len(self._store)
+
+    def __bool__(self) -> bool:
+        return True  # whatever its length
+
+    def __repr__(self) -> str:
+        state = "+".join(self._retrievers) or "closed"
+        return f"<LocalSearcher of '{self._store.folder.parent.name}': {len(self):,} passages, {state}>"
+
+    def close(self) -> None:
+        """Release the indexes and encoders; delete a corpus that was built without a name. Further searches raise ``ValueError``."""
+        self._retrievers.clear()
+        self._reranker = None
+        for finalize in self._finalizers:
+            finalize()
+
+    def call_when_closed(self, release: Callable[[], object]) -> None:
+        """Call a function once, when the searcher is closed or deleted, or the process ends; it must not refer to the searcher."""
+        self._finalizers.append(weakref.finalize(self, release))
+
+    def passage(self, id: str) -> Passage:
+        """Return the passage with this id; raises as ``passages`` does."""
+        return self.passages([id])[0]
+
+    def passages(self, ids: Sequence[str]) -> list[Passage]:
+        """Return the passages with these ids, in their order.
+
+        Raises:
+            UnknownNameError: no passage has one of the ids.
+            ValueError: the searcher is closed.
+            ArtifactCorrupt: a passage is corrupt.
+        """
+        self._check_open()
+        rows = self._store.rows_of(ids).tolist()
+        for name, row in zip(ids, rows, strict=True):
+            if row < 0:
+                raise UnknownNameError(f"no passage of '{self._store.folder.parent.name}' has the id {name!r:.80}")
+        return self._store.get_many(rows)
+
+    def search_groups(
+        self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
+    ) -> Rankings:
         """Return one ranking for each group, which has its primary query first, then any number of further queries.
 
         A query repeated within a group counts once.
 
+        >>> searcher.search_groups([["longest river of Africa", "country where the Nile ends"]], k=3)
+
+        Args:
+            groups: the groups.
+            options: the search options.
+            values: single options, which override those of ``options``.
+
         Raises:
             TypeError: a group is not a sequence of strings.
-            ValueError: a group is empty, or a query contains a lone surrogate.
+            ValueError: a group is empty, or a query contains a lone surrogate; or the searcher is closed.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
             IdxError: a retriever fails, or an artifact is unusable.
         """
+        options = override(options, values)
         self._check(options)
         check_groups(groups)
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
-            return []
+            return Rankings()
         depth = min(max(options.depth, options.k), len(self._store))
         lists = to_lists(self._retrieve(queries, depth, options.params()), len(self._store))
         numbers = {query: number for number, query in enumerate(queries)}
@@ -71,9 +132,16 @@ class LocalSearcher(Searcher):
         rows, scores = best.rows.tolist(), best.scores.tolist()
         fields = zip([passages[row] for row in rows], rows, scores, provenance, strict=True)
         hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # ScoredPassage(*...) without a Python frame
-        return [list(itertools.islice(hits, n)) for n in (best.ends - best.starts).tolist()]
+        return Rankings(
+            Ranking(itertools.islice(hits, n), group) for n, group in zip((best.ends - best.starts).tolist(), groups, strict=True)
+        )
+
+    def _check_open(self) -> None:
+        if not self._retrievers:
+            raise ValueError("the searcher is closed: open it again")
 
     def _check(self, options: SearchOptions) -> None:
+        self._check_open()
         for name in options.weights or ():
             if canonical_name(name) not in self._retrievers:
                 raise unknown_name_error("retriever", name, self._retrievers)

@@ -30,24 +30,12 @@ def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, tar
     return orjson.dumps(body | {name: value for name, value in target.items() if value is not None})
 
 
-def ranking_to_json(ranking: Ranking, highlight: Sequence[str] = ()) -> bytes:
+def ranking_to_json(ranking: Sequence[ScoredPassage], highlight: Sequence[str] = ()) -> bytes:
     """Return a ranking as JSON; with queries to highlight, each passage lists its words that match them.
 
     The format is ``"highlights": {"title": [[start, end]], "text": [[start, end]]}`` in code points.
     """
-    passages: list[dict[str, Any]] = [
-        {
-            "id": hit.passage.id,
-            "title": hit.passage.title,
-            "text": hit.passage.text,
-            "row": hit.row,
-            "score": hit.score,
-            "provenance": [
-                {"query": match.query, "retriever": match.retriever, "rank": match.rank, "score": match.score} for match in hit.provenance
-            ],
-        }
-        for hit in ranking
-    ]
+    passages: list[dict[str, Any]] = [hit.to_dict() for hit in ranking]
     if highlight:
         from .highlight import find_highlights  # compiles the analysis, which clients do not need
 
@@ -63,7 +51,7 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
     Raises:
         KeyError, TypeError: the JSON has another format.
     """
-    return [
+    return Ranking(
         ScoredPassage(
             Passage(hit["id"], hit["title"], hit["text"]),
             hit["row"],
@@ -71,7 +59,7 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
             tuple([Match(match["query"], match["retriever"], match["rank"], match["score"]) for match in hit["provenance"]]),
         )
         for hit in passages
-    ]
+    )
 
 
 def unsearched_to_json(unsearched: Iterable[UnsearchedRows]) -> bytes:
@@ -90,7 +78,7 @@ def contents(passage: Passage) -> str:
     return f'"{title}"\n{passage.text}'
 
 
-def documents_to_json(ranking: Ranking, *, with_scores: bool) -> bytes:
+def documents_to_json(ranking: Sequence[ScoredPassage], *, with_scores: bool) -> bytes:
     """Return a ranking in Search-R1's format."""
     documents = [{"id": hit.passage.id, "contents": contents(hit.passage)} for hit in ranking]
     if not with_scores:

@@ -1,5 +1,10 @@
 """Local retrieval for research on retrieval-augmented language models: ``corpora``, ``indexer``, ``retrievers``, ``runtimes``.
 
+    import wikidx as idx
+
+    searcher = idx.build(["Thimphu is the capital of Bhutan.", "Lima is the capital of Peru."])
+    print(searcher.search(["Which city is Bhutan's capital?"], k=1))
+
 The names below are imported when they are first used; each package's ``__init__`` opens with its map.
 """
 
@@ -7,17 +12,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .retrievers.base import Ranking, ScoredPassage, Searcher
+    from .corpora.errors import IdxError
+    from .corpora.passage import Passage
+    from .retrievers.async_client import AsyncRemoteSearcher
+    from .retrievers.base import Match, Ranking, Rankings, ScoredPassage, Searcher
+    from .retrievers.building import build
     from .retrievers.client import RemoteSearcher
     from .retrievers.opening import open_searcher
     from .retrievers.options import SearchOptions
+    from .retrievers.searcher import LocalSearcher
 
-__all__ = ["Ranking", "RemoteSearcher", "ScoredPassage", "SearchOptions", "Searcher", "open_searcher"]
+__all__ = [
+    "AsyncRemoteSearcher",
+    "IdxError",
+    "LocalSearcher",
+    "Match",
+    "Passage",
+    "Ranking",
+    "Rankings",
+    "RemoteSearcher",
+    "ScoredPassage",
+    "SearchOptions",
+    "Searcher",
+    "build",
+    "open_searcher",
+]
 
-_MODULES = {"RemoteSearcher": "client", "SearchOptions": "options", "open_searcher": "opening"}  # the others are in ``base``
+_MODULES = {
+    "AsyncRemoteSearcher": "retrievers.async_client",
+    "IdxError": "corpora.errors",
+    "LocalSearcher": "retrievers.searcher",
+    "Passage": "corpora.passage",
+    "RemoteSearcher": "retrievers.client",
+    "SearchOptions": "retrievers.options",
+    "build": "retrievers.building",
+    "open_searcher": "retrievers.opening",
+}  # the others are in ``retrievers.base``
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'wikidx' has no attribute '{name}'")
-    return getattr(import_module(f"wikidx.retrievers.{_MODULES.get(name, 'base')}"), name)
+    return getattr(import_module(f"wikidx.{_MODULES.get(name, 'retrievers.base')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

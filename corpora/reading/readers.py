@@ -22,6 +22,7 @@ from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
 from wikidx.corpora.registry import unknown_name_error
 
 from .compression import BROKEN_FILE, open_bytes
+from .records import beir_fields, contents_fields, explain_json_error, plain_fields
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -179,7 +180,7 @@ def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
             try:
                 passage = fields(_parse(line))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
-                on_bad(BadRecord(file, number, _json_error(error)))
+                on_bad(BadRecord(file, number, explain_json_error(error)))
             else:
                 yield LocatedPassage(passage, file, number)
 
@@ -199,77 +200,6 @@ def _parse(line: str) -> Any:  # noqa: ANN401 - any JSON value
     return json.loads(line)  # raises an error with the column in the original line
 
 
-def _json_error(error: Exception) -> str:
-    match error:
-        case json.JSONDecodeError():
-            return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
-        case KeyError():
-            return f"the field '{error.args[0]}' is missing"
-        case RecursionError():
-            return "the JSON is nested too deeply"
-        case ValueError():  # raised by int()
-            return "a number in the JSON has too many digits"
-    return str(error)
-
-
-_JSON_TYPES = {dict: "an object", list: "an array", str: "a string", bool: "true or false", int: "a number", float: "a number"}
-
-
-def _json_type(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    return _JSON_TYPES.get(type(value), "null")
-
-
-def _string(record: dict[str, Any], name: str) -> str:
-    value = record[name]
-    if not isinstance(value, str):
-        raise TypeError(f"the field '{name}' is {_json_type(value)}, not a string")
-    return value
-
-
-def _id(record: dict[str, Any], name: str) -> str:
-    """Return a string id unchanged, an integer id as decimal digits."""
-    value = record[name]
-    return str(value) if type(value) is int else _string(record, name)
-
-
-def _title(record: dict[str, Any]) -> str:
-    """Return the title; an empty string if it is missing or null."""
-    return "" if record.get("title") is None else _string(record, "title")
-
-
-def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    if not isinstance(record, dict):
-        raise TypeError(f"{_json_type(record)} instead of a JSON object")
-    return record
-
-
-def _plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
-    record = _check_object(record)
-    title = _title(record)
-    if record.get("section"):
-        title = f"{title}: {_string(record, 'section')}"
-    return Passage(_id(record, "id"), title, _string(record, "text"))
-
-
-def _beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    record = _check_object(record)
-    return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
-
-
-def _contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
-
-    The first line of several is the title, which may be in quotes.
-    """
-    record = _check_object(record)
-    title, newline, text = _string(record, "contents").partition("\n")
-    if not newline:
-        return Passage(_id(record, "id"), "", title)
-    is_quoted = len(title) >= 2 and title[0] == title[-1] == '"'
-    return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
-
-
 _ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
 
 
@@ -279,7 +209,7 @@ def _unescape(text: str) -> str:
 
 
 def _wikiextractor_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
-    id_, title, text = _plain_fields(record)
+    id_, title, text = plain_fields(record)
     return Passage(id_, _unescape(title), _unescape(text))
 
 
@@ -335,9 +265,9 @@ def _article(header: tuple[int, dict[str, str]] | None, body: str, path: Path) -
 
 READERS: dict[str, Reader] = {
     "tsv": read_tsv,
-    "jsonl": _json_reader(_plain_fields),
-    "contents": _json_reader(_contents_fields),
-    "beir": _json_reader(_beir_fields),
+    "jsonl": _json_reader(plain_fields),
+    "contents": _json_reader(contents_fields),
+    "beir": _json_reader(beir_fields),
     "wikiextractor": read_wikiextractor,
     "wikiextractor-json": _json_reader(_wikiextractor_fields),
 }
@@ -386,7 +316,7 @@ def _json_format(path: Path, number: int, line: str) -> str:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = f"{_json_error(error)} (one record a line is needed)"
+        reason = f"{explain_json_error(error)} (one record a line is needed)"
         raise InputError(f"{path}, line {number}: {reason}; correct the file, or name the format with --format") from None
     if {"id", "title", "text"} <= record.keys() and ("revid" in record or "curid=" in str(record.get("url"))):
         return "wikiextractor-json"

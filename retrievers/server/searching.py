@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from wikidx.retrievers.base import Ranking, UnsearchedRows
+from wikidx.retrievers.base import Ranking, ScoredPassage, UnsearchedRows
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
@@ -157,7 +157,7 @@ async def _stream(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def encode_in_chunks(prefix: bytes, rankings: Sequence[Ranking], encode: Callable[[Ranking], bytes]) -> Iterator[bytes]:
+def encode_in_chunks(prefix: bytes, rankings: Sequence[Ranking], encode: Callable[[Sequence[ScoredPassage]], bytes]) -> Iterator[bytes]:
     """Yield a JSON object of rankings in chunks of about ``_CHUNK_BYTES``, encoded lazily."""
     parts, n_bytes = [prefix, b"["], 0
     for number, ranking in enumerate(rankings):
@@ -172,7 +172,7 @@ def encode_in_chunks(prefix: bytes, rankings: Sequence[Ranking], encode: Callabl
     yield b"".join([*parts, b"]}"])
 
 
-def _split(ranking: Ranking) -> Iterator[Ranking]:
+def _split(ranking: Ranking) -> Iterator[Sequence[ScoredPassage]]:
     """Split a ranking into parts of at most about ``_CHUNK_MATCHES`` provenance entries, which are fast to encode."""
     max_matches = max((len(hit.provenance) for hit in ranking), default=1)
     size = max(1, _CHUNK_MATCHES // max(1, max_matches))

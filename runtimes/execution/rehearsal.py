@@ -51,7 +51,7 @@ class StandInSearcher(Searcher):
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group."""
-        return [[_stand_in_passage(rank, group[0]) for rank in range(1, options.k + 1)] for group in groups]
+        return [Ranking(_stand_in_passage(rank, group[0]) for rank in range(1, options.k + 1)) for group in groups]
 
 
 def stand_in_passages(title: str) -> list[Passage]:

@@ -40,7 +40,8 @@ def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
         ("made", "gtr-base-flat+gtr-flat", InputError, "names a retriever twice"),
         ("made", "bm25", ArtifactMissing, "idx build made --bm25"),
         ("made", "minilm", ArtifactMissing, "idx build made --encoder minilm"),
-        ("other", "bm25", ArtifactMissing, "idx build other"),
+        ("sample", "bm25", ArtifactMissing, "'sample' is not built: run 'idx build sample'"),
+        ("sampel", "bm25", UnknownNameError, "unknown corpus 'sampel': did you mean 'sample'"),
         ("../made", "bm25", InputError, "cannot be a name"),
     ],
 )

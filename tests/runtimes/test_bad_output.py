@@ -40,7 +40,7 @@ class EmptySearcher(StandInSearcher):
     """Finds nothing."""
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        return [[] for _ in groups]
+        return [Ranking() for _ in groups]
 
 
 def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Match, Ranking, ScoredPassage
+from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
@@ -58,18 +58,15 @@ def answer(call: Call) -> Scripted:
     return [f"{said.get(call.role, own)}{draw or ''}" for draw in range(call.n)]
 
 
-class FiveSearcher:
+class FiveSearcher(Searcher):
     """Finds five passages, whatever is searched; counts what it was asked."""
 
     def __init__(self) -> None:
         self.n_calls = 0
 
-    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        return self.search_groups([[query] for query in queries], options)
-
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         self.n_calls += 1
-        return [[_found(row, group[0]) for row in range(5)] for group in groups]
+        return [Ranking(_found(row, group[0]) for row in range(5)) for group in groups]
 
 
 def _found(row: int, query: str) -> ScoredPassage:

@@ -12,7 +12,7 @@ import pytest
 
 from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Match, Ranking, ScoredPassage
+from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
@@ -61,14 +61,11 @@ class CountingLLM:
         """Nothing is open."""
 
 
-class CountingSearcher:
+class CountingSearcher(Searcher):
     """A stand-in for a searcher: a query finds itself; keeps what it was asked."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[list[str]], SearchOptions]] = []
-
-    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        return self.search_groups([[query] for query in queries], options)
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         self.calls.append(([list(group) for group in groups], options))
@@ -77,7 +74,8 @@ class CountingSearcher:
         if any("down" in query for group in groups for query in group):
             raise IdxError("the index is gone")
         return [
-            [ScoredPassage(Passage(q, f"T {q}", f"text of {q}"), 0, 1.0, (Match(q, "bm25", 1, 1.0),)) for q in group] for group in groups
+            Ranking(ScoredPassage(Passage(q, f"T {q}", f"text of {q}"), 0, 1.0, (Match(q, "bm25", 1, 1.0),)) for q in group)
+            for group in groups
         ]
 
 

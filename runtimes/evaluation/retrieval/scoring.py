@@ -59,7 +59,7 @@ def rankings_of_run(run: Run, questions: Sequence[Question], store: PassageStore
     found = iter(store.get_many(rows[rows >= 0]))
     passages = {name: (next(found) if row >= 0 else Passage(name, "", ""), row) for name, row in zip(distinct, rows.tolist(), strict=True)}
     scores = [run.get(question.id, {}) for question in questions]
-    return [[ScoredPassage(*passages[name], by_passage[name], ()) for name in trec_order(by_passage)] for by_passage in scores]
+    return [Ranking(ScoredPassage(*passages[name], by_passage[name], ()) for name in trec_order(by_passage)) for by_passage in scores]
 
 
 def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:

@@ -22,6 +22,7 @@ import numpy as np
 from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
+from wikidx.retrievers.rendering import check_trec_name, trec_lines
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
@@ -65,12 +66,7 @@ def write_run(path: Path, run: Run, tag: str) -> None:
         InputError: a question id, a passage id or the tag is empty or contains white space, which TREC's format does not allow.
         OSError: the file cannot be written.
     """
-    lines = (
-        f"{_name(question)} Q0 {_name(passage)} {rank} {score!r} {_name(tag)}\n"
-        for question, scores in run.items()
-        for rank, (passage, score) in enumerate(scores.items(), 1)
-    )
-    _write(path, lines)
+    _write(path, trec_lines(run, tag))
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
@@ -78,7 +74,7 @@ def write_qrels(path: Path, qrels: Qrels) -> None:
     _write(
         path,
         (
-            f"{_name(question)} 0 {_name(passage)} {relevance}\n"
+            f"{check_trec_name(question)} 0 {check_trec_name(passage)} {relevance}\n"
             for question, judged in qrels.items()
             for passage, relevance in judged.items()
         ),
@@ -131,12 +127,6 @@ def _add(table: dict[str, dict[str, Any]], question: str, passage: str, value: f
             f"{line}: the passage '{passage:.80}' is listed before for the question '{question:.80}': trec_eval accepts it once"
         )
     values[passage] = value
-
-
-def _name(text: str) -> str:
-    if text.split() != [text]:
-        raise InputError(f"'{text:.80}' cannot be written to a TREC file: names must not be empty or contain white space")
-    return text
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:

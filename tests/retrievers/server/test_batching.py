@@ -14,7 +14,7 @@ import pytest
 
 from tests.retrievers.test_cross_encoder import save_bert
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
 from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
 from wikidx.retrievers.errors import DeadlineExceeded
@@ -35,14 +35,11 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-class EmptySearcher:
+class EmptySearcher(Searcher):
     """A searcher that finds nothing."""
 
-    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        return self.search_groups([[query] for query in queries], options)
-
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        return [[] for _ in groups]
+        return [Ranking() for _ in groups]
 
 
 EMPTY = EmptySearcher()

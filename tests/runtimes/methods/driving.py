@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import ScoredPassage
+from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
@@ -119,9 +119,9 @@ def as_result(request: Request, given: Canned) -> Result:
         case MeanNll():
             return Nll(total=given, n_tokens=1) if isinstance(given, int | float) else given
         case Retrieve():
-            return [
+            return Ranking(
                 hit if isinstance(hit, ScoredPassage) else ScoredPassage(hit, rank, 1 / (1 + rank), ()) for rank, hit in enumerate(given)
-            ]
+            )
         case LookUpTitle():
             return tuple(given)
         case _:

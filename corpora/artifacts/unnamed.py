@@ -1,0 +1,50 @@
+"""Corpora without a name: kept in the data home as long as the process that built them uses them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import ExitStack, suppress
+
+from wikidx.corpora.errors import LockedError
+
+from .building import discard, lock
+from .home import corpus_path, home
+
+_PREFIX = "unnamed-"
+
+
+class UnnamedCorpus:
+    """A name for a corpus that is deleted by ``delete`` or, if this process ends before, by the next process that needs such a name.
+
+    The lock of the corpus's folder, which the kernel releases with the process, shows that the corpus is in use.
+
+    Attributes:
+        name: the corpus's name.
+    """
+
+    def __init__(self) -> None:
+        _delete_abandoned()
+        self.name = _PREFIX + secrets.token_hex(4)
+        self._pid, self._lock = os.getpid(), ExitStack()
+        self._lock.enter_context(lock(corpus_path(self.name)))
+
+    def delete(self) -> None:
+        """Delete the corpus; in a forked process, do nothing."""
+        if os.getpid() == self._pid:
+            _delete(self.name)
+            self._lock.close()
+
+
+def _delete_abandoned() -> None:
+    for path in (home() / ".locks").glob(f"{_PREFIX}*"):
+        if "+" not in path.name:  # the locks of its artefacts
+            with suppress(LockedError), lock(home() / path.name):
+                _delete(path.name)
+
+
+def _delete(name: str) -> None:
+    """Delete a corpus and its lock files."""
+    discard(corpus_path(name))
+    for path in (home() / ".locks").glob(f"{name}*"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,101 @@
+"""Corpus of passages given as Python values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from wikidx.corpora import CORPORA
+from wikidx.corpora.artifacts.home import check_name
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
+from wikidx.corpora.reading.records import passage_from_record
+from wikidx.corpora.reading.splitters import SPLITTERS
+from wikidx.corpora.registry import unknown_name_error
+
+FORMAT = "python"
+SplitRule = Literal["words", "dpr", "sections", "none"]
+GivenPassage = str | Mapping[str, object] | Passage
+
+_PLACE = "the given passages"
+_DIGITS = 16  # of the checksum, which error messages show
+
+
+def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule | None = None) -> Corpus:
+    """Return the corpus of some passages, under a given name.
+
+    Args:
+        passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. A text, and a record without an id, get
+            their position as id, from "0".
+        name: the corpus's name.
+        split: rule by which longer texts are split; None: not at all.
+
+    Raises:
+        InputError: the name or a passage cannot be used, or there are no passages.
+        UnknownNameError: the rule is unknown.
+    """
+    if split is not None and split not in get_args(SplitRule):
+        raise unknown_name_error("splitting rule", split, get_args(SplitRule))
+    if name in CORPORA:
+        raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
+    given = [_to_passage(passage, number) for number, passage in enumerate(passages)]
+    if not given:
+        raise InputError("there are no passages: give at least one")
+    _check_ids(given)
+    located = [LocatedPassage(part, _PLACE, number) for number, passage in enumerate(given, 1) for part in _split(passage, split)]
+    return described_corpus(check_name(name), {"sha256": _digest(given), "split": split or "none"}, located)
+
+
+def described_corpus(name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None) -> Corpus:
+    """Return a corpus of given passages by its description; without the passages, it can be used only if it is built."""
+
+    def read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
+        if passages is None:
+            raise InputError(f"'{name}' was built from passages given in Python: build it there again")
+        return iter(passages)
+
+    return Corpus(
+        name=name,
+        summary="passages given in Python",
+        files=(),
+        read=read,
+        n_passages=None if passages is None else len(passages),
+        reading={"format": FORMAT, **reading},
+    )
+
+
+def _to_passage(given: GivenPassage, number: int) -> Passage:
+    if isinstance(given, Passage):
+        return given
+    if isinstance(given, str):
+        return Passage(str(number), "", given)
+    if not isinstance(given, Mapping):
+        raise InputError(f"passage {number} is a {type(given).__name__}: give a text, or a record with id, title and text")
+    try:
+        return passage_from_record(given, str(number))
+    except ValueError as error:
+        raise InputError(f"passage {number}: {error}") from None
+
+
+def _check_ids(passages: Iterable[Passage]) -> None:
+    numbers = dict[str, int]()
+    for number, passage in enumerate(passages):
+        first = numbers.setdefault(passage.id, number)
+        if first != number:
+            raise InputError(f"passage {number} has the id {passage.id!r:.80}, which is already that of passage {first}")
+
+
+def _split(passage: Passage, rule: str | None) -> Iterator[Passage]:
+    return iter((passage,)) if rule in (None, "none") else SPLITTERS[rule](passage, 100)
+
+
+def _digest(passages: Iterable[Passage]) -> str:
+    sha256 = hashlib.sha256()
+    for passage in passages:
+        for field in passage:
+            content = field.encode(errors="surrogatepass")
+            sha256.update(len(content).to_bytes(8, "little") + content)
+    return sha256.hexdigest()[:_DIGITS]

@@ -1,0 +1,101 @@
+"""Passages of JSON records, by the fields of each format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from wikidx.corpora.passage import Passage
+
+
+def explain_json_error(error: Exception) -> str:
+    """Return the reason why a record cannot be read, from an exception of the JSON decoder or of the functions below."""
+    match error:
+        case json.JSONDecodeError():
+            return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
+        case KeyError():
+            return f"the field '{error.args[0]}' is missing"
+        case RecursionError():
+            return "the JSON is nested too deeply"
+        case ValueError():  # raised by int()
+            return "a number in the JSON has too many digits"
+    return str(error)
+
+
+_JSON_TYPES = {dict: "an object", list: "an array", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+
+
+def _json_type(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return _JSON_TYPES.get(type(value), "null")
+
+
+def _string(record: dict[str, Any], name: str) -> str:
+    value = record[name]
+    if not isinstance(value, str):
+        raise TypeError(f"the field '{name}' is {_json_type(value)}, not a string")
+    return value
+
+
+def _id(record: dict[str, Any], name: str) -> str:
+    """Return a string id unchanged, an integer id as decimal digits."""
+    value = record[name]
+    return str(value) if type(value) is int else _string(record, name)
+
+
+def _title(record: dict[str, Any]) -> str:
+    """Return the title; an empty string if it is missing or null."""
+    return "" if record.get("title") is None else _string(record, "title")
+
+
+def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    if not isinstance(record, dict):
+        raise TypeError(f"{_json_type(record)} instead of a JSON object")
+    return record
+
+
+def plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
+    record = _check_object(record)
+    title = _title(record)
+    if record.get("section"):
+        title = f"{title}: {_string(record, 'section')}"
+    return Passage(_id(record, "id"), title, _string(record, "text"))
+
+
+def beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    """Return the passage in ``_id``, ``title`` and ``text``."""
+    record = _check_object(record)
+    return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
+
+
+def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+    """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
+
+    The first line of several is the title, which may be in quotes.
+    """
+    record = _check_object(record)
+    title, newline, text = _string(record, "contents").partition("\n")
+    if not newline:
+        return Passage(_id(record, "id"), "", title)
+    is_quoted = len(title) >= 2 and title[0] == title[-1] == '"'
+    return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
+
+
+def passage_from_record(record: Mapping[str, object], default_id: str) -> Passage:
+    """Return the passage in a record with the fields of one of the JSON formats: text (id, title, section), _id or contents.
+
+    Args:
+        record: the record.
+        default_id: id of a record without one.
+
+    Raises:
+        ValueError: a field is missing or has the wrong type.
+    """
+    fields = contents_fields if "contents" in record and "text" not in record else plain_fields
+    if "_id" in record and "id" not in record:
+        fields = beir_fields
+    try:
+        return fields({"id": default_id, **record})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{explain_json_error(error)}; it has {', '.join(map(str, record)) or 'no fields':.200}") from None

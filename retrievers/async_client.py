@@ -1,0 +1,88 @@
+"""AsyncRemoteSearcher: ``RemoteSearcher`` for asyncio, with its retries and errors; each search in progress occupies a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TypeVar, Unpack
+
+from wikidx.corpora.passage import Passage
+
+from .base import DEFAULTS, Rankings
+from .client import TIMEOUT_S, RemoteSearcher
+from .options import SearchOptions, SearchOptionValues
+
+MAX_CONCURRENT = 64
+
+Result = TypeVar("Result")
+
+
+class AsyncRemoteSearcher:
+    """Searches one corpus by one retriever of a server, without blocking the event loop.
+
+    >>> async with AsyncRemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
+    ...     rankings = await asyncio.gather(*(searcher.search([query], k=3) for query in queries))
+
+    A cancelled search is no longer awaited, but its request runs to its end.
+
+    Args:
+        url: address of the server.
+        corpus: a served corpus; by default the first.
+        retriever: a served retriever; by default the first.
+        api_key, timeout: see ``ServerClient``.
+        max_concurrent: maximum number of concurrent requests; further ones wait for their turn.
+
+    Raises:
+        InputError: the URL or the key is invalid.
+        ValueError: ``max_concurrent`` is not positive.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        corpus: str | None = None,
+        retriever: str | None = None,
+        api_key: str | None = None,
+        timeout: float = TIMEOUT_S,
+        max_concurrent: int = MAX_CONCURRENT,
+    ) -> None:
+        self._searcher = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
+        self._threads = ThreadPoolExecutor(max_concurrent, thread_name_prefix="idx")
+
+    async def __aenter__(self) -> AsyncRemoteSearcher:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._searcher).replace("RemoteSearcher", "AsyncRemoteSearcher")
+
+    async def close(self) -> None:
+        """Wait for requests in progress and close the connections; later searches raise ``RuntimeError``."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._searcher.close()
+
+    async def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
+        """Return one ranking for each query; see ``RemoteSearcher.search``."""
+        return await self._run(lambda: self._searcher.search(queries, options, **values))
+
+    async def search_groups(
+        self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
+    ) -> Rankings:
+        """Return one ranking for each group of queries; see ``RemoteSearcher.search_groups``."""
+        return await self._run(lambda: self._searcher.search_groups(groups, options, **values))
+
+    async def passage(self, id: str) -> Passage:
+        """Return the passage with this id; see ``RemoteSearcher.passages``."""
+        return await self._run(lambda: self._searcher.passage(id))
+
+    async def passages(self, ids: Sequence[str]) -> list[Passage]:
+        """Return the passages with these ids, in their order; see ``RemoteSearcher.passages``."""
+        return await self._run(lambda: self._searcher.passages(ids))
+
+    async def _run(self, call: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -1,0 +1,102 @@
+"""Rankings as text, HTML, data frames and TREC runs. Rankings are sequences of hits with ``id``, ``title``, ``text`` and ``score``."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from wikidx.corpora.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN_TEXT = 80  # characters of a passage in text
+_SHOWN_HTML = 300
+_COLUMNS = ("query_id", "query", "rank", "score", "id", "title", "text")
+
+
+class Hit(Protocol):
+    """A passage in a ranking."""
+
+    @property
+    def id(self) -> str:
+        """The passage's id."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The passage's title."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The passage's text."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """The passage's score."""
+        ...
+
+
+def to_text(queries: Sequence[str], hits: Sequence[Hit]) -> str:
+    """Return a ranking as lines of text: rank, score, id, title and the beginning of the passage."""
+    lines = [" | ".join(queries) or "ranking"]
+    for rank, hit in enumerate(hits, 1):
+        text = textwrap.shorten(hit.text, _SHOWN_TEXT, placeholder=" …")
+        lines.append(f"{rank:>3}  {hit.score:.4f}  [{hit.id}]  {hit.title}{': ' if hit.title else ''}{text}")
+    return "\n".join(lines if hits else [*lines, "     no passage found"])
+
+
+def to_html(rankings: Sequence[tuple[Sequence[str], Sequence[Hit]]]) -> str:
+    """Return rankings, with the queries of each, as HTML tables."""
+    return "".join(_table(queries, hits) for queries, hits in rankings)
+
+
+def _table(queries: Sequence[str], hits: Sequence[Hit]) -> str:
+    cells = (
+        (rank, f"{hit.score:.4f}", hit.id, hit.title, textwrap.shorten(hit.text, _SHOWN_HTML, placeholder=" …"))
+        for rank, hit in enumerate(hits, 1)
+    )
+    rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in cells)
+    caption = html.escape(" | ".join(queries))
+    header = "".join(f"<th>{name}</th>" for name in ("rank", "score", "id", "title", "text"))
+    return f"<table><caption>{caption}</caption><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def to_pandas(rankings: Iterable[tuple[str, Sequence[str], Sequence[Hit]]]) -> pd.DataFrame:
+    """Return rankings, with the id and the queries of each, as a data frame; raises ``MissingExtraError`` without pandas."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("a data frame", "pandas") from error
+    records = [
+        (name, " | ".join(queries), rank, hit.score, hit.id, hit.title, hit.text)
+        for name, queries, hits in rankings
+        for rank, hit in enumerate(hits, 1)
+    ]
+    return pd.DataFrame.from_records(records, columns=list(_COLUMNS))
+
+
+def trec_lines(run: Mapping[str, Mapping[str, float]], tag: str) -> Iterator[str]:
+    """Yield the lines of a TREC run; the order of a question's passages determines their ranks.
+
+    Args:
+        run: scores by question and passage.
+        tag: the run's name.
+
+    Raises:
+        InputError: a question id, a passage id or the tag is empty or contains white space, which TREC's format does not allow.
+    """
+    for question, scores in run.items():
+        for rank, (passage, score) in enumerate(scores.items(), 1):
+            yield f"{check_trec_name(question)} Q0 {check_trec_name(passage)} {rank} {score!r} {check_trec_name(tag)}\n"
+
+
+def check_trec_name(text: str) -> str:
+    """Return a name in a TREC file; raises ``InputError`` if it is empty or contains white space."""
+    if text.split() != [text]:
+        raise InputError(f"'{text:.80}' cannot be written to a TREC file: names must not be empty or contain white space")
+    return text

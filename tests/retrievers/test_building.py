@@ -1,0 +1,165 @@
+"""From Python values to rankings: what is built, under which name, and how long it stays."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import wikidx as idx
+from tests.conftest import ROOT
+from wikidx.corpora.artifacts.building import lock
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMismatch, InputError, UnknownNameError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.resolving import resolve
+from wikidx.indexer.planning import BuildSpec, run_build
+
+CAPITALS = ["Thimphu is the capital of Bhutan.", "Lima is the capital of Peru."]
+
+
+def names(home: Path) -> set[str]:
+    """The names of everything in the home, and of the locks of corpora without a name."""
+    return {path.name for path in home.iterdir()} - {".locks"} | {path.name for path in (home / ".locks").glob("unnamed-*")}
+
+
+def test_texts_are_searched_in_three_lines() -> None:
+    searcher = idx.build(CAPITALS)
+    hit = searcher.search(["capital of Peru"], k=1)[0][0]
+    assert (hit.id, hit.title, hit.text) == ("1", "", CAPITALS[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"id": "a", "title": "Lima", "text": "Capital of Peru."}, Passage("a", "Lima", "Capital of Peru.")),
+        ({"id": 7, "text": "Capital of Peru.", "url": "unused"}, Passage("7", "", "Capital of Peru.")),
+        ({"text": "Capital of Peru."}, Passage("0", "", "Capital of Peru.")),
+        ({"title": "Peru", "section": "Capital", "text": "Lima."}, Passage("0", "Peru: Capital", "Lima.")),
+        ({"_id": "b", "text": "Capital of Peru."}, Passage("b", "", "Capital of Peru.")),
+        ({"id": "c", "contents": '"Lima"\nCapital of Peru.'}, Passage("c", "Lima", "Capital of Peru.")),
+        (Passage("d", "Lima", "Capital of Peru."), Passage("d", "Lima", "Capital of Peru.")),
+    ],
+    ids=str,
+)
+def test_a_record_may_have_the_fields_of_any_json_format(given: Mapping[str, object] | Passage, expected: Passage) -> None:
+    with idx.build(iter([given])) as searcher:
+        assert searcher.passage(expected.id) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "there are no passages: give at least one"),
+        ([{"id": "a"}], "passage 0: the field 'text' is missing; it has id"),
+        (["Lima.", {"text": 5}], "passage 1: the field 'text' is a number, not a string"),
+        (["Lima.", 5], "passage 1 is a int: give a text, or a record"),
+        ([{"id": "a", "text": "1"}, {"id": "a", "text": "2"}], "passage 1 has the id 'a', which is already that of passage 0"),
+    ],
+    ids=str,
+)
+def test_a_passage_that_cannot_be_used_is_named(source: list[str], message: str, home: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        idx.build(source)
+    assert names(home) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"retriever": "bm52"}, UnknownNameError, "unknown retriever 'bm52': did you mean 'bm25'"),
+        ({"device": "gpu"}, InputError, "the device 'gpu' is none of auto, cpu"),
+        ({"split": "word"}, UnknownNameError, "unknown splitting rule 'word': did you mean 'words'"),
+        ({"name": "../mine"}, InputError, "cannot be a name"),
+        ({"name": "sample"}, InputError, "'sample' is the name of a corpus that idx knows"),
+        ({"source": "sampel"}, UnknownNameError, "unknown corpus .* 'sampel': did you mean 'sample'"),
+        ({"source": "no/such.jsonl"}, InputError, "there is no file no/such.jsonl"),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_named(arguments: dict[str, str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        idx.build(**{"source": CAPITALS, **arguments})  # type: ignore[arg-type]
+
+
+def test_passages_with_a_name_are_kept_and_reused(home: Path) -> None:
+    idx.build(CAPITALS, name="mine").close()
+    written = os.stat(home / "mine" / "passages" / "manifest.json").st_mtime_ns
+    idx.build(CAPITALS, name="mine").close()
+    assert os.stat(home / "mine" / "passages" / "manifest.json").st_mtime_ns == written
+    assert idx.open_searcher("mine").search(["Bhutan"])[0][0].text == CAPITALS[0]
+
+
+def test_other_passages_of_the_same_name_replace_the_old_ones_only_on_request() -> None:
+    idx.build(CAPITALS, name="mine").close()
+    with pytest.raises(ArtifactMismatch, match=r"'mine' was built with sha256 \w{16}, not sha256 .*replace=True"):
+        idx.build([*CAPITALS, "Nile"], name="mine")
+    assert idx.build([*CAPITALS, "Nile"], name="mine", replace=True).search(["nile"])[0][0].id == "2"
+
+
+def test_an_index_is_added_to_named_passages_without_them() -> None:
+    idx.build(CAPITALS, name="mine").close()
+    run_build(BuildSpec(resolve("mine"), ("bm25-1.2-0.75",)))
+    assert idx.open_searcher("mine", "bm25-1.2-0.75").search(["Bhutan"])[0]
+
+
+def test_long_texts_are_split() -> None:
+    with idx.build([" ".join(f"w{n}" for n in range(250))], split="words") as searcher:
+        assert len(searcher) == 3
+        assert searcher.search(["w249"])[0][0].id == "0#2"
+
+
+def test_a_file_and_a_known_corpus_are_built_as_by_the_command(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"id": "a", "text": "Lima is the capital of Peru."}\n')
+    assert idx.build(tmp_path / "notes.jsonl").passage("a").text == "Lima is the capital of Peru."
+    assert len(open_store("notes")) == 1
+    assert idx.build("sample@20", "bm25").search(["river"])
+
+
+def test_passages_without_a_name_are_deleted_with_the_searcher(home: Path) -> None:
+    with idx.build(CAPITALS) as searcher:
+        assert len(names(home)) > 1
+    assert names(home) == set()
+    with pytest.raises(ValueError, match="the searcher is closed"):
+        searcher.search(["Bhutan"])
+    searcher = idx.build(CAPITALS)
+    assert searcher.search(["Bhutan"])[0]
+    del searcher
+    gc.collect()
+    assert names(home) == set()
+
+
+def test_a_forked_process_leaves_them_to_its_parent(home: Path) -> None:
+    searcher = idx.build(CAPITALS)
+    if not (child := os.fork()):
+        try:
+            searcher.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert searcher.passage("0").text == CAPITALS[0]
+    assert idx.open_searcher(next(name for name in names(home) if "+" not in name)).search(["Bhutan"])[0]
+
+
+def test_those_of_a_killed_process_are_deleted_by_the_next_one(home: Path) -> None:
+    code = f"import os, signal, wikidx\nsearcher = wikidx.build({CAPITALS})\nos.kill(os.getpid(), signal.SIGKILL)"
+    killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = (path.name for path in home.glob("unnamed-*"))
+    with lock(home / "unnamed-of-mine"):  # in use
+        idx.build(CAPITALS).close()
+        assert names(home) == {"unnamed-of-mine"}
+    assert left not in names(home)
+
+
+def test_a_process_that_ends_deletes_them(home: Path) -> None:
+    code = f"import wikidx\nsearcher = wikidx.build({CAPITALS})\nprint(searcher.search(['Bhutan'])[0][0].id)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
+    assert names(home) == set()

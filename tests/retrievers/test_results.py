@@ -1,0 +1,146 @@
+"""The forms that results take for users: records, data frames, TREC runs, text and HTML; and searchers as objects."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from typing import get_type_hints
+
+import pytest
+
+import wikidx as idx
+from wikidx.corpora.errors import InputError, MissingExtraError, OptionError, UnknownNameError
+from wikidx.retrievers.base import Match, Rankings
+from wikidx.retrievers.options import SearchOptionValues
+from wikidx.retrievers.wire import ranking_from_json
+
+PASSAGES = [
+    {"id": "a", "title": "Fox", "text": "The red fox."},
+    {"id": "b", "title": "Whale & <co>", "text": "The blue whale."},
+    {"id": "c d", "title": "", "text": "A blue fox"},
+]
+
+
+@pytest.fixture
+def searcher() -> Iterator[idx.LocalSearcher]:
+    with idx.build(PASSAGES, name="made") as searcher:
+        yield searcher
+
+
+@pytest.fixture
+def rankings(searcher: idx.LocalSearcher) -> Rankings:
+    return searcher.search_groups([["red fox", "fox"], ["whale"], ["zebra"]], k=1)
+
+
+def test_a_searcher_says_what_it_searches(searcher: idx.LocalSearcher) -> None:
+    assert repr(searcher) == "<LocalSearcher of 'made': 3 passages, bm25>"
+    assert len(searcher) == 3
+    assert searcher
+    searcher.close()
+    assert repr(searcher) == "<LocalSearcher of 'made': 3 passages, closed>"
+    with pytest.raises(ValueError, match="the searcher is closed"):
+        searcher.passage("a")
+
+
+def test_passages_are_read_by_id(searcher: idx.LocalSearcher) -> None:
+    assert searcher.passage("a") == idx.Passage("a", "Fox", "The red fox.")
+    assert [passage.id for passage in searcher.passages(["c d", "a", "c d"])] == ["c d", "a", "c d"]
+    with pytest.raises(UnknownNameError, match="no passage of 'made' has the id 'z'"):
+        searcher.passages(["a", "z"])
+
+
+def test_options_are_given_by_their_names(searcher: idx.LocalSearcher) -> None:
+    options = idx.SearchOptions(k=1, dedup="text")
+    assert [len(ranking) for ranking in searcher.search(["blue fox", "red"], options)] == [1, 1]
+    assert [len(ranking) for ranking in searcher.search(["blue fox", "red"], options, k=2)] == [2, 1]
+    assert [hit.id for hit in searcher.search_groups([["red", "whale"]], merge="interleave")[0]] == ["a", "b"]
+
+
+def test_the_names_and_types_are_those_of_the_options() -> None:
+    def plain(kind: type) -> dict[str, str]:
+        return {name: str(hint).replace("typing.", "") for name, hint in get_type_hints(kind).items()}
+
+    assert plain(SearchOptionValues) == plain(idx.SearchOptions)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"kk": 3}, OptionError, "unknown field 'kk': did you mean 'k'?"),
+        ({"fuse": "rff"}, OptionError, "fuse is 'rff': did you mean 'rrf'?"),
+        ({"merge": "rrf"}, TypeError, r"search ranks each query by itself, merge is for search_groups"),
+    ],
+)
+def test_a_wrong_option_is_named(searcher: idx.LocalSearcher, values: dict[str, str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        searcher.search(["fox"], **values)  # type: ignore[arg-type]
+
+
+def test_a_hit_has_the_fields_of_its_passage(rankings: Rankings) -> None:
+    hit = rankings[1][0]
+    assert (hit.id, hit.title, hit.text) == tuple(hit.passage)
+    assert hit.provenance == (Match("whale", "bm25", 1, hit.score),)
+
+
+def test_rankings_know_their_queries_also_when_pickled(rankings: Rankings) -> None:
+    expected = [("red fox", "fox"), ("whale",), ("zebra",)]
+    for each in (rankings, pickle.loads(pickle.dumps(rankings))):
+        assert [ranking.queries for ranking in each] == expected
+        assert isinstance(each, Rankings)
+
+
+def test_records(rankings: Rankings) -> None:
+    record = rankings[1].to_dict()
+    (passage,) = record["passages"]
+    assert record["queries"] == ["whale"]
+    assert (passage["rank"], passage["id"], passage["title"]) == (1, "b", "Whale & <co>")
+    assert ranking_from_json(record["passages"]) == rankings[1]
+    assert rankings.to_dict() == {"rankings": [ranking.to_dict() for ranking in rankings]}
+
+
+def test_a_trec_run(rankings: Rankings) -> None:
+    scores = [ranking[0].score for ranking in rankings[:2]]
+    assert rankings.to_trec() == f"0 Q0 a 1 {scores[0]!r} idx\n1 Q0 b 1 {scores[1]!r} idx\n"
+    assert rankings.to_trec(["q1", "q2", "q3"], tag="mine").splitlines()[1].startswith("q2 Q0 b 1 ")
+    assert rankings.to_trec(["q1", "q2", "q3"], tag="mine").endswith(" mine\n")
+
+
+@pytest.mark.parametrize(("ids", "message"), [(["1"], "1 query ids for 3 rankings"), (["1", "1", "2"], "the same query id")])
+def test_query_ids_that_do_not_fit_are_refused(rankings: Rankings, ids: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rankings.to_trec(ids)
+
+
+def test_a_name_that_trec_cannot_hold_is_refused(searcher: idx.LocalSearcher) -> None:
+    with pytest.raises(InputError, match="'c d' cannot be written to a TREC file"):
+        searcher.search(["blue fox"]).to_trec()
+
+
+def test_a_data_frame(rankings: Rankings) -> None:
+    pytest.importorskip("pandas", reason="needs the extra 'pandas'")
+    frame = rankings.to_pandas()
+    assert list(frame.columns) == ["query_id", "query", "rank", "score", "id", "title", "text"]
+    assert frame[["query_id", "query", "rank", "id"]].to_numpy().tolist() == [["0", "red fox | fox", 1, "a"], ["1", "whale", 1, "b"]]
+    assert rankings.to_pandas(["x", "y", "z"])["query_id"].tolist() == ["x", "y"]
+    assert list(rankings[2].to_pandas().columns) == ["query", "rank", "score", "id", "title", "text"]
+
+
+def test_without_pandas_the_extra_is_named(rankings: Rankings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match="a data frame needs the extra 'pandas': pip install"):
+        rankings.to_pandas()
+
+
+def test_text(rankings: Rankings) -> None:
+    score = rankings[1][0].score
+    assert repr(rankings[1]) == f"whale\n  1  {score:.4f}  [b]  Whale & <co>: The blue whale."
+    assert repr(rankings[2]) == "zebra\n     no passage found"
+    assert repr(rankings) == "\n\n".join(map(repr, rankings))
+
+
+def test_html_is_escaped(rankings: Rankings) -> None:
+    table = rankings._repr_html_()
+    assert table.count("<table>") == 3
+    assert "<td>b</td><td>Whale &amp; &lt;co&gt;</td><td>The blue whale.</td>" in table
+    assert "<caption>red fox | fox</caption>" in table
