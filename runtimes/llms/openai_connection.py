@@ -3,8 +3,8 @@
 A request is retried after a connection error, a time-out, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB),
 or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota and all other refusals are final.
 
-The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each retry
-up to 30 seconds, and shortened at random by up to half.
+The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each
+further retry up to 30 seconds, and shortened at random by up to half.
 """
 
 from __future__ import annotations
